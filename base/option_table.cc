@@ -20,13 +20,18 @@ absl::Status OutOfRange(std::string_view text, std::string_view allowed) {
       fmt::format("{} is out of range; allowed: {}", Quote(text), allowed));
 }
 
-// Returns false if it is no whole number; saturates if it is too large.
-bool ParseWhole(std::string_view text, uint64_t* number) {
+// Returns false if it is no whole number; saturates, and says so, if it is too
+// large.
+bool ParseWhole(std::string_view text, uint64_t* number,
+                bool* too_large = nullptr) {
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, *number);
   if (rest != end || text.empty()) return false;
-  if (error == std::errc::result_out_of_range) *number = UINT64_MAX;
-  return error == std::errc() || error == std::errc::result_out_of_range;
+  if (error == std::errc()) return true;
+  if (error != std::errc::result_out_of_range) return false;
+  *number = UINT64_MAX;
+  if (too_large != nullptr) *too_large = true;
+  return true;
 }
 
 bool InRange(const Option& option, uint64_t number) {
@@ -38,11 +43,12 @@ absl::StatusOr<uint64_t> ReadWhole(std::string_view text,
                                    std::string_view allowed) {
   uint64_t number = 0;
   const bool negative = text.starts_with('-');
-  if (!ParseWhole(negative ? text.substr(1) : text, &number)) {
+  bool too_large = false;
+  if (!ParseWhole(negative ? text.substr(1) : text, &number, &too_large)) {
     return absl::InvalidArgumentError(fmt::format(
         "{} is not a whole number; allowed: {}", Quote(text), allowed));
   }
-  if (negative) return OutOfRange(text, allowed);
+  if (negative || too_large) return OutOfRange(text, allowed);
   return number;
 }
 

@@ -1,5 +1,6 @@
 #include "base/strict_yaml.h"
 
+#include <unistd.h>
 #include <yaml-cpp/eventhandler.h>
 
 #include <algorithm>
@@ -115,8 +116,41 @@ void ReadYaml(std::string_view text, std::string_view smallest,
                    });
 }
 
+namespace {
+
+absl::StatusOr<std::string> ReadStdin(std::string_view what) {
+  if (isatty(STDIN_FILENO) != 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("- is stdin, which is a terminal: send {} into it, as with "
+                    "`carillon ... - < FILE`, or name a file",
+                    what));
+  }
+  std::string text(kMaxYamlBytes + 1, '\0');
+  size_t got = 0;
+  while (got < text.size()) {
+    const ssize_t more =
+        read(STDIN_FILENO, text.data() + got, text.size() - got);
+    if (more < 0 && errno == EINTR) continue;
+    if (more < 0) {
+      return absl::NotFoundError(
+          fmt::format("cannot read stdin: {}", std::strerror(errno)));
+    }
+    if (more == 0) break;
+    got += static_cast<size_t>(more);
+  }
+  if (got == 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("stdin is empty: {} was to come from it", what));
+  }
+  text.resize(got);
+  return text;
+}
+
+}  // namespace
+
 absl::StatusOr<std::string> ReadYamlFile(const std::string& path,
                                          std::string_view what) {
+  if (path == kStdin) return ReadStdin(what);
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
     return absl::InvalidArgumentError(

@@ -42,7 +42,9 @@ void ReadYaml(std::string_view text, std::string_view smallest,
               const std::function<void(const YAML::Node& root)>& read);
 
 // At most kMaxYamlBytes and one byte of a file: `what`, "a topology file".
-// Errors: NotFound, PermissionDenied; InvalidArgument (a folder).
+// kStdin names stdin. Errors: NotFound, PermissionDenied; InvalidArgument (a
+// folder; a stdin that is a terminal, or empty).
+inline constexpr std::string_view kStdin = "-";
 absl::StatusOr<std::string> ReadYamlFile(const std::string& path,
                                          std::string_view what);
 

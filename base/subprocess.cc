@@ -1,6 +1,8 @@
 #include "base/subprocess.h"
 
 #include <fcntl.h>
+#include <linux/close_range.h>
+#include <linux/keyctl.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -113,6 +115,8 @@ const char* Prepare(const ChildPlan& plan) {
   const SpawnOptions& options = plan.options;
   if (options.own_session) {
     setsid();
+    // The parent's keys are for its own session.
+    syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, nullptr);
   } else if (options.own_group) {
     setpgid(0, 0);
   }
@@ -135,6 +139,10 @@ const char* Prepare(const ChildPlan& plan) {
   }
   if (!ConnectStreams(plan.streams)) {
     return "connect the child's stdin, stdout and stderr";
+  }
+  // Ours are closed anyway; those that our own parent left open are not.
+  if (close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) != 0) {
+    return "close the parent's descriptors";
   }
   for (const int fd : options.inherited) fcntl(fd, F_SETFD, 0);
   return nullptr;

@@ -135,6 +135,8 @@ TEST_F(SubprocessTest, HasTheStreamsAndDescriptorsThatAreNamedAndNoOthers) {
   auto given = MakePipe();
   auto kept = MakePipe();
   ASSERT_TRUE(output.ok() && given.ok() && kept.ok());
+  // As one that our own parent has left open.
+  const UniqueFd left(dup(kept->reader.get()));
   auto process =
       Subprocess::Start({.argv = {"sh", "-c", "ls -l /proc/$$/fd; cat"},
                          .out = output->writer.get(),
@@ -149,6 +151,7 @@ TEST_F(SubprocessTest, HasTheStreamsAndDescriptorsThatAreNamedAndNoOthers) {
   EXPECT_THAT(listed, HasSubstr(entry(0) + "/dev/null"));
   EXPECT_THAT(listed, HasSubstr(entry(given->reader.get())));
   EXPECT_THAT(listed, Not(HasSubstr(entry(kept->reader.get()))));
+  EXPECT_THAT(listed, Not(HasSubstr(entry(left.get()))));
 }
 
 TEST_F(SubprocessTest, SaysWhyItCannotStart) {

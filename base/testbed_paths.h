@@ -18,8 +18,10 @@ class TestbedPaths {
       : directory_(std::move(directory)) {}
 
   const std::string& directory() const { return directory_; }
-  // gRPC
+  // gRPC for devices
   std::string control_socket() const { return directory_ + "/control.sock"; }
+  // gRPC for those who look into the testbed and steer it: all services
+  std::string operator_socket() const { return directory_ + "/operator.sock"; }
   // apertures
   std::string handover_socket() const { return directory_ + "/handover.sock"; }
   // ZeroMQ PUB
@@ -28,6 +30,9 @@ class TestbedPaths {
   std::string lock_file() const { return directory_ + "/lock"; }
   // flock: gpud runs
   std::string gpud_lock() const { return directory_ + "/gpud.lock"; }
+  // The pid of the gpud that was last asked to make way for another. Writer: the
+  // supervisor, before it asks; readers: devices, once their gpud has gone.
+  std::string restart_mark() const { return directory_ + "/gpud.restarts"; }
   std::string state_file() const { return directory_ + "/state.json"; }
   std::string log_directory() const { return directory_ + "/logs"; }
   // flight recorders' files

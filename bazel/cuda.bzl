@@ -13,6 +13,12 @@ _ARCHITECTURES = [
     "-gencode=arch=compute_90,code=compute_90",
 ]
 
+# Machine code in a fatbin shrinks to a quarter. LZ4 ("speed") unpacks fast, and the
+# fake driver reads it; toolkits before 13 know no other way, nor the second option.
+_COMPRESSION = ["-Xfatbin=-compress-all"] + (
+    [] if CUDA_RELEASE.startswith("12.") else ["--compress-mode=speed"]
+)
+
 _ATTRS = {
     "srcs": attr.label_list(allow_files = [".cu"], mandatory = True),
     "hdrs": attr.label_list(allow_files = [".h", ".cuh", ".cu"]),
@@ -20,8 +26,24 @@ _ATTRS = {
     "copts": attr.string_list(),
 }
 
-def _compile(ctx, src, output, mode):
-    """Compiles a .cu file with nvcc; mode: what of it, "-c" or "-fatbin"."""
+# What ptxas says of every function goes to the first argument, warnings also to
+# stderr.
+_REPORTED = """\
+report="$1"; shift
+"$@" 2> "$report" || { cat "$report" >&2; exit 1; }
+grep -i warning "$report" >&2 || true
+"""
+
+def _compile(ctx, src, output, mode, report = None):
+    """Compiles a .cu file with nvcc.
+
+    Args:
+      ctx: of the rule.
+      src: the .cu file.
+      output: the file to make.
+      mode: what of it, "-c" or "-fatbin".
+      report: the file to make of what ptxas says; None: no such file.
+    """
     context = cc_common.merge_cc_infos(
         cc_infos = [dep[CcInfo] for dep in ctx.attr.deps],
     ).compilation_context
@@ -31,6 +53,7 @@ def _compile(ctx, src, output, mode):
     # nvcc names temporary files after its process id, which repeats in sandboxes.
     args.add("--objdir-as-tempdir")
     args.add_all(_ARCHITECTURES)
+    args.add_all(_COMPRESSION)
     args.add_all(["-I.", "-I" + ctx.bin_dir.path])
     args.add_all(context.quote_includes, before_each = "-I", uniquify = True)
     args.add_all(context.includes, before_each = "-I")
@@ -39,11 +62,16 @@ def _compile(ctx, src, output, mode):
     args.add_all(ctx.attr.copts)
     args.add("-o", output)
     args.add(src)
-    ctx.actions.run(
-        executable = NVCC,
-        arguments = [args],
+    if report:
+        args.add("-Xptxas=-v")
+    command = ctx.actions.args()
+    command.add_all([report] if report else [])
+    command.add(NVCC)
+    ctx.actions.run_shell(
+        command = _REPORTED if report else '"$@"',
+        arguments = [command, args],
         inputs = depset(ctx.files.srcs + ctx.files.hdrs, transitive = [context.headers]),
-        outputs = [output],
+        outputs = [output] + ([report] if report else []),
         # Another toolkit at the same path must not find this result in the cache.
         env = {"CARILLON_CUDA_RELEASE": CUDA_RELEASE, "PATH": "/usr/bin:/bin"},
         mnemonic = "Nvcc",
@@ -110,12 +138,17 @@ def _fatbin_impl(ctx):
     name = ctx.attr.library
     src = ctx.files.srcs[0]
     fatbin = ctx.actions.declare_file(name + ".fatbin")
-    _compile(ctx, src, fatbin, "-fatbin")
+    report = ctx.actions.declare_file(name + "_ptxas.txt")
+    _compile(ctx, src, fatbin, "-fatbin", report)
 
     header, obj = embed(ctx, fatbin, name, ctx.attr.namespace, ctx.attr.accessor, "%s, as a fatbin" % src.short_path)
     return [
         DefaultInfo(files = depset([fatbin])),
-        OutputGroupInfo(header = depset([header]), object = depset([obj])),
+        OutputGroupInfo(
+            header = depset([header]),
+            object = depset([obj]),
+            report = depset([report]),
+        ),
     ]
 
 _fatbin = rule(
@@ -128,14 +161,18 @@ _fatbin = rule(
     ),
 )
 
-def _shared_object_impl(ctx):
-    return [DefaultInfo(files = ctx.attr.fatbin[OutputGroupInfo].object)]
+def _shared_impl(ctx):
+    files = getattr(ctx.attr.fatbin[OutputGroupInfo], ctx.attr.output)
+    return [DefaultInfo(files = files, runfiles = ctx.runfiles(transitive_files = files))]
 
-# The object as every build configuration gets it: nvcc runs once, not once more
+# What nvcc made as every build configuration gets it: it runs once, not once more
 # for each sanitizer.
-_shared_object = rule(
-    implementation = _shared_object_impl,
-    attrs = {"fatbin": attr.label(cfg = "host", mandatory = True)},
+_shared = rule(
+    implementation = _shared_impl,
+    attrs = {
+        "fatbin": attr.label(cfg = "host", mandatory = True),
+        "output": attr.string(mandatory = True),
+    },
 )
 
 def cuda_fatbin(
@@ -149,8 +186,9 @@ def cuda_fatbin(
         **kwargs):
     """A cc_library that carries a .cu file's fatbin as bytes, for cuModuleLoadData.
 
-    Its header <name>.h has `std::span<const std::byte> accessor()`, and the
-    target <name>_fatbin the file itself. Needs neither the CUDA runtime nor a
+    Its header <name>.h has `std::span<const std::byte> accessor()`, the target
+    <name>_fatbin is the file itself, and <name>_ptxas.txt what ptxas -v says of
+    its kernels, for each GPU. Needs neither the CUDA runtime nor a
     driver to link. Without a toolkit this makes nothing, as cuda_library.
 
     Args:
@@ -168,7 +206,7 @@ def cuda_fatbin(
     generated = name + "_fatbin"
     _fatbin(
         name = generated,
-        # Not for "//...": see _shared_object.
+        # Not for "//...": see _shared.
         tags = kwargs.pop("tags", []) + ["manual"],
         library = name,
         srcs = [src],
@@ -185,7 +223,13 @@ def cuda_fatbin(
         output_group = "header",
         **kwargs
     )
-    _shared_object(name = generated + "_object", fatbin = generated, **kwargs)
+    for output in ["object", "report"]:
+        _shared(
+            name = generated + "_" + output,
+            fatbin = generated,
+            output = output,
+            **kwargs
+        )
     native.cc_library(
         name = name,
         srcs = [generated + "_object"],

@@ -2,7 +2,7 @@
 
 load("//bazel:pch.bzl", "cc_test")
 
-def fuzz_test(name, srcs, corpus, deps = [], dictionary = None, max_len = 4096, runs = 2000, size = "small", **kwargs):
+def fuzz_test(name, srcs, corpus, deps = [], dictionary = None, max_len = 4096, runs = 2000, fuzzer_args = [], size = "small", **kwargs):
     """A test that feeds LLVMFuzzerTestOneInput() with its seed corpus.
 
     By default a plain cc_test: it runs every file of the corpus and `runs`
@@ -17,6 +17,7 @@ def fuzz_test(name, srcs, corpus, deps = [], dictionary = None, max_len = 4096, 
       dictionary: words that the mutations put in, in libFuzzer's format.
       max_len: longest input, bytes.
       runs: mutations; ten times as many for the fuzzer, if nobody says more.
+      fuzzer_args: libFuzzer's options that the target needs.
       size: as in cc_test.
       **kwargs: passed on.
     """
@@ -27,7 +28,7 @@ def fuzz_test(name, srcs, corpus, deps = [], dictionary = None, max_len = 4096, 
         srcs = srcs,
         args = words + ["-max_len=%d" % max_len] + select({
             # Of several the last one counts: what a user gives comes behind.
-            "//bazel:fuzzing": ["-runs=%d" % (10 * runs)],
+            "//bazel:fuzzing": ["-runs=%d" % (10 * runs)] + fuzzer_args,
             "//conditions:default": ["-runs=%d" % runs] + ["$(rootpaths %s)" % file for file in corpus],
         }),
         data = corpus + dictionaries,

@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include <yaml-cpp/yaml.h>
+#include <zlib.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -200,6 +201,21 @@ TEST(SystemLibraries, Cli11YamlAndJson) {
   EXPECT_EQ(value, "seven");
   EXPECT_EQ(YAML::Load("devices: [nic, fpga]")["devices"].size(), 2u);
   EXPECT_EQ(nlohmann::json::parse(R"({"a": [1, 2]})")["a"][1], 2);
+}
+
+TEST(SystemLibraries, ZlibUnpacksWhatItPacked) {
+  const std::string text(1000, 'x');
+  std::vector<Bytef> packed(compressBound(text.size()));
+  uLongf size = packed.size();
+  ASSERT_EQ(compress(packed.data(), &size,
+                     reinterpret_cast<const Bytef*>(text.data()), text.size()),
+            Z_OK);
+  std::string unpacked(text.size(), '\0');
+  uLongf unpacked_size = unpacked.size();
+  ASSERT_EQ(uncompress(reinterpret_cast<Bytef*>(unpacked.data()),
+                       &unpacked_size, packed.data(), size),
+            Z_OK);
+  EXPECT_EQ(unpacked, text);
 }
 
 TEST(SystemLibraries, Rapidcheck) {

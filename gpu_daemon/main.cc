@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+#include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include <cstdlib>
 #include <exception>
 #include <functional>
+#include <initializer_list>
 #include <new>
 #include <string>
 #include <system_error>
@@ -35,19 +37,20 @@ constexpr std::chrono::seconds kMaxShutdown{5};
 constexpr size_t kDescriptors = 64;
 constexpr size_t kThreadsBesideWorkers = 24;
 
-// Readable when SIGTERM or SIGINT arrives. Before any thread starts: they
+// Readable when one of these signals arrives. Before any thread starts: they
 // inherit the mask.
-UniqueFd BlockStopSignals() {
-  sigset_t stop;
-  sigemptyset(&stop);
-  sigaddset(&stop, SIGTERM);
-  sigaddset(&stop, SIGINT);
-  sigprocmask(SIG_BLOCK, &stop, nullptr);
-  return UniqueFd(signalfd(-1, &stop, SFD_CLOEXEC | SFD_NONBLOCK));
+UniqueFd Block(std::initializer_list<int> signals) {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : signals) sigaddset(&set, signal);
+  sigprocmask(SIG_BLOCK, &set, nullptr);
+  return UniqueFd(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
 void StartLogging(const std::string& level) {
   auto logger = spdlog::stderr_color_mt("gpud");
+  // As devices and the supervisor write theirs.
+  logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %n %^%l%$ %v");
   logger->set_level(spdlog::level::from_str(level));
   logger->flush_on(spdlog::level::trace);
   spdlog::set_default_logger(std::move(logger));
@@ -76,10 +79,24 @@ void OutOfMemory() {
   std::_Exit(kFailed);
 }
 
+// gRPC's allocator aborts without a word where it finds no memory.
+void Aborted(int signal) {
+  constexpr size_t kBytes = 1 << 20;  // malloc asks the kernel for less
+  if (mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) ==
+      MAP_FAILED) {
+    OutOfMemory();
+  }
+  ::signal(signal, SIG_DFL);
+  raise(signal);
+}
+
 // Before main(), too: libraries allocate when they are loaded.
 [[gnu::section(".preinit_array"),
-  gnu::used]] void (*const before_libraries)(int, char**, char**) =
-    [](int, char**, char**) { std::set_new_handler(OutOfMemory); };
+  gnu::used]] void (*const before_libraries)(int, char**,
+                                             char**) = [](int, char**, char**) {
+  std::set_new_handler(OutOfMemory);
+  ::signal(SIGABRT, Aborted);
+};
 
 // A thread that finds no room for its stack throws; nobody can go on without it.
 // Written before any other thread is there.
@@ -118,8 +135,10 @@ int Main(int argc, char** argv) {
   LimitGrpcLog();
   umask(0077);
   signal(SIGPIPE, SIG_IGN);
-  const UniqueFd stop = BlockStopSignals();
+  const UniqueFd stop = Block({SIGTERM, SIGINT});
+  const UniqueFd restart = Block({SIGUSR1});
   options.stop_fd = stop.get();
+  options.restart_fd = restart.get();
   if (auto status = CheckMachine(options.backend_options.workers);
       !status.ok()) {
     spdlog::error("{}", status.message());
@@ -129,9 +148,10 @@ int Main(int argc, char** argv) {
   // ExitAfterGrace(), which may outlive this function. Relaxed: it only decides the
   // exit status.
   static std::atomic<bool> closed{false};
-  ExitAfterGrace(&closed, [stop = stop.get()] {
-    pollfd signal{.fd = stop, .events = POLLIN, .revents = 0};
-    while (poll(&signal, 1, -1) < 0) {
+  ExitAfterGrace(&closed, [stop = stop.get(), restart = restart.get()] {
+    pollfd signals[] = {{.fd = stop, .events = POLLIN, .revents = 0},
+                        {.fd = restart, .events = POLLIN, .revents = 0}};
+    while (poll(signals, 2, -1) < 0) {
     }
   });
   const absl::Status ran = RunGpud(

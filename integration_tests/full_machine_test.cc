@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -248,6 +249,27 @@ TEST(FullMachineTest, GpudWithEverySizeOfAddressSpace) {
   }
   EXPECT_GT(limit, least);
   EXPECT_LT(limit, uint64_t{16} << 30);
+}
+
+// As gRPC does where malloc has nothing: it aborts and says nothing.
+TEST(FullMachineTest, GpudSaysWhyItAbortsWhereThereIsNoMemory) {
+  const Folder folder;
+  const std::string directory = folder.Testbed(geteuid());
+  for (const bool limited : {false, true}) {
+    const auto gpud = Start("gpud", {},
+                            {testing::Program("gpu_daemon/gpud"), "--dir",
+                             directory, "--workers", "2", "--memory", "16M"});
+    ASSERT_TRUE(gpud->WaitForOutput("is up in"));
+    constexpr rlimit kNothing{0, 0};
+    ASSERT_EQ(
+        prlimit(gpud->pid(), RLIMIT_AS, limited ? &kNothing : nullptr, nullptr),
+        0);
+    gpud->Signal(SIGABRT);
+    EXPECT_EQ(gpud->Wait(), limited ? kFailed : -SIGABRT);
+    EXPECT_EQ(gpud->output().find("gpud: out of memory") != std::string::npos,
+              limited);
+    fs::remove_all(directory);
+  }
 }
 
 // What `carillon up` needs for a testbed with one FPGA.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -147,6 +148,8 @@ class GpudDeathUnderLoadTest : public GpudDeathTest,
     GpudDeathTest::SetUp();
   }
   void TearDown() override { unsetenv("LD_LIBRARY_PATH"); }
+  // One gpud after the other, by these signals.
+  void EndGpudsAmidEvents(const std::vector<int>& signals);
 };
 
 std::string NameOf(const ::testing::TestParamInfo<Served>& info) {
@@ -174,15 +177,23 @@ TEST(GpudDeathOnCuda, IsNotTestedHere) {
 #endif
 
 TEST_P(GpudDeathUnderLoadTest, EveryEventEndsOnceWhoeverServesIt) {
-  constexpr int kDeaths = 8;
+  EndGpudsAmidEvents({SIGKILL, SIGKILL, SIGKILL, SIGKILL, SIGKILL, SIGKILL});
+}
+
+TEST_P(GpudDeathUnderLoadTest, EveryEventEndsOnceWhenGpudRestarts) {
+  EndGpudsAmidEvents({SIGUSR1, SIGUSR1, SIGKILL, SIGUSR1, SIGUSR1, SIGUSR1});
+}
+
+void GpudDeathUnderLoadTest::EndGpudsAmidEvents(
+    const std::vector<int>& signals) {
   auto device = Attach();
   Echoes echoes(*device, GetParam().launch_path);
   std::mt19937 random(7);
-  for (int death = 0; death < kDeaths; ++death) {
-    // gpud dies at some moment during a stream of events.
+  for (const int signal : signals) {
+    // gpud ends at some moment during a stream of events.
     std::thread killer([&, wait = random() % 20'000] {
       std::this_thread::sleep_for(std::chrono::microseconds(wait));
-      kill(testbed_->gpud().pid(), SIGKILL);
+      kill(testbed_->gpud().pid(), signal);
     });
     while (device->status().ok()) {
       echoes.RingAll();
@@ -268,6 +279,111 @@ TEST_F(GpudDeathTest, BuffersQueuesAndFiguresStayWhereTheyWere) {
   }
 }
 
+TEST_F(GpudDeathTest, DurableBuffersComeBackBeforeTheFirstEventRuns) {
+  constexpr uint64_t kLarge = (64 << 10) * 3 + 100;
+  auto device = Attach();
+  const auto in = *device->AllocateBuffer(Place::kInput, kLarge);
+  const auto lost = *device->AllocateBuffer(Place::kOutput, kLarge);
+  const auto small = *device->AllocateBuffer(Place::kDurable, 100);
+  const auto large = *device->AllocateBuffer(Place::kDurable, kLarge);
+  const auto copied = *device->AllocateBuffer(Place::kOutput, kLarge);
+  std::mt19937 random(7);
+  for (std::byte& byte : in.bytes) byte = std::byte(random());
+  const auto copy = [&](const edge::Buffer& from, const edge::Buffer& to,
+                        uint64_t bytes) {
+    const auto times = device->LaunchKernel(
+        {.kernel = "echo",
+         .block = {32, 1, 1},
+         .parameters = {Fixed("in", from, {.length = bytes}),
+                        Fixed("out", to, {.length = bytes})}});
+    ASSERT_TRUE(times.ok()) << Message(times.status());
+  };
+  copy(in, lost, kLarge);
+  copy(in, small, 100);
+  copy(in, large, kLarge);
+  // What a kernel finds there; it is rung while no gpud is.
+  auto* queue = *edge::edgeRegisterEvent(
+      *device, {.kernel = "echo",
+                .max_in_flight = 4,
+                .parameters = {Fixed("in", large), Fixed("out", copied)}});
+  const auto same = [&](const edge::Buffer& buffer) {
+    return std::memcmp(buffer.bytes.data(), in.bytes.data(),
+                       buffer.bytes.size()) == 0;
+  };
+  for (int death = 0; death < 3; ++death) {
+    testbed_->gpud().Kill();
+    ASSERT_TRUE(IsDead(*device));
+    queue->RingDoorbell();
+    ASSERT_NO_FATAL_FAILURE(RestartGpud());
+    const auto resumed = device->Resume(kBound);
+    ASSERT_TRUE(resumed.ok()) << Message(resumed);
+    EXPECT_TRUE(same(small));
+    EXPECT_TRUE(same(large));
+    for (const std::byte byte : lost.bytes) ASSERT_EQ(byte, std::byte{0});
+    const auto done = queue->Wait(kBound);
+    ASSERT_TRUE(done.ok()) << Message(done.status());
+    EXPECT_EQ(done->state, EventState::kDone);
+    EXPECT_TRUE(same(copied)) << "the event ran on what was not there yet";
+    queue->Free();
+  }
+}
+
+TEST_F(GpudDeathTest, ABufferThatHasLostItsBytesSaysSo) {
+  auto device = Attach();
+  const auto in = *device->AllocateBuffer(Place::kInput, 64);
+  const auto out = *device->AllocateBuffer(Place::kOutput, 64);
+  const auto gpu = *device->AllocateBuffer(Place::kGpuMemory, 4096);
+  const auto durable = *device->AllocateBuffer(Place::kDurable, 64);
+  for (const edge::Buffer& each : {in, out, gpu, durable}) {
+    EXPECT_TRUE(device->status(each).ok()) << Message(device->status(each));
+  }
+  for (int death = 0; death < 2; ++death) {
+    ASSERT_NO_FATAL_FAILURE(KillGpudAndGoOn(*device));
+    EXPECT_TRUE(device->status(in).ok());
+    EXPECT_TRUE(device->status(durable).ok());
+    EXPECT_TRUE(absl::IsDataLoss(device->status(out)));
+    EXPECT_TRUE(absl::IsDataLoss(device->status(gpu)));
+    EXPECT_EQ(Message(device->status(gpu)),
+              "buffer " + std::to_string(gpu.id) +
+                  " (4096 bytes of GPU memory) has begun anew as zeros: what "
+                  "kernels had written to it went with the gpud before; "
+                  "allocate it as durable to keep it");
+  }
+  ASSERT_TRUE(device->FreeBuffer(gpu).ok());
+  EXPECT_TRUE(absl::IsNotFound(device->status(gpu)));
+  const auto next = *device->AllocateBuffer(Place::kGpuMemory, 4096);
+  EXPECT_TRUE(device->status(next).ok());
+}
+
+TEST_F(GpudDeathTest, WhatAperturesHaveGrownToStaysWhereItWas) {
+  auto device = Attach();
+  constexpr uint64_t kLarge = 3 << 20;  // more than the apertures begin with
+  const edge::Buffer in = *device->AllocateBuffer(Place::kInput, kLarge);
+  ASSERT_TRUE(device->AllocateBuffer(Place::kOutput, kLarge).ok());
+  Echoes echoes(*device);
+  std::minstd_rand random(3);
+  for (std::byte& one : in.bytes) one = static_cast<std::byte>(random());
+  const std::vector<std::byte> before(in.bytes.begin(), in.bytes.end());
+  for (int death = 0; death < 2; ++death) {
+    echoes.RingAll();
+    testbed_->gpud().Kill();
+    ASSERT_TRUE(IsDead(*device));
+    ASSERT_NO_FATAL_FAILURE(echoes.TakeAll());
+    ASSERT_NO_FATAL_FAILURE(RestartGpud());
+    const auto resumed = device->Resume(kBound);
+    ASSERT_TRUE(resumed.ok()) << Message(resumed);
+    EXPECT_TRUE(std::equal(before.begin(), before.end(), in.bytes.begin()));
+    ASSERT_TRUE(Eventually([&] {
+      echoes.TakeAll();
+      return HasFailure() || echoes.queue().in_flight() == 0;
+    }));
+    ASSERT_FALSE(HasFailure());
+    // It grows further, and the next gpud takes that over, too.
+    const auto more = device->AllocateBuffer(Place::kInput, kLarge);
+    ASSERT_TRUE(more.ok()) << Message(more.status());
+  }
+}
+
 TEST_F(GpudDeathTest, WhatIsOnlyCommittedIsRungByItsDeviceAlone) {
   auto device = Attach();
   Echoes echoes(*device);
@@ -331,6 +447,46 @@ TEST_F(GpudDeathTest, AnOrderlyEndIsNoDeath) {
   const auto refused = device->Resume(kBound);
   EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(Message(refused), HasSubstr("SHUTDOWN"));
+}
+
+TEST_F(GpudDeathTest, AGpudThatRestartsSaysSo) {
+  auto device = Attach();
+  Echoes echoes(*device);
+  testbed_->gpud().Signal(SIGUSR1);
+  ASSERT_TRUE(IsDead(*device));
+  EXPECT_THAT(Message(device->status()),
+              HasSubstr("makes way for another one; last completed"));
+  EXPECT_THAT(Message(device->status()), HasSubstr("RESTARTING: gpud (pid "));
+  EXPECT_TRUE(device->may_resume());
+  EXPECT_TRUE(device->gpud_restarts());
+  EXPECT_EQ(testbed_->gpud().Wait(), 0);
+  ASSERT_NO_FATAL_FAILURE(RestartGpud());
+  const auto before = device->generation();
+  ASSERT_TRUE(device->Resume(kBound).ok());
+  EXPECT_GT(device->generation(), before) << "a stale one would be taken";
+  EXPECT_TRUE(device->status().ok());
+  EXPECT_FALSE(device->may_resume());
+}
+
+// The restart is what ended the call, whatever the call met on its way.
+TEST_F(GpudDeathTest, ACallThatARestartCutsShortSaysSo) {
+  auto device = Attach();
+  std::thread restarter([&] {
+    std::this_thread::sleep_for(milliseconds(20));
+    testbed_->gpud().Signal(SIGUSR1);
+  });
+  absl::Status status;
+  while (status.ok()) {
+    status =
+        device
+            ->LaunchKernel({.kernel = "busy",
+                            .grid = {64, 1, 1},
+                            .parameters = {Constant("iterations", 10'000)}})
+            .status();
+  }
+  restarter.join();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << Message(status);
+  EXPECT_THAT(Message(status), HasSubstr("RESTARTING"));
 }
 
 TEST_F(GpudDeathTest, WhatTheNextGpudRefusesEndsTheSession) {

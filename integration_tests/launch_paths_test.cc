@@ -1,6 +1,6 @@
 // Every launch path of every back-end: the same events must give the same
 // results and the same ledger. Here the CUDA back-end runs on a driver made of
-// CPU threads; gpu_check tests what needs a GPU.
+// CPU threads, and on the simulated GPU; gpu_check tests what needs a GPU.
 #include <gmock/gmock.h>
 #include <grpcpp/client_context.h>
 #include <gtest/gtest.h>
@@ -34,17 +34,22 @@ std::string Message(const absl::Status& status) {
 class LaunchPathsTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
+    std::vector<std::string> arguments{"--backend", GetParam()};
+#ifndef CARILLON_HAVE_CUDA
+    if (GetParam().starts_with("cuda")) {
+      GTEST_SKIP() << "built without the CUDA toolkit";
+    }
+#endif
+    if (GetParam() == "cuda on sim") {
+      arguments = {"--backend", "cuda", "--driver", "sim"};
+    }
     if (GetParam() == "cuda") {
-#ifdef CARILLON_HAVE_CUDA
       const std::string library =
           testing::Program("gpu_daemon/backends/cuda/fake/libcuda.so.1");
       setenv("LD_LIBRARY_PATH", library.substr(0, library.rfind('/')).c_str(),
              1);
-#else
-      GTEST_SKIP() << "built without the CUDA toolkit";
-#endif
     }
-    auto testbed = Testbed::Start({"--backend", GetParam()});
+    auto testbed = Testbed::Start(arguments);
     ASSERT_TRUE(testbed.ok()) << Message(testbed.status());
     testbed_ = *std::move(testbed);
     const v1::GetStatusResponse status = testbed_->Status();
@@ -219,6 +224,28 @@ TEST_P(LaunchPathsTest, DevicesComeAndGoWhileOthersAreServed) {
   EXPECT_EQ(events.rung(), events.done() + events.failed() + events.aborted());
 }
 
+TEST_P(LaunchPathsTest, EveryPathLaunchesWhatIsScheduled) {
+  auto device = Attach("device0");
+  std::mt19937 random(1);
+  for (const std::string& path : paths_) {
+    SCOPED_TRACE(path);
+    Adder adder(*device, path, 10);
+    ASSERT_NE(adder.queue, nullptr);
+    for (int i = 0; i < 10; ++i) {
+      adder.Prepare(random);
+      adder.queue->Commit();
+      const auto scheduled = edge::edgeScheduleEvent(*device, adder.queue);
+      ASSERT_TRUE(scheduled.ok()) << Message(scheduled);
+      const auto done = adder.queue->Wait(kBound);
+      ASSERT_TRUE(done.ok()) << Message(done.status());
+      ASSERT_EQ(done->state, edge::EventState::kDone) << done->status;
+      ASSERT_TRUE(adder.IsRight(done->sequence));
+      adder.queue->Free();
+    }
+    EXPECT_TRUE(edge::edgeUnregisterEvent(*device, adder.queue).ok());
+  }
+}
+
 TEST_P(LaunchPathsTest, APathThatIsNotThereIsRefusedWithThoseThatAre) {
   auto device = Attach("device0");
   edge::EventSpec spec;
@@ -282,7 +309,7 @@ TEST_P(LaunchPathsTest, WhatTheDefaultRefusesIsServedAndTheOneThatDoesIsNamed) {
   // More than half of the aperture: a path that refused it must not keep the
   // room.
   spec.max_in_flight = 8192;
-  const std::string server = GetParam() == "cuda" ? "graph" : "edge";
+  const std::string server = GetParam() == "cpu" ? "edge" : "graph";
   const auto queue = edge::edgeRegisterEvent(*device, spec);
   ASSERT_TRUE(queue.ok()) << Message(queue.status());
   EXPECT_EQ((*queue)->launch_path(), server);
@@ -298,8 +325,8 @@ TEST_P(LaunchPathsTest, WhatTheDefaultRefusesIsServedAndTheOneThatDoesIsNamed) {
   // behind.
   const v1::GetStatusResponse before = testbed_->Status();
   spec.max_in_flight = 4;
-  spec.launch_path = GetParam() == "cuda" ? "edge" : "persistent";
-  spec.kernel = GetParam() == "cuda" ? "null_event" : "busy";
+  spec.launch_path = GetParam() == "cpu" ? "persistent" : "edge";
+  spec.kernel = GetParam() == "cpu" ? "busy" : "null_event";
   if (GetParam() == "cpu") spec.parameters = {Constant("iterations", 1)};
   const auto refused = edge::edgeRegisterEvent(*device, spec);
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
@@ -308,9 +335,29 @@ TEST_P(LaunchPathsTest, WhatTheDefaultRefusesIsServedAndTheOneThatDoesIsNamed) {
   EXPECT_EQ(testbed_->Status().memory_used(), before.memory_used());
 }
 
+TEST_P(LaunchPathsTest, WhoHasNoWaitReleaseBarrierSaysSo) {
+  auto device = Attach("device0");
+  edge::EventSpec spec;
+  spec.kernel = "null_event";
+  spec.parameters = {Constant("token", 1)};
+  const auto queue = edge::edgeRegisterEvent(*device, spec);
+  ASSERT_TRUE(queue.ok()) << Message(queue.status());
+  const absl::Status released = edge::edgeReleaseBarrier(*device, *queue);
+  if (GetParam() == "cpu") {
+    EXPECT_TRUE(released.ok()) << Message(released);
+    return;
+  }
+  EXPECT_EQ(released.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(Message(released),
+              HasSubstr("the cuda back-end has no wait-release barrier"));
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, LaunchPathsTest,
-                         ::testing::Values("cpu", "cuda"),
-                         [](const auto& info) { return info.param; });
+                         ::testing::Values("cpu", "cuda", "cuda on sim"),
+                         [](const auto& info) {
+                           return info.param == "cuda on sim" ? "sim_driver"
+                                                              : info.param;
+                         });
 
 }  // namespace
 }  // namespace carillon

@@ -12,8 +12,10 @@
 #include <set>
 
 #include "base/clock.h"
+#include "base/headroom.h"
 #include "devices/sdk/edge.h"
 #include "devices/sdk/rpc_status.h"
+#include "fmt/format.h"
 #include "integration_tests/testbed_process.h"
 #include "proto/devices.grpc.pb.h"
 
@@ -222,11 +224,14 @@ TEST_F(SdkTest, BufferErrors) {
   StartGpud();
   auto device = Attach();
   const absl::Status full =
-      device->AllocateBuffer(Place::kInput, Options().submission_bytes + 1)
-          .status();
+      device->AllocateBuffer(Place::kInput, uint64_t{1} << 29).status();
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(Message(full),
-              HasSubstr(std::to_string(Options().submission_bytes)));
+  EXPECT_THAT(
+      Message(full),
+      AllOf(HasSubstr("needs 536870912 bytes in the submission aperture "
+                      "of device 'device0', which has 1114112 bytes "
+                      "and may grow by 267386880"),
+            HasSubstr("attach with a larger submission_bytes")));
   EXPECT_EQ(device->AllocateBuffer(Place::kOutput, 0).status().code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(device->FreeBuffer({.id = 999, .place = Place::kInput, .bytes = {}})
@@ -253,7 +258,7 @@ struct BadSpec {
 };
 
 TEST_F(SdkTest, RegistrationFailsWholeWithOneClearError) {
-  StartGpud();
+  StartGpud({"--memory", "4194304"});
   auto device = Attach();
   const edge::Buffer in = Allocate(*device, Place::kInput, 128);
   const edge::Buffer out = Allocate(*device, Place::kOutput, 128);
@@ -293,9 +298,10 @@ TEST_F(SdkTest, RegistrationFailsWholeWithOneClearError) {
        [](auto& s) { s.parameters[0].offset = 128; }},
       {"stride", kInvalid, "slots",
        [](auto& s) { s.parameters[0].slot_stride = 64; }},
-      {"no room", absl::StatusCode::kResourceExhausted, "",
+      {"no room", absl::StatusCode::kResourceExhausted, "would grow",
        [](auto& s) { s.max_in_flight = 65536; }}};
   const std::string rings = testbed_->Rings().ShortDebugString();
+  const uint64_t memory = testbed_->Status().memory_used();
   for (const BadSpec& each : bad) {
     edge::EventSpec spec = good;
     each.change(spec);
@@ -309,8 +315,85 @@ TEST_F(SdkTest, RegistrationFailsWholeWithOneClearError) {
   const uint64_t rest = Options().submission_bytes - 128;
   const edge::Buffer all = Allocate(*device, Place::kInput, rest);
   EXPECT_EQ(all.bytes.size(), rest);
+  EXPECT_EQ(testbed_->Status().memory_used(), memory);
   EXPECT_TRUE(device->FreeBuffer(all).ok());
   EXPECT_NE(Register(*device, good), nullptr);
+}
+
+TEST_F(SdkTest, AThousandEventKernelsFitIntoAperturesThatGrow) {
+  StartGpud({"--ekt-entries", "1000"});
+  auto device = Attach();
+  const uint64_t before = testbed_->Status().memory_used();
+  edge::EventSpec spec = Null();
+  spec.max_in_flight = 64;
+  std::vector<edge::EventQueue*> queues;
+  for (int i = 0; i < 1000; ++i) {
+    queues.push_back(Register(*device, spec));
+    ASSERT_NE(queues.back(), nullptr) << i;
+  }
+  // Their rings, and what was there for them from the beginning.
+  constexpr uint64_t kRings = 1000 * 64 * (64 + 16 + 64);
+  const v1::GetStatusResponse grown = testbed_->Status();
+  EXPECT_GT(grown.memory_used() - before, kRings - 2 * (1 << 20));
+  EXPECT_LT(grown.memory_used() - before, kRings + 2 * (1 << 20));
+  for (edge::EventQueue* queue : queues) queue->RingDoorbell();
+  for (edge::EventQueue* queue : queues) {
+    const auto done = queue->Wait(kBound);
+    ASSERT_TRUE(done.ok()) << Message(done.status());
+    EXPECT_EQ(done->state, edge::EventState::kDone);
+    queue->Free();
+  }
+  // What they grew to is used again.
+  for (int i = 0; i < 1000; i += 100) {
+    ASSERT_TRUE(edge::edgeUnregisterEvent(*device, queues[i]).ok());
+    ASSERT_NE(Register(*device, spec), nullptr);
+  }
+  EXPECT_EQ(testbed_->Status().memory_used(), grown.memory_used());
+  device.reset();
+  EXPECT_TRUE(Eventually([&] { return Empty(); }));
+}
+
+TEST_F(SdkTest, AsManyDevicesAsOneFutexWaitCanWatchAreServed) {
+  constexpr int kDevices = 127;
+  RaiseDescriptorLimit();
+  StartGpud({"--ekt-entries", "128", "--devices-per-process", "127"});
+  std::vector<std::unique_ptr<edge::Device>> devices;
+  std::vector<edge::EventQueue*> queues;
+  for (int i = 0; i < kDevices; ++i) {
+    devices.push_back(Attach(fmt::format("device{}", i)));
+    ASSERT_NE(devices.back(), nullptr) << i;
+    queues.push_back(Register(*devices.back(), Null()));
+    ASSERT_NE(queues.back(), nullptr) << i;
+  }
+  const absl::Status full = edge::Device::Attach(Options("one-more")).status();
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(Message(full), HasSubstr("127 devices are attached: that is the "
+                                       "limit of a testbed"));
+  // Each alone, so that gpud sleeps on all of them in between.
+  for (int round = 0; round < 3; ++round) {
+    for (edge::EventQueue* queue : queues) {
+      queue->RingDoorbell();
+      const auto done = queue->Wait(kBound);
+      ASSERT_TRUE(done.ok()) << Message(done.status());
+      EXPECT_EQ(done->state, edge::EventState::kDone);
+      queue->Free();
+    }
+  }
+  devices.clear();
+  EXPECT_TRUE(Eventually([&] { return Empty(); }));
+}
+
+TEST_F(SdkTest, AProcessHasNoMoreDevicesThanTheOperatorLetsItHave) {
+  StartGpud({"--devices-per-process", "2"});
+  auto first = Attach("device0");
+  auto second = Attach("device1");
+  const absl::Status full = edge::Device::Attach(Options("device2")).status();
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(Message(full),
+              AllOf(HasSubstr("has 2 devices: that is the limit of a process"),
+                    HasSubstr("--devices-per-process (at most 127)")));
+  second.reset();
+  EXPECT_NE(Attach("device2"), nullptr);
 }
 
 TEST_F(SdkTest, AFullEventKernelTableIsSaidAndFreedByUnregistering) {
@@ -577,14 +660,6 @@ TEST_F(SdkTest, ALaunchThatTakesTooLongIsGivenUpAndTheGpuIsFreeAgain) {
   spec.timeout = kBound;
   const auto times = device->LaunchKernel(spec);
   EXPECT_TRUE(times.ok()) << Message(times.status());
-}
-
-TEST_F(SdkTest, ReleaseBarrierIsUnimplementedOnTheCpu) {
-  StartGpud({"--backend", "cpu"});
-  auto device = Attach();
-  edge::EventQueue* queue = Register(*device, Null());
-  EXPECT_EQ(edge::edgeReleaseBarrier(*device, queue).code(),
-            absl::StatusCode::kUnimplemented);
 }
 
 TEST_F(SdkTest, KernelsAreListedWithWhatTheyDo) {

@@ -380,7 +380,11 @@ AssertionResult FaultTestbed::WaitForProgress(const std::string& device,
   uint64_t done = 0;
   std::string gone;
   if (StartedAs(device) == 0 && !FindProcess(paths(), device)) {
-    const auto devices = AskForDevices(admin());
+    std::optional<v1::ListDevicesResponse> devices;
+    (void)Eventually([&] {
+      devices = AskForDevices(admin());
+      return devices || !EndOf(paths(), kGpud).empty();
+    });
     if (devices && std::ranges::none_of(devices->devices(), [&](const auto& d) {
           return d.name() == device;
         })) {

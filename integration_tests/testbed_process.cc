@@ -17,7 +17,6 @@
 #include <numeric>
 #include <utility>
 
-#include "base/operator_socket.h"
 #include "base/status.h"
 #include "fmt/format.h"
 
@@ -183,7 +182,7 @@ TestbedClient::TestbedClient(std::string directory,
                              std::vector<std::string> environment)
     : paths_(std::move(directory)),
       environment_(std::move(environment)),
-      channel_(Connect(OperatorSocketOf(paths_))),
+      channel_(Connect(paths_.operator_socket())),
       admin_(v1::Admin::NewStub(channel_)) {}
 
 absl::StatusOr<std::unique_ptr<Testbed>> Testbed::Start(

@@ -3,6 +3,7 @@
 // and a device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -20,6 +21,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::kBound;
+using ::testing::Not;
 using testing::Process;
 using testing::Program;
 using testing::Testbed;
@@ -65,6 +67,90 @@ class UserKernelTest : public ::testing::Test {
 
   std::unique_ptr<Testbed> testbed_;
 };
+
+// With a kernel of the user's, by whose doorbell it adds 1 to its floats.
+class UserKernelDeathTest : public UserKernelTest {
+ protected:
+  void SetUp() override {
+    UserKernelTest::SetUp();
+    const Result loaded = Load("saxpy.fatbin", kSaxpy, {"--as", "axpy"});
+    ASSERT_EQ(loaded.code, 0) << loaded.output;
+    edge::AttachOptions options;
+    options.testbed_directory = testbed_->directory();
+    options.name = "device0";
+    options.kind = "test";
+    auto device = edge::Device::Attach(options);
+    ASSERT_TRUE(device.ok()) << device.status();
+    device_ = *std::move(device);
+    const auto x = device_->AllocateBuffer(edge::Place::kInput, kFloats * 4);
+    const auto y = device_->AllocateBuffer(edge::Place::kOutput, kFloats * 4);
+    ASSERT_TRUE(x.ok() && y.ok());
+    x_ = *x;
+    y_ = *y;
+    for (uint32_t i = 0; i < kFloats; ++i) {
+      reinterpret_cast<float*>(x_.bytes.data())[i] = 1;
+    }
+    const auto queue = edgeRegisterEvent(
+        *device_, {.kernel = "axpy",
+                   .block = {kFloats, 1, 1},
+                   .max_in_flight = 4,
+                   .launch_path = "graph",
+                   .parameters = {edge::Fixed("x", x_), edge::Fixed("y", y_),
+                                  edge::ConstantFloat("a", 1),
+                                  edge::Constant("n", kFloats)}});
+    ASSERT_TRUE(queue.ok()) << queue.status();
+    queue_ = *queue;
+  }
+  void ExpectAnEventEnds() {
+    queue_->RingDoorbell();
+    const auto completion = queue_->Wait(kBound);
+    ASSERT_TRUE(completion.ok()) << completion.status();
+    EXPECT_EQ(completion->state, shm::EventState::kDone);
+    queue_->Free();
+    float value = 0;
+    std::memcpy(&value, y_.bytes.data() + (kFloats - 1) * 4, 4);
+    EXPECT_EQ(value, 1);
+  }
+  // Then another gpud runs on that back-end.
+  void EndGpud(int signal, const std::string& next = "cuda") {
+    testbed_->gpud().Signal(signal);
+    ASSERT_TRUE(absl::IsUnavailable(device_->WaitForEnd(kBound)));
+    ASSERT_TRUE(testbed_->gpud().Wait().has_value());
+    const auto restarted = testbed_->RestartGpud({"--backend", next});
+    ASSERT_TRUE(restarted.ok()) << restarted;
+  }
+
+  std::unique_ptr<edge::Device> device_;
+  edge::Buffer x_;
+  edge::Buffer y_;
+  edge::EventQueue* queue_ = nullptr;
+};
+
+TEST_F(UserKernelDeathTest, TheNextGpudHasItAgain) {
+  ExpectAnEventEnds();
+  for (const int signal : {SIGKILL, SIGUSR1}) {
+    EndGpud(signal);
+    const absl::Status resumed = device_->Resume(kBound);
+    ASSERT_TRUE(resumed.ok()) << resumed;
+    ExpectAnEventEnds();
+  }
+}
+
+TEST_F(UserKernelDeathTest, ItsLossIsToldAsSuch) {
+  EndGpud(SIGKILL, "cpu");
+  const absl::Status resumed = device_->Resume(kBound);
+  EXPECT_EQ(resumed.code(), absl::StatusCode::kDataLoss) << resumed;
+  EXPECT_THAT(std::string(resumed.message()),
+              AllOf(HasSubstr("kernel 'axpy' was loaded into an earlier gpud "
+                              "and is lost: saxpy.fatbin: "),
+                    HasSubstr("carillon kernel load")));
+}
+
+// A testbed that was taken down for good leaves no kernels to the next one.
+TEST_F(UserKernelDeathTest, AnotherTestbedDoesNotHaveIt) {
+  EndGpud(SIGTERM);
+  EXPECT_THAT(Carillon({"kernels"}).output, Not(HasSubstr("axpy")));
+}
 
 TEST_F(UserKernelTest, IsLoadedListedAndRunByADevicesDoorbell) {
   const Result loaded =

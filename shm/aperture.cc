@@ -48,13 +48,23 @@ absl::StatusOr<bip::mapped_region> MapFd(int fd, bip::mode_t mode,
     return bip::mapped_region(FdMapping(fd), mode, 0, size);
   } catch (const bip::interprocess_exception& error) {
     return absl::ResourceExhaustedError(fmt::format(
-        "cannot map an aperture of {} bytes: {}", size, error.what()));
+        "cannot map an aperture of {} bytes: {}; raise the limit of address "
+        "space (ulimit -v)",
+        size, error.what()));
   }
 }
 
 uint64_t HeapOffset(RegionKind kind) {
   return kind == RegionKind::kSubmission ? kSubmissionHeapOffset
                                          : kCompletionHeapOffset;
+}
+
+// A core dump makes memory of every page that it reads, those that nobody was
+// given, too.
+void LeaveOutOfCoreDumps(void* base, RegionKind kind, uint64_t size) {
+  const uint64_t heap = HeapOffset(kind);
+  (void)madvise(static_cast<std::byte*>(base) + heap, size - heap,
+                MADV_DONTDUMP);
 }
 
 std::string_view KindName(RegionKind kind) {
@@ -130,10 +140,25 @@ std::optional<uint64_t> AvailableMemory() {
   return std::nullopt;
 }
 
-// Takes `size` bytes for the file, so that a full machine is an error here and
-// not a SIGBUS later. What cannot be there is refused before it is tried: the
-// kernel would kill somebody to make room for it.
-absl::Status Reserve(int fd, uint64_t size, std::string_view kind) {
+// Beyond the limit, the kernel would send SIGXFSZ.
+absl::Status CheckFileSize(uint64_t size, std::string_view kind) {
+  rlimit limit;
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+      size <= limit.rlim_cur) {
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(fmt::format(
+      "cannot make a {} aperture of {} bytes: the file size limit (ulimit -f) "
+      "is {} bytes",
+      kind, size, limit.rlim_cur));
+}
+
+// Takes bytes [begin, end) of the file, so that a full machine is an error here
+// and not a SIGBUS later. What cannot be there is refused before it is tried:
+// the kernel would kill somebody to make room for it.
+absl::Status ReserveFile(int fd, uint64_t begin, uint64_t end,
+                         std::string_view kind) {
+  const uint64_t size = end - begin;
   const auto refused = [&](std::string_view why) {
     return absl::ResourceExhaustedError(fmt::format(
         "cannot reserve {} bytes of shared memory for a {} aperture: {}", size,
@@ -145,22 +170,15 @@ absl::Status Reserve(int fd, uint64_t size, std::string_view kind) {
         "this machine has {} available, and an eighth stays free; ask for less",
         *available));
   }
-  rlimit limit;
-  // Beyond it, the kernel would send SIGXFSZ.
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
-      size > limit.rlim_cur) {
-    return refused(fmt::format("the file size limit (ulimit -f) is {} bytes",
-                               limit.rlim_cur));
-  }
+  RETURN_IF_ERROR(CheckFileSize(end, kind));
   // In pieces: on kernels like Debian 12's a signal undoes the piece that it
   // interrupts, and a large one would never get done under a timer.
   constexpr uint64_t kPiece = uint64_t{256} << 10;
-  for (uint64_t done = 0; done < size; done += kPiece) {
+  for (uint64_t at = begin; at < end; at += kPiece) {
     int error;
     do {
-      error =
-          posix_fallocate(fd, static_cast<off_t>(done),
-                          static_cast<off_t>(std::min(kPiece, size - done)));
+      error = posix_fallocate(fd, static_cast<off_t>(at),
+                              static_cast<off_t>(std::min(kPiece, end - at)));
     } while (error == EINTR);
     if (error != 0) return refused(std::strerror(error));
   }
@@ -200,8 +218,14 @@ absl::StatusOr<Aperture> Aperture::Create(const ApertureSpec& spec) {
         fmt::format("an aperture of {} bytes: the limit is {}", spec.heap_bytes,
                     kMaxHeapBytes));
   }
-  const uint64_t size =
+  if (spec.growth_bytes > kMaxHeapBytes) {
+    return absl::InvalidArgumentError(
+        fmt::format("a growth of {} bytes: the limit is {}", spec.growth_bytes,
+                    kMaxHeapBytes));
+  }
+  const uint64_t reserved =
       HeapOffset(spec.kind) + AlignUp(spec.heap_bytes, kPageSize);
+  const uint64_t size = reserved + AlignUp(spec.growth_bytes, kPageSize);
 
   UniqueFd fd = MakeMemFd(KindName(spec.kind).data());
   if (!fd) {
@@ -209,8 +233,15 @@ absl::StatusOr<Aperture> Aperture::Create(const ApertureSpec& spec) {
         "memfd_create: {}; raise the limit on open files (ulimit -n)",
         std::strerror(errno)));
   }
-  RETURN_IF_ERROR(Reserve(fd.get(), size, KindName(spec.kind)));
+  RETURN_IF_ERROR(ReserveFile(fd.get(), 0, reserved, KindName(spec.kind)));
+  RETURN_IF_ERROR(CheckFileSize(size, KindName(spec.kind)));
+  if (ftruncate(fd.get(), static_cast<off_t>(size)) != 0) {
+    return absl::ResourceExhaustedError(
+        fmt::format("cannot make a {} aperture of {} bytes: {}",
+                    KindName(spec.kind), size, std::strerror(errno)));
+  }
   ASSIGN_OR_RETURN(auto region, MapFd(fd.get(), bip::read_write, size));
+  LeaveOutOfCoreDumps(region.get_address(), spec.kind, size);
 
   auto* header = new (region.get_address()) RegionHeader{};
   header->layout_version = kLayoutVersion;
@@ -238,6 +269,17 @@ absl::StatusOr<Aperture> Aperture::Create(const ApertureSpec& spec) {
   return Aperture(std::move(fd), std::move(region), *header);
 }
 
+absl::Status Aperture::Reserve(uint64_t begin, uint64_t end) const {
+  return ReserveFile(fd_.get(), begin, end, KindName(kind_));
+}
+
+uint64_t Aperture::TakenBytes() const {
+  constexpr uint64_t kBlock = 512;  // of st_blocks, whatever the file system
+  struct stat info;
+  if (fstat(fd_.get(), &info) != 0) return 0;
+  return static_cast<uint64_t>(info.st_blocks) * kBlock;
+}
+
 absl::StatusOr<Aperture> Aperture::Map(UniqueFd fd, RegionKind kind,
                                        Generation generation) {
   if (generation == Generation()) {
@@ -262,6 +304,7 @@ absl::StatusOr<Aperture> Aperture::Map(UniqueFd fd, RegionKind kind,
   const bip::mode_t mode =
       kind == RegionKind::kSubmission ? bip::read_write : bip::read_only;
   ASSIGN_OR_RETURN(auto region, MapFd(fd.get(), mode, size));
+  LeaveOutOfCoreDumps(region.get_address(), kind, size);
 
   auto* shared = static_cast<RegionHeader*>(region.get_address());
   const uint64_t magic =
@@ -288,6 +331,7 @@ absl::Status Aperture::TakePlaceOf(Aperture& old) {
         fmt::format("cannot map an aperture of {} bytes again: {}", size(),
                     std::strerror(errno)));
   }
+  LeaveOutOfCoreDumps(old.base(), kind_, size());
   region_.swap(old.region_);
   return absl::OkStatus();
 }

@@ -15,6 +15,9 @@ namespace carillon::shm {
 struct ApertureSpec {
   RegionKind kind = RegionKind::kSubmission;
   uint64_t heap_bytes = 0;  // for rings and buffers; rounded up to pages
+  // How much further the heap reaches: addresses without memory, until
+  // Reserve(). Rounded up to pages.
+  uint64_t growth_bytes = 0;
   Generation generation;
   uint32_t device_id = 0;
   // A multiple of kDoorbellsPerLine.
@@ -26,10 +29,19 @@ struct ApertureSpec {
 // thread safe itself, the memory behind it is.
 class Aperture {
  public:
-  // Makes, reserves and seals an aperture, mapped read-write. The space is
-  // reserved, so that no later access can raise SIGBUS. Errors: InvalidArgument
-  // (spec), ResourceExhausted (no memory or descriptors).
+  // Makes, reserves and seals an aperture, mapped read-write. All but its growth
+  // is reserved, so that no later access there can raise SIGBUS. Errors:
+  // InvalidArgument (spec), ResourceExhausted (no memory or descriptors).
   static absl::StatusOr<Aperture> Create(const ApertureSpec& spec);
+
+  // Reserves bytes [begin, end), whole pages of the growth, which nobody may
+  // touch before. To be called by its maker. Errors: ResourceExhausted; then
+  // some of them may be reserved.
+  absl::Status Reserve(uint64_t begin, uint64_t end) const;
+
+  // The memory that the aperture takes. More than was reserved: the other side
+  // has touched what it was not given.
+  uint64_t TakenBytes() const;
 
   // Maps an aperture that somebody handed over: read-write if it is a
   // submission aperture, read-only if it is a completion aperture. Checks

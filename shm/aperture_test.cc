@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <utility>
@@ -146,6 +147,60 @@ TEST_P(ApertureTest, ItsSpaceIsReserved) {
   }
 }
 
+// The flags of the mapping in which `place` is, as the kernel abbreviates them.
+std::string MappingFlags(const std::byte* place) {
+  std::ifstream maps("/proc/self/smaps");
+  const auto address = reinterpret_cast<uintptr_t>(place);
+  bool inside = false;
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t begin = 0;
+    uintptr_t end = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2) {
+      inside = begin <= address && address < end;
+    }
+    if (inside && line.starts_with("VmFlags:")) return line + " ";
+  }
+  return "no mapping";
+}
+
+// The kernel would have memory for every page that it dumps.
+TEST_P(ApertureTest, ItsHeapIsInNoCoreDump) {
+  const auto flags = [](const Aperture& aperture) {
+    return MappingFlags(aperture.At(aperture.heap_offset()));
+  };
+  EXPECT_THAT(flags(aperture_), HasSubstr(" dd "));
+  auto mapped = MapCopy();
+  ASSERT_TRUE(mapped.ok());
+  EXPECT_THAT(flags(*mapped), HasSubstr(" dd "));
+  auto next = MapCopy();
+  ASSERT_TRUE(next.ok() && next->TakePlaceOf(*mapped).ok());
+  EXPECT_THAT(flags(*next), HasSubstr(" dd "));
+}
+
+TEST_P(ApertureTest, ItsGrowthTakesMemoryOnlyWhenItIsReserved) {
+  ApertureSpec spec = Spec(GetParam());
+  spec.growth_bytes = uint64_t{1} << 30;
+  const auto made = Aperture::Create(spec);
+  ASSERT_TRUE(made.ok()) << made.status();
+  const auto mapped =
+      Aperture::Map(Copy(made->fd()), GetParam(), Generation(7));
+  ASSERT_TRUE(mapped.ok()) << mapped.status();
+  EXPECT_EQ(mapped->size(), aperture_.size() + spec.growth_bytes);
+  EXPECT_EQ(mapped->heap_size(), aperture_.heap_size() + spec.growth_bytes);
+  EXPECT_EQ(made->TakenBytes(), aperture_.size());
+
+  const uint64_t begin = made->size() - 4 * kPageSize;
+  ASSERT_TRUE(made->Reserve(begin, begin + 2 * kPageSize).ok());
+  EXPECT_EQ(made->TakenBytes(), aperture_.size() + 2 * kPageSize);
+  *made->At(begin + 2 * kPageSize - 1) = std::byte{0x55};
+  EXPECT_EQ(*mapped->At(begin + 2 * kPageSize - 1), std::byte{0x55});
+  EXPECT_EQ(made->TakenBytes(), aperture_.size() + 2 * kPageSize);
+  // Whoever touches more is seen, even one who only reads.
+  const volatile std::byte* const beyond = mapped->At(begin + 3 * kPageSize);
+  EXPECT_TRUE(*beyond == std::byte{0});
+  EXPECT_GT(made->TakenBytes(), aperture_.size() + 2 * kPageSize);
+}
+
 TEST_P(ApertureTest, AScribbledHeaderChangesNothingForWhoHasMappedIt) {
   const auto mapped = MapCopy();
   ASSERT_TRUE(mapped.ok());
@@ -235,6 +290,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadSpec{"NoGeneration",
                 [](auto& spec) { spec.generation = Generation(); },
                 "generation 0"},
+        BadSpec{"GrowsBeyondAll",
+                [](auto& spec) { spec.growth_bytes = ~uint64_t{0}; },
+                "a growth of 18446744073709551615 bytes: the limit is"},
         BadSpec{"AllAddressSpace",
                 [](auto& spec) { spec.heap_bytes = ~uint64_t{0}; },
                 "18446744073709551615 bytes: the limit is 1099511627776"}),
@@ -278,12 +336,19 @@ TEST_F(LimitTest, MoreThanTheMachineHasIsRefusedBeforeItIsTried) {
 }
 
 TEST_F(LimitTest, AFileSizeLimitIsAnErrorAndNotASignal) {
-  Limit(RLIMIT_FSIZE, 8192);
+  constexpr rlim_t kLimit = 1 << 20;
+  Limit(RLIMIT_FSIZE, kLimit);
   const int next_fd = NextFd();
-  const auto made = Aperture::Create(Spec(RegionKind::kSubmission));
-  EXPECT_EQ(made.status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(made.status().message()), HasSubstr("8192"));
-  EXPECT_EQ(NextFd(), next_fd);
+  ApertureSpec large = Spec(RegionKind::kSubmission);
+  large.heap_bytes = kLimit;
+  ApertureSpec grows = Spec(RegionKind::kSubmission);
+  grows.growth_bytes = kLimit;
+  for (const ApertureSpec& spec : {large, grows}) {
+    const auto made = Aperture::Create(spec);
+    EXPECT_EQ(made.status().code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(std::string(made.status().message()), HasSubstr("1048576"));
+    EXPECT_EQ(NextFd(), next_fd);
+  }
 }
 
 // Sanitizers need address space of their own all the time.

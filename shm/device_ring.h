@@ -86,8 +86,8 @@ class DeviceRing {
   // Slot index of that entry: per-slot buffers are found by it.
   uint32_t next_slot() const { return layout_.SlotOf(head_ + 1); }
 
-  // Ends an entry; nobody sees it before RingDoorbell(). Requires free_slots()
-  // > 0.
+  // Ends an entry; nobody uses it before RingDoorbell(), but a GPU may read it
+  // already. Requires free_slots() > 0.
   Sequence Commit(const KmdOverride* kmd = nullptr, Nanoseconds rung_ns = 0) {
     ++head_;
     std::byte* at = entry(head_);
@@ -96,8 +96,13 @@ class DeviceRing {
                                 .flags = kmd != nullptr ? kEsqKmdOverride : 0,
                                 .rung_ns = rung_ns,
                                 .reserved = 0};
-    std::memcpy(at, &header, sizeof(header));
+    // All but the sequence, which says that the rest is there.
+    constexpr size_t kRest = sizeof(header.sequence);
+    std::memcpy(at + kRest, reinterpret_cast<const std::byte*>(&header) + kRest,
+                sizeof(header) - kRest);
     if (kmd != nullptr) std::memcpy(at + sizeof(header), kmd, sizeof(*kmd));
+    if (layout_.stamped()) StoreSequence(at + kEntryStampOffset);
+    StoreSequence(at);
     return head_;
   }
 
@@ -178,6 +183,12 @@ class DeviceRing {
   }
 
  private:
+  // Writer: this thread; reader: a GPU that polls entries. Release: what the
+  // entry says was written before.
+  void StoreSequence(std::byte* at) {
+    std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(at))
+        .store(head_.value(), std::memory_order_release);
+  }
   void StoreDoorbell() {
     // Writer: this thread. Reader: gpud's front-end. seq_cst: releases the
     // entries, and is the first half of the Dekker pair with gpud_armed

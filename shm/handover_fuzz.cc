@@ -7,14 +7,17 @@
 //   u8           where the bytes go in a good message
 //   rest         the message, or its changed part
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <string>
-#include <thread>
 
 #include "base/testing/fuzz_input.h"
 #include "base/unique_fd.h"
@@ -28,11 +31,14 @@ using std::chrono::milliseconds;
 
 constexpr size_t kMaxDescriptors = 7;
 
-// A kept one need not be the lowest that is free: these are all.
+// A kept one need not be the lowest that is free: these are all, in one call.
 int OpenDescriptors() {
-  int open = 0;
-  for (int fd = 0; fd < 64; ++fd) open += fcntl(fd, F_GETFD) >= 0 ? 1 : 0;
-  return open;
+  std::array<pollfd, 64> all{};
+  for (size_t i = 0; i < all.size(); ++i) all[i].fd = static_cast<int>(i);
+  FUZZ_CHECK(poll(all.data(), all.size(), 0) >= 0);
+  return static_cast<int>(std::count_if(
+      all.begin(), all.end(),
+      [](const pollfd& one) { return (one.revents & POLLNVAL) == 0; }));
 }
 
 void Send(int connection, std::string_view bytes, size_t descriptors) {
@@ -56,48 +62,70 @@ void Send(int connection, std::string_view bytes, size_t descriptors) {
              static_cast<ssize_t>(bytes.size()));
 }
 
-// gpud's side is a thread of this one's: it answers one visitor.
-absl::StatusOr<HandedOver> Fetch(int listener, const std::string& path,
-                                 std::string_view bytes, size_t descriptors,
-                                 bool hangs_up) {
-  std::thread gpud([&] {
-    const UniqueFd connection(
-        accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
-    FUZZ_CHECK(connection.get() >= 0);
-    // Unread, it would reset the connection, and the answer with it.
-    HandoverRequest request;
-    FUZZ_CHECK(recv(connection.get(), &request, sizeof(request), 0) ==
-               sizeof(request));
-    if (!hangs_up) Send(connection.get(), bytes, descriptors);
-  });
-  Ticket ticket{};
-  ticket[0] = 1;
-  auto fetched = FetchApertures(path, ticket, milliseconds(20'000));
-  gpud.join();
-  return fetched;
-}
-
-void DeviceSide(std::string_view bytes, size_t descriptors, bool hangs_up) {
-  static const std::string* const path = [] {
+// gpud's side. It answers as soon as it is visited, within the visitor's
+// connect(), by SIGIO: with a thread for it, a run would wait for the scheduler.
+class Gpud {
+ public:
+  Gpud() {
     char name[] = "/tmp/carillon-fuzz-XXXXXX";
     FUZZ_CHECK(mkdtemp(name) != nullptr);
-    return new std::string(std::string(name) + "/socket");
-  }();
-  static const int listener = [] {
-    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    path_ = std::string(name) + "/socket";
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
-    path->copy(address.sun_path, sizeof(address.sun_path) - 1);
-    FUZZ_CHECK(
-        bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
-    FUZZ_CHECK(listen(fd, 1) == 0);
-    std::atexit([] {
-      unlink(path->c_str());
-      rmdir(path->substr(0, path->rfind('/')).c_str());
-    });
-    return fd;
+    path_.copy(address.sun_path, sizeof(address.sun_path) - 1);
+    FUZZ_CHECK(bind(listener_.get(), reinterpret_cast<sockaddr*>(&address),
+                    sizeof(address)) == 0);
+    FUZZ_CHECK(listen(listener_.get(), 1) == 0);
+    static Gpud* gpud;
+    gpud = this;
+    std::signal(SIGIO, [](int) { gpud->Answer(); });
+    const f_owner_ex this_thread{.type = F_OWNER_TID, .pid = gettid()};
+    FUZZ_CHECK(fcntl(listener_.get(), F_SETOWN_EX, &this_thread) == 0);
+    FUZZ_CHECK(fcntl(listener_.get(), F_SETFL, O_ASYNC) == 0);
+  }
+  void RemoveFiles() const {
+    unlink(path_.c_str());
+    rmdir(path_.substr(0, path_.rfind('/')).c_str());
+  }
+
+  absl::StatusOr<HandedOver> Fetch(std::string_view bytes, size_t descriptors,
+                                   bool hangs_up) {
+    bytes_ = bytes;
+    descriptors_ = descriptors;
+    hangs_up_ = hangs_up;
+    Ticket ticket{};
+    ticket[0] = 1;
+    auto fetched = FetchApertures(path_, ticket, milliseconds(20'000));
+    FUZZ_CHECK(connection_.get() >= 0, "nobody came");
+    // Not before: with the ticket unread it resets the connection.
+    connection_.reset();
+    return fetched;
+  }
+
+ private:
+  void Answer() {
+    connection_.reset(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    FUZZ_CHECK(connection_.get() >= 0);
+    if (!hangs_up_) Send(connection_.get(), bytes_, descriptors_);
+    FUZZ_CHECK(shutdown(connection_.get(), SHUT_WR) == 0);
+  }
+
+  const UniqueFd listener_{socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)};
+  std::string path_;
+  UniqueFd connection_;
+  // The answer to the next visitor.
+  std::string_view bytes_;
+  size_t descriptors_ = 0;
+  bool hangs_up_ = false;
+};
+
+void DeviceSide(std::string_view bytes, size_t descriptors, bool hangs_up) {
+  static Gpud* const gpud = [] {
+    auto* const made = new Gpud;
+    std::atexit([] { gpud->RemoveFiles(); });
+    return made;
   }();
-  const auto fetched = Fetch(listener, *path, bytes, descriptors, hangs_up);
+  const auto fetched = gpud->Fetch(bytes, descriptors, hangs_up);
   if (fetched.ok()) {
     FUZZ_CHECK(!hangs_up && descriptors == 3);
     FUZZ_CHECK(bytes.size() == sizeof(HandoverReply));
@@ -167,9 +195,21 @@ void Run(fuzz::FuzzInput input) {
 }  // namespace
 }  // namespace carillon::shm
 
+// A sanitizer's: starts the program that knows functions' names, and has two
+// pipes to it, for good.
+extern "C" __attribute__((weak)) void __sanitizer_symbolize_pc(void* pc,
+                                                               const char* how,
+                                                               char* out,
+                                                               size_t size);
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  // Theirs come and go with the first use.
+  // What stays open from the first use on.
   static const bool ready = [] {
+    char name[64];
+    if (__sanitizer_symbolize_pc != nullptr) {
+      __sanitizer_symbolize_pc(__builtin_return_address(0), "%f", name,
+                               sizeof(name));
+    }
     const uint8_t device_side = 1 | 32;
     carillon::shm::Run({&device_side, 1});
     return true;

@@ -111,6 +111,9 @@ enum class CloseReason : uint32_t {
   kShutdown = 3,  // gpud goes down in an orderly way
   kPeerDied = 4,  // the other process is gone
   kSilent = 5,    // the device gave no sign of life for as long as its lease
+  // gpud goes down for another one that takes its place: what has not ended is
+  // not aborted, for the device to go on with it there.
+  kRestarting = 6,
 };
 
 // Log-linear latency histogram: see histogram.h.
@@ -164,6 +167,11 @@ struct EsqEntryHeader {
   uint64_t reserved;
 };
 static_assert(sizeof(EsqEntryHeader) == 32);
+// What ends before this in an entry leaves room for the sequence, once more, as
+// the last word of the entry's first 64 bytes: a GPU reads these together with
+// the doorbell, the entry and its halves in any order, and takes what says the
+// right sequence in both halves. Writer: the device, release, behind all else.
+inline constexpr uint32_t kEntryStampOffset = 56;
 inline constexpr uint32_t kEsqKmdOverride = 1;
 
 // One launch's own kernel metadata (thesis 5.4.1: modifyable event kernels).

@@ -21,24 +21,14 @@ class Model {
  public:
   Model(uint64_t offset, uint64_t size)
       : begin_(AlignUp(offset, RegionHeap::kAlignment)),
-        end_((offset + size) & ~(RegionHeap::kAlignment - 1)) {}
+        end_((offset + size) & ~(RegionHeap::kAlignment - 1)),
+        free_(this->size()),
+        largest_(free_) {}
 
   uint64_t size() const { return end_ > begin_ ? end_ - begin_ : 0; }
   uint64_t begin() const { return begin_; }
-  uint64_t free() const {
-    uint64_t free = size();
-    for (const auto& [offset, bytes] : used_) free -= bytes;
-    return free;
-  }
-  uint64_t largest() const {
-    uint64_t at = begin_;
-    uint64_t largest = 0;
-    for (const auto& [offset, bytes] : used_) {
-      largest = std::max(largest, offset - at);
-      at = offset + bytes;
-    }
-    return size() == 0 ? 0 : std::max(largest, end_ - at);
-  }
+  uint64_t free() const { return free_; }
+  uint64_t largest() const { return largest_; }
   bool CanTake(uint64_t offset, uint64_t bytes) const {
     if (bytes == 0 || offset % RegionHeap::kAlignment != 0) return false;
     if (bytes > size() || offset < begin_ || offset > end_) return false;
@@ -51,9 +41,19 @@ class Model {
     return before->first + before->second <= offset;
   }
   void Take(uint64_t offset, uint64_t bytes) {
-    used_[offset] = AlignUp(bytes, RegionHeap::kAlignment);
+    bytes = AlignUp(bytes, RegionHeap::kAlignment);
+    used_[offset] = bytes;
+    free_ -= bytes;
+    Measure();
   }
-  bool Give(uint64_t offset) { return used_.erase(offset) != 0; }
+  bool Give(uint64_t offset) {
+    const auto range = used_.find(offset);
+    if (range == used_.end()) return false;
+    free_ += range->second;
+    used_.erase(range);
+    Measure();
+    return true;
+  }
   // The n-th range in use.
   std::optional<uint64_t> Used(size_t n) const {
     if (used_.empty()) return std::nullopt;
@@ -62,8 +62,21 @@ class Model {
   }
 
  private:
+  // Only after a change: it costs as much as the heap's own step.
+  void Measure() {
+    uint64_t at = begin_;
+    largest_ = 0;
+    for (const auto& [offset, bytes] : used_) {
+      largest_ = std::max(largest_, offset - at);
+      at = offset + bytes;
+    }
+    largest_ = std::max(largest_, end_ - at);
+  }
+
   const uint64_t begin_;
   const uint64_t end_;
+  uint64_t free_;
+  uint64_t largest_;
   std::map<uint64_t, uint64_t> used_;
 };
 

@@ -27,6 +27,10 @@ struct RingLayout {
 
   friend bool operator==(const RingLayout&, const RingLayout&) = default;
   bool modifyable() const { return parameter_offset > sizeof(EsqEntryHeader); }
+  // Entries have the sequence at kEntryStampOffset, too.
+  bool stamped() const {
+    return parameter_offset + parameter_bytes <= kEntryStampOffset;
+  }
   uint64_t esq_bytes() const { return uint64_t{entries} * entry_bytes; }
   uint64_t ecq_bytes() const { return uint64_t{entries} * sizeof(EcqEntry); }
   uint64_t life_bytes() const { return uint64_t{entries} * sizeof(EventLife); }

@@ -75,7 +75,10 @@ absl::Status RunAll(edge::Device& device, Workload& workload,
          (options.launches == 0 || launches < options.launches)) {
     const auto ran = workload.Run(device);
     if (!ran.ok()) {
-      RETURN_IF_ERROR(GoOnAfter(ran.status(), device, echo, context));
+      const absl::Status goes_on =
+          GoOnAfter(ran.status(), device, echo, context);
+      if (absl::IsCancelled(goes_on)) break;  // what it has is judged below
+      RETURN_IF_ERROR(goes_on);
       continue;  // the piece of work begins anew
     }
     const RunFigures& figures = *ran;

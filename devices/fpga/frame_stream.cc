@@ -216,12 +216,14 @@ absl::Status FrameStream::StreamFrames(const edge::StopRequest& stop) {
 absl::Status FrameStream::Run(const edge::DeviceContext& context) {
   start_ns_ = device_->Now();
   absl::Status status = StreamFrames(context.stop);
-  while (!status.ok() && device_->gpud_died()) {
+  while (!status.ok() && device_->may_resume()) {
     RETURN_IF_ERROR(TakeResults());
-    RETURN_IF_ERROR(edge::GoOnAfter(device_->status(), *device_, context));
+    status = edge::GoOnAfter(device_->status(), *device_, context);
+    if (absl::IsCancelled(status)) break;  // what it has is judged all the same
+    RETURN_IF_ERROR(status);
     status = StreamFrames(context.stop);
   }
-  RETURN_IF_ERROR(status);
+  if (!absl::IsCancelled(status)) RETURN_IF_ERROR(status);
 
   const double seconds = static_cast<double>(device_->Now() - start_ns_) * 1e-9;
   spdlog::info(

@@ -93,10 +93,10 @@ absl::Status Nic::OpenLanes() {
       auto table,
       device_->AllocateBuffer(edge::Place::kGpuMemory,
                               memcached::TableBytes(options_.table_entries)));
-  ASSIGN_OR_RETURN(auto store, device_->AllocateBuffer(edge::Place::kGpuMemory,
-                                                       options_.store_bytes));
+  ASSIGN_OR_RETURN(store_, device_->AllocateBuffer(edge::Place::kGpuMemory,
+                                                   options_.store_bytes));
   return channels_.Open(device_.get(), options_,
-                        {.packets = packets_, .table = table, .store = store});
+                        {.packets = packets_, .table = table, .store = store_});
 }
 
 absl::Status Nic::Listen() {
@@ -138,6 +138,9 @@ absl::Status Nic::Run(const edge::DeviceContext& context) {
     FinishEvents();
     // Requests wait in the sockets meanwhile.
     RETURN_IF_ERROR(edge::GoOnAfter(halted, *device_, context));
+    if (const absl::Status lost = device_->status(store_); !lost.ok()) {
+      spdlog::warn("the store is empty: {}", lost.message());
+    }
     RETURN_IF_ERROR(WatchGpud());
   }
 }

@@ -84,6 +84,7 @@ class Nic : private StreamSink {
   UniqueFd epoll_;
   std::unique_ptr<edge::Device> device_;
   edge::Buffer packets_;  // the pool, then one buffer for each connection
+  edge::Buffer store_;    // the values, in GPU memory
   std::unique_ptr<PacketPool> pool_;
   std::unique_ptr<UdpSource> source_;
   std::unique_ptr<StreamServer> streams_;

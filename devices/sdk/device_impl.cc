@@ -1,14 +1,12 @@
 #include "devices/sdk/device_impl.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <set>
-#include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/headroom.h"
@@ -25,8 +23,6 @@
 namespace carillon::edge {
 namespace {
 
-// How often a gpud is looked for that has died.
-constexpr std::chrono::milliseconds kBetweenAttempts{10};
 // How long a wait for a turn, which may take for ever, goes without a look at
 // whatever else the caller waits for; and how long it spins first.
 constexpr std::chrono::milliseconds kLookAround{50};
@@ -34,34 +30,19 @@ constexpr std::chrono::microseconds kSpinForTurn{20};
 // The first device of a process needs so many for gRPC and its session.
 constexpr size_t kDescriptors = 16;
 constexpr size_t kThreads = 10;
-
-absl::Status Contradiction(std::string_view what) {
-  return absl::FailedPreconditionError(
-      fmt::format("gpud's answer cannot be right: {}; do gpud and the device "
-                  "come from the same build?",
-                  what));
-}
+// How much of a durable buffer is filled again at a time.
+constexpr uint64_t kMaxScratch = 64 << 10;
 
 // Gives the reasons that gRPC would only call "unavailable".
 absl::Status CheckSocket(const std::string& path) {
   RETURN_IF_ERROR(CheckSocketPath(path));
   if (access(path.c_str(), R_OK | W_OK) != 0 && errno == EACCES) {
-    return absl::PermissionDeniedError(
-        fmt::format("the testbed at {} belongs to another user", path));
+    return absl::PermissionDeniedError(fmt::format(
+        "the testbed at {} belongs to another user, or a folder above it lets "
+        "nobody of uid {} pass",
+        path, geteuid()));
   }
   return absl::OkStatus();
-}
-
-v1::BufferPlace ToProto(Place place) {
-  switch (place) {
-    case Place::kInput:
-      return v1::INPUT;
-    case Place::kOutput:
-      return v1::OUTPUT;
-    case Place::kGpuMemory:
-      return v1::GPU_MEMORY;
-  }
-  return v1::BUFFER_PLACE_UNSPECIFIED;
 }
 
 uint32_t EntryBytesOf(v1::ParameterKind kind) {
@@ -84,21 +65,18 @@ uint32_t EntryBytesOf(v1::ParameterKind kind) {
 
 }  // namespace
 
-struct Device::Impl::Session {
-  // Ends a session that turned out to be of no use.
-  void Detach() const {
-    v1::DetachRequest request;
-    request.set_session(attached.session());
-    (void)control->Call(&v1::Devices::Stub::Detach, request,
-                        control->timeout());
-  }
+void Device::Impl::Session::Detach() const {
+  v1::DetachRequest request;
+  request.set_session(attached.session());
+  (void)control->Call(&v1::Devices::Stub::Detach, request, control->timeout());
+}
 
-  std::unique_ptr<ControlClient> control;
-  v1::AttachResponse attached;
-  shm::HandedOver handed;
-  shm::Aperture submission;
-  shm::Aperture completion;
-};
+absl::Status Device::Impl::Contradiction(std::string_view what) {
+  return absl::FailedPreconditionError(
+      fmt::format("gpud's answer cannot be right: {}; do gpud and the device "
+                  "come from the same build?",
+                  what));
+}
 
 absl::StatusOr<Device::Impl::Session> Device::Impl::Open(
     const AttachOptions& options) {
@@ -239,138 +217,6 @@ bool Device::Impl::WaitForTurn() {
   return true;
 }
 
-// --- Another gpud.
-
-absl::Status Device::Impl::Resume(std::chrono::milliseconds timeout) {
-  const absl::Status ended = status();
-  if (ended.ok() || !watch->gpud_died()) return ended;
-  if (time != nullptr) {
-    return absl::FailedPreconditionError(fmt::format(
-        "{}; the testbed's simulated time has ended with it, and another's "
-        "begins anew",
-        ended.message()));
-  }
-  {
-    MutexLock lock(mutex_);
-    for (const auto& [id, queue] : queues_) {
-      if (!queue->Poll()) continue;
-      return absl::FailedPreconditionError(fmt::format(
-          "event {} ('{}') has completions that were not taken: Poll() and "
-          "Free() them before Resume()",
-          id, queue->kernel()));
-    }
-  }
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
-  while (true) {
-    auto opened = Open(options);
-    absl::Status resumed = opened.status();
-    if (opened.ok()) {
-      resumed = Replace(*std::move(opened));
-      if (resumed.ok()) resumed = PlaceAgain();
-      if (resumed.ok()) {
-        faults::Reached(faults::State::kAttached);
-        MutexLock lock(mutex_);
-        if (ready_note_) faults::Reached(faults::State::kReady);
-        return resumed;
-      }
-      // That gpud may have died, too.
-      if (!absl::IsUnavailable(resumed)) {
-        Detach();
-        return resumed;
-      }
-    }
-    if (!absl::IsUnavailable(resumed)) return resumed;
-    if (std::chrono::steady_clock::now() >= deadline) {
-      return absl::UnavailableError(fmt::format(
-          "{}; no other gpud within {} ms", ended.message(), timeout.count()));
-    }
-    std::this_thread::sleep_for(kBetweenAttempts);
-  }
-}
-
-absl::Status Device::Impl::Replace(Session opened) {
-  if (opened.submission.size() != submission.size() ||
-      opened.completion.size() != completion.size()) {
-    return Contradiction("the apertures have other sizes than before");
-  }
-  {
-    // Nobody writes there any more, and it is replaced now.
-    MutexLock lock(mutex_);
-    for (const auto& [id, queue] : queues_) RecordFound(*queue);
-  }
-  // All that is the device's own; control words and doorbells begin anew.
-  const auto copy = [&](uint64_t begin, uint64_t end) {
-    std::memcpy(opened.submission.At(begin), submission.At(begin), end - begin);
-  };
-  copy(shm::kTelemetryOffset, shm::kDoorbellOffset);
-  copy(submission.heap_offset(), submission.size());
-  waiter.reset();
-  watch.reset();  // it looks at what is replaced now
-  absl::Status status = opened.submission.TakePlaceOf(submission);
-  status.Update(opened.completion.TakePlaceOf(completion));
-  submission = std::move(opened.submission);
-  completion = std::move(opened.completion);
-  // Descriptors that a device has noted somewhere keep their numbers.
-  const auto keep_number = [&](UniqueFd& from, UniqueFd& as) {
-    if (dup3(from.get(), as.get(), O_CLOEXEC) < 0) {
-      status.Update(absl::ResourceExhaustedError(
-          fmt::format("dup3: {}", std::strerror(errno))));
-    }
-    from = std::move(as);
-  };
-  keep_number(opened.handed.completion_event, completion_event);
-  keep_number(opened.handed.connection, connection);
-  status.Update(Use(std::move(opened)));
-  return status;
-}
-
-absl::Status Device::Impl::PlaceAgain() {
-  for (const auto& [id, buffer] : buffers_) {
-    v1::AllocateBufferRequest request;
-    request.set_place(ToProto(buffer.place));
-    request.set_bytes(buffer.bytes);
-    request.mutable_resumed()->set_buffer_id(id);
-    request.mutable_resumed()->set_offset(buffer.offset);
-    ASSIGN_OR_RETURN(const auto answer,
-                     Call(&v1::Events::Stub::AllocateBuffer, request));
-    if (answer.buffer_id() != id || (buffer.place != Place::kGpuMemory &&
-                                     answer.offset() != buffer.offset)) {
-      return Contradiction(fmt::format("buffer {} is not where it was", id));
-    }
-  }
-  for (const auto& [id, queue] : queues_) {
-    RETURN_IF_ERROR(RegisterAgain(*queue));
-  }
-  if (!ready_note_) return absl::OkStatus();
-  v1::ReportReadyRequest ready;
-  ready.set_note(*ready_note_);
-  return Call(&v1::Devices::Stub::ReportReady, ready).status();
-}
-
-absl::Status Device::Impl::RegisterAgain(EventQueue& queue) {
-  const shm::RingLayout before = queue.ring_.layout();
-  queue.ring_.PrepareToResume();
-  ASSIGN_OR_RETURN(auto request, RequestFor(queue.spec_));
-  auto* resumed = request.mutable_resumed();
-  resumed->set_event_id(queue.event_id());
-  resumed->set_esq_offset(before.esq_offset);
-  resumed->set_ecq_offset(before.ecq_offset);
-  resumed->set_consumed(queue.ring_.last_consumed().value());
-  ASSIGN_OR_RETURN(const auto answer,
-                   Call(&v1::Events::Stub::RegisterEvent, request));
-  ASSIGN_OR_RETURN(const auto layout, CheckAnswer(queue.spec_, answer));
-  shm::RingLayout same = before;
-  same.generation = layout.generation;
-  if (layout != same) {
-    return Contradiction(
-        fmt::format("event {} has another ring than before", queue.event_id()));
-  }
-  queue.launch_path_ = answer.launch_path();
-  Record(shm::Step::kResumed, layout, queue.ring_.last_consumed().value());
-  queue.ring_.Resume(layout);
-  return absl::OkStatus();
-}
-
 void Device::Impl::Detach() {
   (void)Call(&v1::Devices::Stub::Detach, v1::DetachRequest());
 }
@@ -379,9 +225,11 @@ void Device::Impl::Detach() {
 
 absl::StatusOr<Buffer> Device::Impl::AllocateBuffer(Place place,
                                                     uint64_t bytes) {
+  if (place == Place::kDurable) RETURN_IF_ERROR(GrowScratch(bytes));
   v1::AllocateBufferRequest request;
   request.set_place(ToProto(place));
   request.set_bytes(bytes);
+  MutexLock placing(placing_);
   ASSIGN_OR_RETURN(const auto answer,
                    Call(&v1::Events::Stub::AllocateBuffer, request));
   Buffer buffer{.id = answer.buffer_id(), .place = place, .bytes = {}};
@@ -398,8 +246,20 @@ absl::StatusOr<Buffer> Device::Impl::AllocateBuffer(Place place,
     buffer.bytes = {aperture.At(answer.offset()), bytes};
   }
   MutexLock lock(mutex_);
-  buffers_[buffer.id] = {place, answer.offset(), bytes};
+  buffers_[buffer.id] = {
+      .place = place, .offset = answer.offset(), .bytes = bytes};
   return buffer;
+}
+
+// Durable buffers go through it when they are filled again, when there may be
+// no room left to ask for.
+absl::Status Device::Impl::GrowScratch(uint64_t bytes) {
+  bytes = std::min(bytes, kMaxScratch);
+  MutexLock growing(growing_);
+  const Buffer before = scratch_;
+  if (bytes <= before.bytes.size()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(scratch_, AllocateBuffer(Place::kInput, bytes));
+  return before.bytes.empty() ? absl::OkStatus() : FreeBuffer(before);
 }
 
 absl::Status Device::Impl::FreeBuffer(const Buffer& buffer) {
@@ -444,6 +304,7 @@ absl::StatusOr<EventQueue*> Device::Impl::Register(Device* device,
                                                    const EventSpec& spec) {
   ASSIGN_OR_RETURN(const auto request, RequestFor(spec));
   faults::At(faults::Point::kDeviceRegister, {.device = options.name});
+  MutexLock placing(placing_);
   ASSIGN_OR_RETURN(const auto answer,
                    Call(&v1::Events::Stub::RegisterEvent, request));
   auto queue = AddQueue(device, spec, answer);
@@ -455,6 +316,22 @@ absl::StatusOr<EventQueue*> Device::Impl::Register(Device* device,
   faults::At(faults::Point::kDeviceRegistered,
              {.device = options.name, .event_id = answer.event_id()});
   return queue;
+}
+
+absl::Status Device::Impl::Unregister(const EventQueue* queue) {
+  const std::unique_ptr<EventQueue> owned = TakeQueue(queue);
+  if (owned == nullptr) {
+    return absl::InvalidArgumentError(
+        "this event queue does not belong to this device");
+  }
+  v1::UnregisterEventRequest request;
+  request.set_event_id(owned->event_id());
+  MutexLock placing(placing_);
+  const absl::Status status =
+      Call(&v1::Events::Stub::UnregisterEvent, request).status();
+  RecordUnregistered(
+      *owned, status.ok() ? shm::LetGo::kConfirmed : shm::LetGo::kUnanswered);
+  return status;
 }
 
 shm::Sequence Device::Impl::LastCompleted(const shm::RingLayout& ring) const {

@@ -5,7 +5,10 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/mutex.h"
 #include "base/status.h"
@@ -13,6 +16,7 @@
 #include "devices/sdk/control_client.h"
 #include "devices/sdk/edge.h"
 #include "devices/sdk/peer_watch.h"
+#include "shm/handover.h"
 #include "shm/recorder/flight_recorder.h"
 
 namespace carillon::edge {
@@ -41,7 +45,7 @@ class Device::Impl {
     RETURN_IF_ERROR(status());
     request.set_session(session);
     auto response = control->Call(method, request, timeout);
-    if (absl::IsUnavailable(response.status()) &&
+    if (MayBeTheEnd(response.status()) &&
         watch->WaitForEnd(kEndAfterFailedCall)) {
       RETURN_IF_ERROR(status());
     }
@@ -64,14 +68,17 @@ class Device::Impl {
   absl::Status status() const;
   // Returns the same with the sequence of one ring.
   absl::Status status(const shm::RingLayout& ring) const;
+  // Do the work of Device::status(buffer) and Device::gpud_restarts().
+  absl::Status status(const Buffer& buffer) const;
+  bool gpud_restarts() const;
 
   absl::StatusOr<Buffer> AllocateBuffer(Place place, uint64_t bytes);
   absl::Status FreeBuffer(const Buffer& buffer);
   absl::Status ReportReady(const std::string& note);
   // Does the work of edgeRegisterEvent.
   absl::StatusOr<EventQueue*> Register(Device* device, const EventSpec& spec);
-  // Takes a queue out; null if it is not this device's.
-  std::unique_ptr<EventQueue> TakeQueue(const EventQueue* queue);
+  // Does the work of edgeUnregisterEvent.
+  absl::Status Unregister(const EventQueue* queue);
   static shm::DeviceRing& RingOf(EventQueue& queue) { return queue.ring_; }
 
   // Writes into the flight recorder, if there is one.
@@ -83,7 +90,6 @@ class Device::Impl {
   }
   // Records the ends that lie in the queue's memory and were not taken.
   void RecordFound(const EventQueue& queue) const;
-  void RecordUnregistered(const EventQueue& queue, shm::LetGo how) const;
   // Records that this device has ended its session, and whether gpud confirms.
   void RecordEnd(bool confirmed) const;
 
@@ -107,24 +113,54 @@ class Device::Impl {
   // How long after a broken call the end of the session may take to be noticed.
   static constexpr std::chrono::milliseconds kEndAfterFailedCall{500};
 
+  // Whether a call may have failed because the session has ended, which the
+  // watch may not know yet.
+  static bool MayBeTheEnd(const absl::Status& failed) {
+    return absl::IsUnavailable(failed) ||
+           ErrorReason(failed) == "SESSION_ENDED";
+  }
+
   // A session that a gpud has opened, not in use yet.
-  struct Session;
+  struct Session {
+    // Ends a session that turned out to be of no use.
+    void Detach() const;
+
+    std::unique_ptr<ControlClient> control;
+    v1::AttachResponse attached;
+    shm::HandedOver handed;
+    shm::Aperture submission;
+    shm::Aperture completion;
+  };
   // A buffer that gpud has placed; the next gpud must place it there again.
   struct PlacedBuffer {
     Place place = Place::kInput;
     uint64_t offset = 0;
     uint64_t bytes = 0;
+    // A durable one's, from its gpud's end until the next has them.
+    std::vector<std::byte> kept = {};
+    // Another gpud has it, without what was in it.
+    bool lost = false;
   };
 
   explicit Impl(AttachOptions given) : options(std::move(given)) {}
+  // FailedPrecondition: gpud has answered what cannot be.
+  static absl::Status Contradiction(std::string_view what);
   static absl::StatusOr<Session> Open(const AttachOptions& options);
   absl::Status Use(Session opened);
+  // How far rings and buffers reach into the heap of an aperture.
+  uint64_t UsedHeap(shm::RegionKind kind) const;
   absl::Status Replace(Session opened);
   // Reads the tables without the lock, because Call() may take it. That is
   // safe: no other thread may use the device during Resume().
   absl::Status PlaceAgain() ABSL_NO_THREAD_SAFETY_ANALYSIS;
+  absl::Status Refill(uint32_t buffer_id, std::span<const std::byte> bytes)
+      ABSL_NO_THREAD_SAFETY_ANALYSIS;
   absl::Status RegisterAgain(EventQueue& queue);
   void Detach();
+  // Takes a queue out; null if it is not this device's.
+  std::unique_ptr<EventQueue> TakeQueue(const EventQueue* queue);
+  void RecordUnregistered(const EventQueue& queue, shm::LetGo how) const;
+  absl::Status GrowScratch(uint64_t bytes);
 
   absl::StatusOr<v1::RegisterEventRequest> RequestFor(
       const EventSpec& spec) const;
@@ -136,12 +172,20 @@ class Device::Impl {
       const EventSpec& spec, const v1::RegisterEventResponse& answer) const;
   shm::Sequence LastCompleted(const shm::RingLayout& ring) const;
 
+  // Held while gpud places a ring or a buffer, and until a ring that it took back
+  // has been looked at for the last time: the next one may lie there.
+  Mutex placing_;
   mutable Mutex mutex_;
   // By event id.
   std::map<uint32_t, std::unique_ptr<EventQueue>> queues_
       ABSL_GUARDED_BY(mutex_);
   // By buffer id.
   std::map<uint32_t, PlacedBuffer> buffers_ ABSL_GUARDED_BY(mutex_);
+  Mutex growing_;   // held by whoever allocates a durable buffer
+  Buffer scratch_;  // input room
+  // Another gpud has our apertures, and not all that was in them: what it says
+  // has ended counts for nothing.
+  bool replacing_ = false;
   std::optional<std::string> ready_note_ ABSL_GUARDED_BY(mutex_);
 };
 

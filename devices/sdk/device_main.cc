@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -46,6 +47,7 @@ void HandleSignals() {
 int ExitCodeOf(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kOk:
+    case absl::StatusCode::kCancelled:  // a stop, which it was asked for
       return kExitOk;
     case absl::StatusCode::kInvalidArgument:
       return kExitUsage;
@@ -62,13 +64,17 @@ absl::Status GoOnAfter(const absl::Status& halted, Device& device,
                        const DeviceContext& context) {
   // So that a stop is not kept waiting.
   constexpr std::chrono::milliseconds kLook{50};
-  if (!device.gpud_died() || device.in_simulated_time() ||
-      context.resume_within.count() == 0) {
+  // One that makes way has somebody who starts the next.
+  constexpr std::chrono::milliseconds kRestartWithin{60'000};
+  const auto within = device.gpud_restarts()
+                          ? std::max(context.resume_within, kRestartWithin)
+                          : context.resume_within;
+  if (!device.may_resume() || device.in_simulated_time() ||
+      within.count() == 0) {
     return halted;
   }
   spdlog::warn("{}; waiting for another gpud", halted.message());
-  const auto deadline =
-      std::chrono::steady_clock::now() + context.resume_within;
+  const auto deadline = std::chrono::steady_clock::now() + within;
   while (!context.stop.requested()) {
     const absl::Status resumed = device.Resume(kLook);
     if (resumed.ok()) {
@@ -76,9 +82,9 @@ absl::Status GoOnAfter(const absl::Status& halted, Device& device,
       return resumed;
     }
     if (!absl::IsUnavailable(resumed)) return resumed;
-    if (std::chrono::steady_clock::now() >= deadline) break;
+    if (std::chrono::steady_clock::now() >= deadline) return halted;
   }
-  return halted;
+  return absl::CancelledError("stopped while it waited for another gpud");
 }
 
 int DeviceMain(CLI::App& app, int argc, char** argv,
@@ -114,7 +120,11 @@ int DeviceMain(CLI::App& app, int argc, char** argv,
       run(DeviceContext{options.directory, options.name, stop,
                         std::chrono::milliseconds(static_cast<int64_t>(
                             options.resume_within_s * 1e3))});
-  if (!status.ok()) spdlog::error("{}", status.message());
+  if (absl::IsCancelled(status)) {
+    spdlog::info("{}", status.message());
+  } else if (!status.ok()) {
+    spdlog::error("{}", status.message());
+  }
   // Left open: the handler may still run.
   return ExitCodeOf(status);
 }

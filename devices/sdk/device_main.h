@@ -55,15 +55,16 @@ struct DeviceContext {
   std::string directory;  // the testbed's; never empty
   std::string name;
   const StopRequest& stop;
-  // How long to wait for another gpud when gpud has died.
+  // How long to wait for another gpud when gpud has died. For one that has made
+  // way for another, it is a minute at least.
   std::chrono::milliseconds resume_within{0};
 };
 
 // To be called by a device that stopped with the error `halted`, perhaps
-// because gpud died. Calls Device::Resume() then, within the context's time and
-// unless a stop is requested. Returns OK if the device goes on, and otherwise
-// `halted` or the reason why it cannot. The device must have taken all
-// completions before.
+// because gpud died or restarts. Calls Device::Resume() then, within the
+// context's time. Returns OK if the device goes on, Cancelled if a stop is
+// requested before that, and otherwise `halted` or the reason why it cannot. The
+// device must have taken all completions before.
 absl::Status GoOnAfter(const absl::Status& halted, Device& device,
                        const DeviceContext& context);
 
@@ -71,7 +72,7 @@ absl::Status GoOnAfter(const absl::Status& halted, Device& device,
 // $CARILLON_DEVICE_NAME, else `default_name`), --resume-within (default:
 // $CARILLON_RESUME_WITHIN_S, else 0) and --log-level to `app`, parses,
 // logs to stderr through spdlog's default logger, and calls `run` until it
-// returns: OK gives kExitOk, InvalidArgument kExitUsage, Unavailable
+// returns: OK and Cancelled give kExitOk, InvalidArgument kExitUsage, Unavailable
 // kExitTestbedLost, all else kExitFailed, with the message logged. To be called
 // once, from main().
 int DeviceMain(CLI::App& app, int argc, char** argv,

@@ -51,6 +51,8 @@ TEST_F(DeviceMainTest, TheStatusDecidesTheExitCode) {
   EXPECT_EXIT(
       Main({"--dir", "/d"}, Returning(absl::UnavailableError("PEER_DEAD"))),
       ExitedWithCode(4), "PEER_DEAD");
+  EXPECT_EXIT(Main({"--dir", "/d"}, Returning(absl::CancelledError("stopped"))),
+              ExitedWithCode(0), "dev0 info stopped");
 }
 
 TEST_F(DeviceMainTest, TheTestbedAndTheNameComeFromFlagsAndEnvironment) {

@@ -50,7 +50,8 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Attach(
   return std::unique_ptr<Device>(new Device(std::move(impl)));
 }
 
-bool Device::gpud_died() const { return impl_->watch->gpud_died(); }
+bool Device::may_resume() const { return impl_->watch->may_resume(); }
+bool Device::gpud_restarts() const { return impl_->gpud_restarts(); }
 
 absl::Status Device::Resume(std::chrono::milliseconds timeout) {
   return impl_->Resume(timeout);
@@ -158,6 +159,10 @@ int Device::completion_fd() const { return impl_->completion_event.get(); }
 int Device::connection_fd() const { return impl_->connection.get(); }
 
 absl::Status Device::status() const { return impl_->status(); }
+
+absl::Status Device::status(const Buffer& buffer) const {
+  return impl_->status(buffer);
+}
 
 absl::Status Device::WaitForEnd(std::chrono::milliseconds timeout) const {
   impl_->watch->WaitForEnd(timeout);
@@ -320,19 +325,7 @@ absl::StatusOr<EventQueue*> edgeRegisterEvent(Device& device,
 }
 
 absl::Status edgeUnregisterEvent(Device& device, EventQueue* queue) {
-  Device::Impl& impl = *device.impl_;
-  const std::unique_ptr<EventQueue> owned = impl.TakeQueue(queue);
-  if (owned == nullptr) {
-    return absl::InvalidArgumentError(
-        "this event queue does not belong to this device");
-  }
-  v1::UnregisterEventRequest request;
-  request.set_event_id(owned->event_id());
-  const absl::Status status =
-      impl.Call(&v1::Events::Stub::UnregisterEvent, request).status();
-  impl.RecordUnregistered(
-      *owned, status.ok() ? shm::LetGo::kConfirmed : shm::LetGo::kUnanswered);
-  return status;
+  return device.impl_->Unregister(queue);
 }
 
 absl::Status edgeScheduleEvent(Device& device, EventQueue* queue) {

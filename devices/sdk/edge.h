@@ -73,13 +73,14 @@ enum class Place {
   kInput,      // submission aperture: the device writes, kernels read
   kOutput,     // completion aperture: kernels write, the device reads
   kGpuMemory,  // only kernels reach it; starts as zeros
+  kDurable,    // as kOutput, and another gpud gets its bytes again: Resume()
 };
 
 struct Buffer {
   uint32_t id = 0;
   Place place = Place::kInput;
-  // Empty for kGpuMemory. The bytes of a kOutput buffer are mapped read-only:
-  // writing faults.
+  // Empty for kGpuMemory. The bytes of a kOutput or kDurable buffer are mapped
+  // read-only: writing faults.
   std::span<std::byte> bytes;
 };
 
@@ -270,7 +271,10 @@ struct AttachOptions {
   // `carillon up` sets it.
   std::string name;
   std::string kind;
-  // Room for this device's rings and buffers.
+  // Room for this device's rings and buffers, taken at once. An aperture grows
+  // beyond it when something needs more, up to 256 MiB (docs/limits.md); a
+  // device that knows what it needs asks for it here, so that it is refused now
+  // and not later.
   uint64_t submission_bytes = 1 << 20;
   uint64_t completion_bytes = 1 << 20;
   std::vector<std::string> counter_names;  // at most shm::kMaxTelemetryCounters
@@ -303,7 +307,8 @@ class Device {
   uint32_t device_id() const;
   shm::Generation generation() const;
 
-  // Errors: ResourceExhausted, naming the room that is left.
+  // kDurable also takes input room, once: as much as its largest buffer has, but
+  // at most 64 KiB. Errors: ResourceExhausted, naming the room that is left.
   absl::StatusOr<Buffer> AllocateBuffer(Place place, uint64_t bytes);
   absl::Status FreeBuffer(const Buffer& buffer);
   absl::StatusOr<std::vector<KernelDescription>> ListKernels();
@@ -362,28 +367,39 @@ class Device {
   int connection_fd() const;
 
   // OK while attached; otherwise why not: Unavailable with PEER_DEAD, pid and
-  // signal when known, or what gpud gave as its reason (evicted, shut down).
+  // signal when known, or what gpud gave as its reason (evicted, shut down,
+  // restarting).
   absl::Status status() const;
   // Waits, for at most `timeout`, until the session has ended; then status().
   // For devices that see connection_fd() end: the reason may be a moment
   // behind.
   absl::Status WaitForEnd(std::chrono::milliseconds timeout) const;
+  // Whether a buffer still has what kernels wrote to it. Errors: DataLoss (it
+  // has begun anew as zeros, because the last Resume() could not bring its bytes
+  // back), NotFound (it is none of this device's).
+  absl::Status status(const Buffer& buffer) const;
   bool tracing() const;
 
-  // True: gpud is gone, and has given no reason (PEER_DEAD).
-  bool gpud_died() const;
+  // True: gpud is gone, and has given no reason (PEER_DEAD), or has made way for
+  // another one (RESTARTING, as `carillon restart gpud` has it).
+  bool may_resume() const;
+  // The latter, or it was killed when it did not make way in time: another one
+  // is on its way.
+  bool gpud_restarts() const;
   // After that: waits, for at most `timeout`, until there is another gpud in
   // the testbed, and goes on with it. Buffers and queues stay what they are, with
   // their addresses, ids and telemetry; what was committed or rung and has not
   // ended is launched, perhaps once more, and completes once. What kernels wrote
-  // is lost: output buffers and GPU memory are zeros. Descriptors keep their
-  // numbers, and must be added to an epoll again.
+  // to kOutput and kGpuMemory is lost, as status(buffer) says. kDurable buffers have the
+  // bytes that they had when gpud ended, before the first event is launched; a
+  // kernel that gpud's end interrupted may have written some of its own.
+  // Descriptors keep their numbers, and must be added to an epoll again.
   //
-  // Requires: no thread uses the device meanwhile, and Poll() of no queue has
-  // anything left. Errors: FailedPrecondition (Poll() has; or the testbed lived
+  // Requires: no thread uses the device meanwhile, nor between a call that was
+  // Unavailable and the next, and Poll() of no queue has anything left. Errors: FailedPrecondition (Poll() has; or the testbed lived
   // in simulated time, which ends with its gpud), Unavailable (no gpud so far: it
-  // may be called again; or the session ended in another way than by gpud's
-  // death: see status()), and what the new gpud refuses, as Attach() and
+  // may be called again; or the session ended in another way than
+  // may_resume() tells: see status()), and what the new gpud refuses, as Attach() and
   // edgeRegisterEvent: then the session is detached.
   absl::Status Resume(std::chrono::milliseconds timeout);
 

@@ -22,6 +22,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::AllOf;
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -601,6 +602,68 @@ TEST_F(EdgeTest, TheFlightRecorderKeepsEveryStepOfASession) {
          static_cast<uint32_t>(shm::LetGo::kAfterEnd)),
       {.generation = 3, .status = 1, .step = Step::kDetached}};
   EXPECT_EQ(steps, expected);
+}
+
+TEST_F(EdgeTest, ARingIsLookedAtForTheLastTimeBeforeAnotherMayLieThere) {
+  setenv(shm::FlightRecorder::kVariable, "64", 1);
+  Device& device = Attach();
+  unsetenv(shm::FlightRecorder::kVariable);
+  EventQueue& first = Register(device, Echo());
+  gpud_->Behave({.answer_after = milliseconds(100)});
+  std::thread unregistering(
+      [&] { EXPECT_TRUE(edgeUnregisterEvent(device, &first).ok()); });
+  while (!gpud_->seen().calls.back().starts_with("UnregisterEvent")) {
+    std::this_thread::yield();
+  }
+  gpud_->Behave({});
+  Register(device, Echo());
+  unregistering.join();
+  std::vector<std::string> unreadable;
+  const auto recordings = shm::ReadFlightRecordings(
+      TestbedPaths(directory_).recorder_directory(), &unreadable);
+  std::vector<shm::Step> steps;
+  for (const shm::FlightRecord& record : recordings.at(0).records) {
+    steps.push_back(record.step);
+  }
+  using shm::Step;
+  EXPECT_THAT(steps, ElementsAre(Step::kAttached, Step::kRegistered,
+                                 Step::kUnregistered, Step::kRegistered));
+}
+
+TEST_F(EdgeTest, WhatAGpudEndsThatDoesNotHaveAllOfADeviceCountsForNothing) {
+  Device& device = Attach();
+  EventQueue& queue = Register(device, Echo());
+  ASSERT_TRUE(device.ReportReady("here").ok());
+  queue.RingDoorbell();
+  const auto another_gpud = [&] {
+    gpud_->HangUp();
+    EXPECT_FALSE(device.WaitForEnd(seconds(20)).ok());
+    gpud_.reset();
+    gpud_ = std::make_unique<FakeGpud>(directory_);
+  };
+  another_gpud();
+  // It ends when the ring is in place, and before it hears that all is.
+  gpud_->Behave({.answer_after = milliseconds(100)});
+  std::thread ending([&] {
+    const auto registers = [](const std::vector<std::string>& calls) {
+      return std::find(calls.begin(), calls.end(), "RegisterEvent") !=
+             calls.end();
+    };
+    while (!registers(gpud_->seen().calls)) {
+      std::this_thread::yield();
+    }
+    Refuse(grpc::StatusCode::UNAVAILABLE, "it has died", "");
+  });
+  EXPECT_EQ(device.Resume(milliseconds(0)).code(),
+            absl::StatusCode::kUnavailable);
+  ending.join();
+  gpud_->ring().Complete(shm::Sequence(1), EventState::kDone, 0);
+  another_gpud();
+  const absl::Status resumed = device.Resume(seconds(20));
+  ASSERT_TRUE(resumed.ok()) << Message(resumed);
+  EXPECT_FALSE(queue.Poll());
+  gpud_->ring().Complete(shm::Sequence(1), EventState::kDone, 0);
+  EXPECT_TRUE(queue.Poll());
 }
 
 TEST_F(EdgeTest, ARecorderThatCannotBeRefusesTheAttachment) {

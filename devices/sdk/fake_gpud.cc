@@ -52,6 +52,7 @@ FakeGpud::FakeGpud(const std::string& directory)
   address.sun_family = AF_UNIX;
   std::strncpy(address.sun_path, paths.handover_socket().c_str(),
                sizeof(address.sun_path) - 1);
+  unlink(address.sun_path);  // another fake's, before
   if (bind(listener_.get(), reinterpret_cast<sockaddr*>(&address),
            sizeof(address)) != 0 ||
       listen(listener_.get(), 4) != 0) {

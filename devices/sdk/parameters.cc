@@ -50,6 +50,19 @@ void SetDim3(const Dim3& from, v1::Dim3* to) {
   to->set_z(from.z);
 }
 
+v1::BufferPlace ToProto(Place place) {
+  switch (place) {
+    case Place::kInput:
+      return v1::INPUT;
+    case Place::kOutput:
+    case Place::kDurable:
+      return v1::OUTPUT;
+    case Place::kGpuMemory:
+      return v1::GPU_MEMORY;
+  }
+  return v1::BUFFER_PLACE_UNSPECIFIED;
+}
+
 absl::Status ToBindings(
     std::span<const Parameter> parameters, bool ring,
     google::protobuf::RepeatedPtrField<v1::ParameterBinding>* bindings) {

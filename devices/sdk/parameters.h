@@ -11,6 +11,7 @@
 namespace carillon::edge {
 
 void SetDim3(const Dim3& from, v1::Dim3* to);
+v1::BufferPlace ToProto(Place place);
 
 // Appends one binding per parameter. gpud checks kinds and ranges; here is
 // refused what cannot be said on the wire. Errors: InvalidArgument (a name that

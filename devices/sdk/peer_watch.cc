@@ -183,6 +183,9 @@ absl::Status PeerWatch::status() const {
     case CloseReason::kShutdown:
       return absl::UnavailableError(
           fmt::format("SHUTDOWN: gpud (pid {}) takes the testbed down", pid_));
+    case CloseReason::kRestarting:
+      return absl::UnavailableError(fmt::format(
+          "RESTARTING: gpud (pid {}) makes way for another one", pid_));
     case CloseReason::kPeerDied:
       return absl::UnavailableError(fmt::format(
           "EVICTED: gpud (pid {}) took this process for dead", pid_));

@@ -64,10 +64,16 @@ class PeerWatch {
   // time; empty while it gives signs of life.
   std::string SilenceOfGpud() const;
 
-  // Whether gpud is gone and has given no reason: another one may go on.
-  bool gpud_died() const {
-    return gpuds_reason() == shm::CloseReason::kOpen &&
-           end_.load(std::memory_order_acquire) != End::kNone;
+  // Whether gpud has gone for another one that takes its place.
+  bool gpud_restarts() const {
+    return gpuds_reason() == shm::CloseReason::kRestarting;
+  }
+  // Whether another gpud may go on: this one restarts, or is gone and has given
+  // no reason.
+  bool may_resume() const {
+    return gpud_restarts() ||
+           (gpuds_reason() == shm::CloseReason::kOpen &&
+            end_.load(std::memory_order_acquire) != End::kNone);
   }
 
   // Whether the session has ended; waits for that for at most `timeout`.

@@ -2,6 +2,7 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -232,23 +233,62 @@ TEST(Admin, ADevicesFiguresAreShownByTheNamesItGave) {
   EXPECT_EQ(listed.devices(0).histograms(0).count(0), 2u);
 }
 
-TEST(Admin, GarbageInATelemetryPageCannotMakeTheListTooLong) {
+TEST(Admin, NoDeviceCanMakeTheListTooLong) {
   TestTestbed testbed;
-  v1::AttachRequest request = AttachRequestFor("rogue");
+  // Names as long as they may be.
+  v1::AttachRequest request = AttachRequestFor(std::string(32, 'n'));
+  request.set_kind(std::string(32, 'k'));
   for (size_t i = 0; i < shm::kMaxTelemetryCounters; ++i) {
-    request.add_counter_names("counter" + std::string(30, 'x') +
-                              std::to_string(i));
+    request.add_counter_names(std::string(46, 'c') + std::to_string(10 + i));
   }
   for (size_t i = 0; i < shm::kMaxTelemetryHistograms; ++i) {
-    request.add_histogram_names("histogram" + std::to_string(i));
+    request.add_histogram_names(std::string(47, 'h') + std::to_string(i));
   }
   AttachedDevice device(&testbed, request);
-  std::memset(&device.submission().telemetry(), 0xff, sizeof(shm::Telemetry));
-  const auto listed = testbed.Devices();
-  ASSERT_EQ(listed.devices_size(), 1);
-  // gRPC's default limit of a message.
-  EXPECT_LT(listed.ByteSizeLong() * SessionTable::kMaxSessions,
-            size_t{4} << 20);
+  v1::ReportReadyRequest ready;
+  ready.set_session(device.session());
+  ready.set_note(std::string(256, 'x'));
+  v1::ReportReadyResponse response;
+  ASSERT_TRUE(TestTestbed::Call(testbed.devices(),
+                                &v1::Devices::Stub::ReportReady, ready,
+                                &response)
+                  .ok());
+  // Counts that take the most bytes in all buckets: beyond 2^42 gpud cuts each,
+  // and beyond 2^53 their sum, so that garbage fills a few.
+  for (const uint64_t count : {~uint64_t{0}, uint64_t{1} << 43,
+                               uint64_t{1} << 42, uint64_t{1} << 41}) {
+    shm::Telemetry& page = device.submission().telemetry();
+    std::memset(&page, 0xff, sizeof(page));
+    for (auto& histogram : page.histograms) {
+      std::ranges::fill(histogram.buckets, count);
+    }
+    const auto listed = testbed.Devices();
+    ASSERT_EQ(listed.devices_size(), 1);
+    ASSERT_EQ(listed.devices(0).histograms_size(), 4);
+    // gRPC's default limit of a message.
+    EXPECT_LT(listed.ByteSizeLong() * SessionTable::kMaxSessions,
+              size_t{4} << 20)
+        << count;
+  }
+}
+
+TEST(Admin, AHistogramOfManyBucketsIsShownHalfAsFine) {
+  TestTestbed testbed;
+  v1::AttachRequest request = AttachRequestFor("nic0");
+  request.add_histogram_names("latency");
+  AttachedDevice device(&testbed, request);
+  auto& buckets = device.submission().telemetry().histograms[0].buckets;
+  std::fill_n(buckets, 640, 3);
+  EXPECT_EQ(testbed.Devices().devices(0).histograms(0).bucket_size(), 640);
+  buckets[1001] = 5;
+  const v1::Histogram shown = testbed.Devices().devices(0).histograms(0);
+  ASSERT_EQ(shown.bucket_size(), 321);
+  for (int i = 0; i < 320; ++i) {
+    EXPECT_EQ(shown.bucket(i), 2u * static_cast<uint32_t>(i));
+    EXPECT_EQ(shown.count(i), 6u);
+  }
+  EXPECT_EQ(shown.bucket(320), 1000u);
+  EXPECT_EQ(shown.count(320), 5u);
 }
 
 TEST(Watch, StartsWithWhatIsThereAndGoesOnWithChanges) {
@@ -353,17 +393,32 @@ v1::RegisterModuleRequest ModuleOf(const std::string& image) {
   return request;
 }
 
-TEST(Admin, ABackEndWithoutAGpuRefusesAUsersKernels) {
+TEST(Admin, AnImageThatTheBackEndCannotRunIsRefusedWithItsReason) {
   TestTestbed testbed({.backend = "cpu"});
   v1::RegisterModuleResponse response;
-  const Outcome outcome =
-      TestTestbed::Call(testbed.admin(), &v1::Admin::Stub::RegisterModule,
-                        ModuleOf(".version 8.0\n"), &response);
-  EXPECT_EQ(outcome.status.error_code(), StatusCode::FAILED_PRECONDITION);
-  EXPECT_EQ(outcome.reason, reason::kNoGpuCode);
-  EXPECT_NE(outcome.status.error_message().find("this is the cpu back-end"),
-            std::string::npos)
-      << outcome.status.error_message();
+  const std::string code =
+      "\x7f"
+      "ELF....";
+  const std::string lacking =
+      ".version 8.0\n.target sm_80\n.address_size 64\n"
+      ".visible .entry tick()\n{\n  mmm.s32;\n}\n";
+  const struct {
+    std::string image;
+    StatusCode status;
+    std::string why;
+  } cases[] = {
+      {code, StatusCode::INVALID_ARGUMENT, "lab.ptx is machine code for a GPU"},
+      {lacking, StatusCode::UNIMPLEMENTED, "lab.ptx:6:3: "},
+  };
+  for (const auto& [image, status, why] : cases) {
+    const Outcome outcome =
+        TestTestbed::Call(testbed.admin(), &v1::Admin::Stub::RegisterModule,
+                          ModuleOf(image), &response);
+    EXPECT_EQ(outcome.status.error_code(), status);
+    EXPECT_EQ(outcome.reason, reason::kBadImage);
+    EXPECT_NE(outcome.status.error_message().find(why), std::string::npos)
+        << outcome.status.error_message();
+  }
   // A name that is taken is told all the same, and first.
   v1::RegisterModuleRequest taken = ModuleOf("x");
   taken.mutable_kernels(0)->set_name("null_event");

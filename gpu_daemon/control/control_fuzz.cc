@@ -1,8 +1,8 @@
-// The control plane of a whole gpud, over its own socket: calls in any order
-// with any fields, from a process that devices attach from. What must hold: every
-// call is answered with a code and a sentence, never INTERNAL or UNKNOWN; gpud
-// goes on; and after Detach nothing is left: no device, no event kernel, no
-// memory, no descriptor.
+// The control plane's services, called as gRPC calls them once it has a message:
+// calls in any order with any fields, from a process that devices attach from.
+// What must hold: every call is answered with a code and a sentence, never
+// INTERNAL or UNKNOWN; gpud goes on; and after Detach nothing is left: no device,
+// no event kernel, no memory, no descriptor.
 //
 //   calls        u8: which; then the fields, or, from 128 on, the message
 //                itself: u8 bytes of it, as protobuf reads them
@@ -12,12 +12,21 @@
 
 #include <array>
 #include <filesystem>
+#include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
+#include "base/temp_directory.h"
+#include "base/testing/eventually.h"
 #include "base/testing/fuzz_input.h"
 #include "base/unique_fd.h"
-#include "gpu_daemon/control/testing/test_testbed.h"
+#include "gpu_daemon/backends/registry.h"
+#include "gpu_daemon/control/net/http2_guard.h"
+#include "gpu_daemon/control/rpc/admin_service.h"
+#include "gpu_daemon/control/rpc/devices_service.h"
+#include "gpu_daemon/control/rpc/events_service.h"
 
 namespace carillon::gpud {
 namespace {
@@ -26,12 +35,72 @@ constexpr size_t kMaxCalls = 40;
 // A kernel as long as an argument says is nobody's mistake, but no fuzzing.
 constexpr char kUnbounded[] = "busy";
 
-ControlPlane::Options Options() {
-  ControlPlane::Options options;
-  options.backend = "cpu";
-  options.ekt_entries = 8;
-  options.memory_bytes = 8 << 20;
-  return options;
+// Every call is this process's.
+class OwnCalls final : public Callers {
+ public:
+  OwnCalls(const PeerTable* peers, const SessionTable* sessions,
+           std::shared_ptr<const Peer> own)
+      : Callers(peers, sessions), own_(std::move(own)) {}
+
+  absl::StatusOr<std::shared_ptr<const Peer>> PeerOf(
+      const grpc::ServerContext&) const override {
+    return own_;
+  }
+
+ private:
+  const std::shared_ptr<const Peer> own_;
+};
+
+// What ControlPlane has, but for sockets and gRPC's servers.
+class Services {
+ public:
+  Services() {
+    context.budget = &budget;
+    context.ekt = &ekt;
+    context.bus = bus.get();
+    context.loop = loop.get();
+    context.backend = backend.get();
+    context.kernels = &kernels;
+    context.modules = &modules;
+    std::thread([this] { loop->Run(); }).detach();
+  }
+
+  TempDirectory folder = *TempDirectory::Make();
+  MemoryBudget budget{8 << 20};
+  EventKernelTable ekt{8};
+  PeerTable peers;
+  TicketStore tickets;
+  SessionContext context;
+  std::unique_ptr<EventLoop> loop = *EventLoop::Create();
+  std::unique_ptr<TelemetryBus> bus =
+      *TelemetryBus::Start({.socket_path = folder.path() + "/bus.sock"});
+  std::unique_ptr<Backend> backend = *MakeBackend("cpu", {.workers = 1});
+  KernelCatalog kernels;
+  ModuleStore modules{folder.path() + "/modules"};
+  SessionTable sessions{&context, &tickets, SessionTable::kMaxSessions};
+  OwnCalls callers{&peers, &sessions, Own()};
+  DevicesService devices{&callers, &sessions};
+  EventsService events{&callers, &kernels};
+  ChangeLog changes{&peers};
+  AdminService admin{{.testbed = "fuzz"},
+                     &context,
+                     &sessions,
+                     &changes,
+                     [] {},
+                     [](const std::string&) {},
+                     [](v1::GetStatusResponse*) {}};
+
+ private:
+  std::shared_ptr<const Peer> Own() {
+    auto ends = *Http2Guard::MakePair();
+    bool is_new = false;
+    return *peers.Admit(ends.first.get(), ends.first.get(), &is_new);
+  }
+};
+
+Services& Gpud() {
+  static auto* const services = new Services;
+  return *services;
 }
 
 // What sessions hold: memory, pipes, sockets, processes. gRPC takes an eventfd
@@ -47,11 +116,6 @@ size_t Descriptors() {
   return count;
 }
 
-TestTestbed& Testbed() {
-  static auto* const testbed = new TestTestbed(Options());
-  return *testbed;
-}
-
 class Run {
  public:
   explicit Run(fuzz::FuzzInput input) : input_(input) {}
@@ -62,14 +126,14 @@ class Run {
       v1::DetachRequest request;
       request.set_session(session);
       v1::DetachResponse response;
-      Call(Testbed().devices(), &v1::Devices::Stub::Detach, request, &response);
+      Call(Gpud().devices, &DevicesService::Detach, request, &response);
     }
-    FUZZ_CHECK(Testbed().Devices().devices_size() == 0, "a device is left");
-    FUZZ_CHECK(Testbed().Ekt().entries_size() == 0, "an event kernel is left");
-    // A call that has been answered may hold its session for a moment longer.
-    FUZZ_CHECK(Eventually([] { return Testbed().Status().memory_used() == 0; }),
-               "memory is left");
-    FUZZ_CHECK(Testbed().Status().ekt_used() == 0);
+    FUZZ_CHECK(Gpud().sessions.All().empty(), "a device is left");
+    // The loop's thread may have a session in hand.
+    FUZZ_CHECK(Eventually([] {
+                 return Gpud().budget.used() == 0 && Gpud().ekt.used() == 0;
+               }),
+               "memory or an event kernel is left");
   }
 
  private:
@@ -108,20 +172,19 @@ class Run {
     }
   }
 
-  template <class Stub, class Request, class Response>
-  bool Call(Stub& stub,
-            grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
-                                         Response*),
+  template <class Service, class Request, class Response>
+  bool Call(Service& service,
+            grpc::Status (Service::*method)(grpc::ServerContext*,
+                                            const Request*, Response*),
             const Request& request, Response* response) {
-    const Outcome outcome = TestTestbed::Call(stub, method, request, response);
-    if (outcome.ok()) return true;
-    const grpc::StatusCode code = outcome.status.error_code();
-    const std::string& words = outcome.status.error_message();
-    // Text that is not UTF-8 gets no further than gRPC, which has no words.
-    if (Request read; !read.ParseFromString(request.SerializeAsString())) {
-      FUZZ_CHECK(code == grpc::StatusCode::INTERNAL);
-      return false;
-    }
+    // Text that is not UTF-8 gets no further than gRPC.
+    Request read;
+    if (!read.ParseFromString(request.SerializeAsString())) return false;
+    grpc::ServerContext context;
+    const grpc::Status status = (service.*method)(&context, &read, response);
+    if (status.ok()) return true;
+    const grpc::StatusCode code = status.error_code();
+    const std::string& words = status.error_message();
     FUZZ_CHECK(code != grpc::StatusCode::INTERNAL &&
                    code != grpc::StatusCode::UNKNOWN &&
                    code != grpc::StatusCode::UNAVAILABLE &&
@@ -168,7 +231,11 @@ class Run {
       request = Raw<v1::AttachRequest>();
     } else {
       const auto how = input_.Take<uint8_t>();
-      request = AttachRequestFor("dev" + std::to_string(how & 3));
+      request.set_name("dev" + std::to_string(how & 3));
+      request.set_kind("test");
+      request.set_submission_bytes(64 << 10);
+      request.set_completion_bytes(64 << 10);
+      request.set_layout_version(shm::kLayoutVersion);
       if ((how & 4) != 0) request.set_name(Text());
       if ((how & 8) != 0) request.set_kind(Text());
       if ((how & 16) != 0) request.set_submission_bytes(Number());
@@ -182,17 +249,17 @@ class Run {
       if ((how & 128) != 0) request.set_layout_version(Number());
     }
     v1::AttachResponse response;
-    if (!Call(Testbed().devices(), &v1::Devices::Stub::Attach, request,
-              &response)) {
+    if (!Call(Gpud().devices, &DevicesService::Attach, request, &response)) {
       return;
     }
     sessions_.push_back(response.session());
     if (input_.TakeBool()) return;
-    auto fetched =
-        shm::FetchApertures(Testbed().paths().handover_socket(),
-                            TicketIn(response), std::chrono::seconds(20));
-    FUZZ_CHECK(fetched.ok());
-    connections_.push_back(std::move(fetched->connection));
+    // As HandoverServer does; what is sent goes with the connection.
+    auto ends = *Http2Guard::MakePair();
+    const auto session = Gpud().sessions.FindDevice(response.device_id());
+    FUZZ_CHECK(session != nullptr);
+    FUZZ_CHECK(session->HandOver(std::move(ends.first), [] {}).ok());
+    connections_.push_back(std::move(ends.second));
   }
   void ReportReady(bool raw) {
     auto request =
@@ -200,14 +267,13 @@ class Run {
     request.set_session(Session());
     if (!raw) request.set_note(Text());
     v1::ReportReadyResponse response;
-    Call(Testbed().devices(), &v1::Devices::Stub::ReportReady, request,
-         &response);
+    Call(Gpud().devices, &DevicesService::ReportReady, request, &response);
   }
   void Detach(bool raw) {
     auto request = raw ? Raw<v1::DetachRequest>() : v1::DetachRequest();
     if (!raw) request.set_session(Session());
     v1::DetachResponse response;
-    Call(Testbed().devices(), &v1::Devices::Stub::Detach, request, &response);
+    Call(Gpud().devices, &DevicesService::Detach, request, &response);
   }
   void AllocateBuffer(bool raw) {
     auto request =
@@ -223,15 +289,14 @@ class Run {
       }
     }
     v1::AllocateBufferResponse response;
-    Call(Testbed().events(), &v1::Events::Stub::AllocateBuffer, request,
-         &response);
+    Call(Gpud().events, &EventsService::AllocateBuffer, request, &response);
   }
   void FreeBuffer(bool raw) {
     auto request = raw ? Raw<v1::FreeBufferRequest>() : v1::FreeBufferRequest();
     request.set_session(Session());
     if (!raw) request.set_buffer_id(Number());
     v1::FreeBufferResponse response;
-    Call(Testbed().events(), &v1::Events::Stub::FreeBuffer, request, &response);
+    Call(Gpud().events, &EventsService::FreeBuffer, request, &response);
   }
 
   // One of a few kernels and bindings that it takes, spoilt here and there.
@@ -296,8 +361,7 @@ class Run {
       }
     }
     v1::RegisterEventResponse response;
-    Call(Testbed().events(), &v1::Events::Stub::RegisterEvent, request,
-         &response);
+    Call(Gpud().events, &EventsService::RegisterEvent, request, &response);
   }
   void UnregisterEvent(bool raw) {
     auto request =
@@ -307,8 +371,7 @@ class Run {
     // Nobody waits here for what does not end.
     request.set_drain_ms(1);
     v1::UnregisterEventResponse response;
-    Call(Testbed().events(), &v1::Events::Stub::UnregisterEvent, request,
-         &response);
+    Call(Gpud().events, &EventsService::UnregisterEvent, request, &response);
   }
   void ScheduleEvent(bool raw) {
     auto request =
@@ -319,14 +382,12 @@ class Run {
       request.set_through(Number());
     }
     v1::ScheduleEventResponse response;
-    Call(Testbed().events(), &v1::Events::Stub::ScheduleEvent, request,
-         &response);
+    Call(Gpud().events, &EventsService::ScheduleEvent, request, &response);
     v1::ReleaseBarrierRequest release;
     release.set_session(request.session());
     release.set_event_id(request.event_id());
     v1::ReleaseBarrierResponse released;
-    Call(Testbed().events(), &v1::Events::Stub::ReleaseBarrier, release,
-         &released);
+    Call(Gpud().events, &EventsService::ReleaseBarrier, release, &released);
   }
   void LaunchKernel(bool raw) {
     auto request =
@@ -341,8 +402,7 @@ class Run {
       return;
     }
     v1::LaunchKernelResponse response;
-    Call(Testbed().events(), &v1::Events::Stub::LaunchKernel, request,
-         &response);
+    Call(Gpud().events, &EventsService::LaunchKernel, request, &response);
   }
   void RegisterModule(bool raw) {
     auto request =
@@ -353,8 +413,8 @@ class Run {
       request.add_kernels()->set_symbol(Text());
     }
     v1::RegisterModuleResponse response;
-    FUZZ_CHECK(!Call(Testbed().admin(), &v1::Admin::Stub::RegisterModule,
-                     request, &response));
+    FUZZ_CHECK(
+        !Call(Gpud().admin, &AdminService::RegisterModule, request, &response));
   }
   void Steer() {
     const auto how = input_.Take<uint8_t>();
@@ -364,29 +424,34 @@ class Run {
                          : (how & 4) != 0 ? "first_come"
                                           : Text());
       v1::SetPolicyResponse response;
-      Call(Testbed().admin(), &v1::Admin::Stub::SetPolicy, request, &response);
+      Call(Gpud().admin, &AdminService::SetPolicy, request, &response);
     }
     if ((how & 8) != 0) {
       v1::SetTracingRequest request;
       request.set_on((how & 16) != 0);
       v1::SetTracingResponse response;
-      Call(Testbed().admin(), &v1::Admin::Stub::SetTracing, request, &response);
+      Call(Gpud().admin, &AdminService::SetTracing, request, &response);
     }
     if ((how & 32) != 0) {
       v1::ResetStatisticsResponse response;
-      Call(Testbed().admin(), &v1::Admin::Stub::ResetStatistics,
+      Call(Gpud().admin, &AdminService::ResetStatistics,
            v1::ResetStatisticsRequest(), &response);
     }
   }
   void Look() {
     v1::ListRingsResponse rings;
-    FUZZ_CHECK(Call(Testbed().admin(), &v1::Admin::Stub::ListRings,
+    FUZZ_CHECK(Call(Gpud().admin, &AdminService::ListRings,
                     v1::ListRingsRequest(), &rings));
-    FUZZ_CHECK(Testbed().Ekt().entries_size() <= 8);
-    FUZZ_CHECK(static_cast<size_t>(Testbed().Devices().devices_size()) <=
-               sessions_.size());
+    v1::ListEktResponse ekt;
+    FUZZ_CHECK(
+        Call(Gpud().admin, &AdminService::ListEkt, v1::ListEktRequest(), &ekt));
+    FUZZ_CHECK(ekt.entries_size() <= 8);
+    v1::ListDevicesResponse devices;
+    FUZZ_CHECK(Call(Gpud().admin, &AdminService::ListDevices,
+                    v1::ListDevicesRequest(), &devices));
+    FUZZ_CHECK(static_cast<size_t>(devices.devices_size()) <= sessions_.size());
     v1::ListQueuesResponse queues;
-    FUZZ_CHECK(Call(Testbed().admin(), &v1::Admin::Stub::ListQueues,
+    FUZZ_CHECK(Call(Gpud().admin, &AdminService::ListQueues,
                     v1::ListQueuesRequest(), &queues));
   }
 

@@ -18,35 +18,45 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/operator_socket.h"
+#include "base/module_folder.h"
 #include "base/status.h"
 #include "base/testbed_paths.h"
 #include "fmt/format.h"
 #include "gpu_daemon/backends/registry.h"
+#include "gpu_daemon/control/net/user_access.h"
 #include "gpu_daemon/control/run_gpud.h"
 #include "gpu_daemon/control/sessions/module_request.h"
 #include "gpu_daemon/control/sessions/names.h"
+#include "gpu_daemon/control/sessions/registration_table.h"
 #include "shm/waiting.h"
 
 namespace carillon::gpud {
+
+static_assert(kHighestPriority == kPriorities - 1);
+
 namespace {
 
 constexpr std::chrono::milliseconds kTick{200};
+// A flood over TCP brings some 300 KB a millisecond.
+constexpr std::chrono::milliseconds kHoardsTick{20};
 // Calls that are still running when gpud goes down get this long.
 constexpr std::chrono::milliseconds kLastCalls{500};
-// 128 launches, 32 watchers and 16 drains, 256 UnregisterEvents of a process
-// with as many devices as it may have, and some to spare: no process can keep
-// all of them waiting.
-constexpr int kMaxThreads = 512;
+// 128 launches, 32 watchers and 16 drains, and some to spare, beside the
+// UnregisterEvents of a process with as many devices as it may have: no process
+// can keep all of them waiting.
+constexpr size_t kThreadsBesideUnregisters = 256;
 // What messages that are not whole yet may take at each server; then it ends
 // calls. Room for one image.
 constexpr size_t kMaxGrpcBytes = 48 << 20;
 // Calls at a time over one connection; a device waits for 32 launches at most.
 constexpr int kMaxCallsOfAConnection = 64;
+// What gRPC reads of a connection at once, 4 MB at most if nobody says less: it
+// begins all calls in it before it looks whether there are too many.
+constexpr int kReadBytes = 4 << 10;
 // A connection over TCP that has not agreed on TLS by then is closed.
 constexpr int kHandshakeMs = 5000;
 // How often gpud looks for memory to give back, and how much is worth it.
-constexpr Nanoseconds kTrimEveryNs = 2'000'000'000;
+constexpr Nanoseconds kTrimEveryNs = 500'000'000;
 constexpr size_t kKeptFreeBytes = 32 << 20;
 
 // Memory that a flood left in one of the allocator's arenas is of no use to the
@@ -58,16 +68,21 @@ void GiveMemoryBack() {
   if (mallinfo2().fordblks > kKeptFreeBytes) malloc_trim(kKeptFreeBytes);
 }
 
-void SetLimits(grpc::ServerBuilder& builder) {
+void SetLimits(grpc::ServerBuilder& builder, size_t devices_per_process) {
   // Images, and somewhat larger ones, so that their refusal can say more than
   // gRPC's.
   builder.SetMaxReceiveMessageSize(
       static_cast<int>(kMaxImageBytes + kMaxImageBytes / 4));
-  builder.SetResourceQuota(grpc::ResourceQuota("gpud")
-                               .Resize(kMaxGrpcBytes)
-                               .SetMaxThreads(kMaxThreads));
+  builder.SetResourceQuota(
+      grpc::ResourceQuota("gpud")
+          .Resize(kMaxGrpcBytes)
+          .SetMaxThreads(static_cast<int>(kThreadsBesideUnregisters +
+                                          devices_per_process *
+                                              RegistrationTable::kMaxClosing)));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
                              kMaxCallsOfAConnection);
+  builder.AddChannelArgument(GRPC_ARG_TCP_READ_CHUNK_SIZE, kReadBytes);
+  builder.AddChannelArgument(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, kReadBytes);
 }
 
 // Reflection is a plugin that gRPC adds to every server of the process.
@@ -94,6 +109,7 @@ absl::Status CheckOptions(const ControlPlane::Options& options) {
                     options.memory_bytes, machine));
   }
   RETURN_IF_ERROR(CheckText("testbed name", options.testbed, kMaxLabelLength));
+  RETURN_IF_ERROR(ReadUids(options.device_users).status());
   if (options.listen.empty() && options.tls.any()) {
     return absl::InvalidArgumentError(
         "--tls-cert, --tls-key and --tls-client-ca go with --listen: on the "
@@ -122,12 +138,14 @@ ControlPlane::ControlPlane(Options options)
       budget_(options_.memory_bytes != 0 ? options_.memory_bytes
                                          : DefaultMemoryBudget()),
       ekt_(options_.ekt_entries),
+      peers_(options_.devices_per_process),
       tickets_(options_.ticket_valid_ns.value_or(TicketStore::kValidNs)),
-      sessions_(&context_, &tickets_),
+      modules_(fmt::format("{}/{}", options_.directory, kModuleFolder)),
+      sessions_(&context_, &tickets_, options_.devices_per_process),
       callers_(&peers_, &sessions_),
       devices_(&callers_, &sessions_),
       events_(&callers_, &kernels_),
-      device_gate_(OperatorSocketOf(TestbedPaths(options_.directory)),
+      device_gate_(TestbedPaths(options_.directory).operator_socket(),
                    &peers_) {}
 
 ControlPlane::~ControlPlane() {
@@ -138,11 +156,16 @@ ControlPlane::~ControlPlane() {
 absl::Status ControlPlane::Open() {
   const TestbedPaths paths(options_.directory);
   for (const std::string& path :
-       {paths.control_socket(), OperatorSocketOf(paths),
+       {paths.control_socket(), paths.operator_socket(),
         paths.handover_socket(), paths.bus_socket()}) {
     RETURN_IF_ERROR(CheckSocketPath(path));
   }
   RETURN_IF_ERROR(PrepareDirectory(options_.directory));
+  ASSIGN_OR_RETURN(const auto users, ReadUids(options_.device_users));
+  if (!users.empty()) {
+    RETURN_IF_ERROR(
+        LetUsers(options_.directory, users, UserAccess::kPassThrough));
+  }
   ASSIGN_OR_RETURN(lock_,
                    DaemonLock::Take(options_.directory, options_.testbed));
   context_.BeginAfterDeaths(lock_->deaths());
@@ -185,10 +208,13 @@ absl::Status ControlPlane::Open() {
   context_.loop = loop_.get();
   context_.backend = backend_.get();
   context_.kernels = &kernels_;
+  context_.max_priority = options_.max_priority;
+  context_.modules = &modules_;
+  LoadKeptModules();
   admin_.emplace(
       AdminService::ServerInfo{.testbed = options_.testbed,
                                .started_ns = NowNs()},
-      &context_, &sessions_, [this] { RequestShutdown(); },
+      &context_, &sessions_, &changes_, [this] { RequestShutdown(); },
       [this](const std::string& peer) {
         peers_.Cut(peer);
         if (tcp_listener_ != nullptr) tcp_listener_->Cut(peer);
@@ -213,13 +239,50 @@ absl::Status ControlPlane::OpenBoard() {
   return absl::OkStatus();
 }
 
+// A gpud that goes on after another has the kernels that the other had, before
+// the first device comes back.
+void ControlPlane::LoadKeptModules() {
+  if (lock_->deaths() == 0) return modules_.Clear();
+  modules_.ForEach([&](const std::string& file,
+                       const absl::StatusOr<v1::RegisterModuleRequest>& kept) {
+    absl::Status status = kept.status();
+    if (kept.ok()) {
+      const auto source = ReadModuleRequest(*kept);
+      status = source.ok() ? kernels_.Load(*source, *backend_).status()
+                           : source.status();
+      if (!status.ok()) NoteLost(*kept, status);
+    }
+    if (status.ok()) {
+      spdlog::info("the kernels of {} are loaded again", kept->file());
+    } else {
+      spdlog::error("the kernels in {} are lost: {}", file,
+                    std::string(status.message()));
+    }
+  });
+}
+
+void ControlPlane::NoteLost(const v1::RegisterModuleRequest& kept,
+                            const absl::Status& why) {
+  ModuleSource source{.image = {}, .file = kept.file(), .kernels = {}};
+  for (const v1::KernelDeclaration& kernel : kept.kernels()) {
+    source.kernels.push_back(
+        {.symbol = kernel.symbol(),
+         .name = kernel.name().empty() ? kernel.symbol() : kernel.name(),
+         .summary = {},
+         .parameters = {}});
+  }
+  kernels_.NoteLost(source, kept.image().empty()
+                                ? "there was no room to keep its file"
+                                : std::string(why.message()));
+}
+
 absl::Status ControlPlane::StartServers() {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   bounded_admin_.emplace(&*admin_);
 
   grpc::ServerBuilder for_devices;
-  SetLimits(for_devices);
+  SetLimits(for_devices, options_.devices_per_process);
   for_devices.SetOption(std::make_unique<WithoutPlugins>());
   for_devices.RegisterService(&bounded_devices_);
   for_devices.RegisterService(&bounded_events_);
@@ -227,7 +290,7 @@ absl::Status ControlPlane::StartServers() {
   device_server_ = for_devices.BuildAndStart();
 
   grpc::ServerBuilder for_operators;
-  SetLimits(for_operators);
+  SetLimits(for_operators, options_.devices_per_process);
   for_operators.RegisterService(&bounded_devices_);
   for_operators.RegisterService(&bounded_events_);
   for_operators.RegisterService(&*bounded_admin_);
@@ -259,8 +322,9 @@ absl::Status ControlPlane::AddTcp(grpc::ServerBuilder& builder) {
   const auto credentials = grpc::SslServerCredentials(tls);
   // Called while calls are served, when there is a listener.
   const auto unread = std::make_shared<UnreadCalls>(UnreadCalls::Callbacks{
-      .served =
-          [this](const std::string& peer) { tcp_listener_->MarkServed(peer); },
+      .served = [this](
+                    const std::string& peer,
+                    uint64_t bytes) { tcp_listener_->MarkServed(peer, bytes); },
       .cut =
           [this](const std::string& peer) { tcp_listener_->CutFlood(peer); }});
   gate_ = std::make_shared<RoleGate>(unread);
@@ -287,6 +351,10 @@ void ControlPlane::DescribeTcp(v1::GetStatusResponse* response) const {
   response->set_refused_calls(gate_->refused().count());
 }
 
+uint64_t ControlPlane::unread_bytes() const {
+  return tcp_listener_ == nullptr ? 0 : tcp_listener_->unread_bytes();
+}
+
 std::string ControlPlane::listen_address() const {
   return tcp_listener_ == nullptr ? "" : tcp_listener_->address();
 }
@@ -305,22 +373,23 @@ absl::Status ControlPlane::OpenSockets() {
                           }));
   }
   const TestbedPaths paths(options_.directory);
+  ASSIGN_OR_RETURN(const auto users, ReadUids(options_.device_users));
   ASSIGN_OR_RETURN(handover_server_,
-                   HandoverServer::Open(paths.handover_socket(), loop_.get(),
-                                        &tickets_, &sessions_));
+                   HandoverServer::Open(paths.handover_socket(), users,
+                                        loop_.get(), &tickets_, &sessions_));
   // A device that finds its socket finds the others that it needs, and an
   // operator's comes last of all: who finds it may start devices.
   ASSIGN_OR_RETURN(control_listener_,
-                   Listen(paths.control_socket(), device_server_.get()));
+                   Listen(paths.control_socket(), users, device_server_.get()));
   ASSIGN_OR_RETURN(operator_listener_,
-                   Listen(OperatorSocketOf(paths), operator_server_.get()));
+                   Listen(paths.operator_socket(), {}, operator_server_.get()));
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<ControlListener>> ControlPlane::Listen(
-    const std::string& path, grpc::Server* server) {
+    const std::string& path, std::vector<uid_t> users, grpc::Server* server) {
   return ControlListener::Open(
-      path, loop_.get(), &peers_,
+      path, std::move(users), loop_.get(), &peers_,
       {.on_connection =
            [server](int connection) {
              grpc::AddInsecureChannelFromFd(server, connection);
@@ -333,6 +402,17 @@ absl::Status ControlPlane::StartClock() {
     auto watch = loop_->Watch(options_.stop_fd, [this] { RequestShutdown(); });
     if (!watch.ok()) return watch.status();
   }
+  if (tcp_listener_ != nullptr) {
+    RETURN_IF_ERROR(
+        loop_->Every(kHoardsTick, [this] { tcp_listener_->CutHoards(); }));
+  }
+  if (options_.restart_fd >= 0) {
+    auto watch = loop_->Watch(options_.restart_fd, [this] {
+      restarts_ = true;
+      RequestShutdown();
+    });
+    if (!watch.ok()) return watch.status();
+  }
   return loop_->Every(kTick, [this] { Tick(); });
 }
 
@@ -343,6 +423,7 @@ void ControlPlane::Tick() {
   operator_listener_->Tick(now);
   device_gate_.refused().Tick(now);
   overruns_.Tick(now);
+  changes_.Tick(now);
   if (tcp_listener_ != nullptr) {
     tcp_listener_->Tick(now);
     gate_->refused().Tick(now);
@@ -371,7 +452,8 @@ void ControlPlane::Run() {
 void ControlPlane::ShutDown() {
   if (std::exchange(down_, true)) return;
   if (operator_listener_ != nullptr) {
-    spdlog::info("testbed {} goes down", options_.testbed);
+    spdlog::info("testbed {} {}", options_.testbed,
+                 restarts_ ? "gets another gpud" : "goes down");
   }
   for (const auto* server : {&device_server_, &operator_server_}) {
     if (*server == nullptr) continue;
@@ -387,7 +469,11 @@ void ControlPlane::ShutDown() {
     message.mutable_shutting_down();
     bus_->Publish(std::move(message));
   }
-  sessions_.Shutdown();
+  // Simulated time ends with its gpud.
+  const bool restarts =
+      restarts_ && backend_ != nullptr && !backend_->simulates_time();
+  if (restarts) lock_->KeepFile();
+  sessions_.Shutdown(restarts ? SessionEnd::kRestart : SessionEnd::kShutdown);
   // Ends the Watch streams, once they have sent what they have.
   if (bus_ != nullptr) bus_->Close();
   if (device_server_ != nullptr && operator_server_ != nullptr) {

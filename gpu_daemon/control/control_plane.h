@@ -11,10 +11,12 @@
 
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
+#include <sys/types.h>
 
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
@@ -27,6 +29,7 @@
 #include "gpu_daemon/control/rpc/admin_service.h"
 #include "gpu_daemon/control/rpc/bounded_service.h"
 #include "gpu_daemon/control/rpc/caller.h"
+#include "gpu_daemon/control/rpc/change_log.h"
 #include "gpu_daemon/control/rpc/device_gate.h"
 #include "gpu_daemon/control/rpc/devices_service.h"
 #include "gpu_daemon/control/rpc/events_service.h"
@@ -62,6 +65,8 @@ class ControlPlane {
   void RequestShutdown();
   // The address on which it listens over TCP, with the real port; or empty.
   std::string listen_address() const;
+  // TcpListener::unread_bytes(); 0 without --listen.
+  uint64_t unread_bytes() const;
   // Ends everything, after Run(), in this order: health NOT_SERVING,
   // ShuttingDown published, sessions closed, calls ended, sockets unlinked.
   // Does not wait for running kernels.
@@ -71,12 +76,14 @@ class ControlPlane {
   explicit ControlPlane(Options options);
   absl::Status Open();
   absl::Status OpenBoard();
+  void LoadKeptModules();
+  void NoteLost(const v1::RegisterModuleRequest& kept, const absl::Status& why);
   absl::Status StartServers();
   absl::Status AddTcp(grpc::ServerBuilder& builder);
   void DescribeTcp(v1::GetStatusResponse* response) const;
   absl::Status OpenSockets();
   absl::StatusOr<std::unique_ptr<ControlListener>> Listen(
-      const std::string& path, grpc::Server* server);
+      const std::string& path, std::vector<uid_t> users, grpc::Server* server);
   absl::Status StartClock();
   void Tick();
 
@@ -96,11 +103,13 @@ class ControlPlane {
   std::unique_ptr<TelemetryBus> bus_;
   std::unique_ptr<Backend> backend_;
   KernelCatalog kernels_;
+  ModuleStore modules_;
   SessionTable sessions_;
   Callers callers_;
   DevicesService devices_;
   EventsService events_;
-  FaultsService faults_;
+  ChangeLog changes_{&peers_};
+  FaultsService faults_{&changes_};
   std::optional<AdminService> admin_;
   DeviceGate device_gate_;
   // The four as gRPC has them.
@@ -119,6 +128,7 @@ class ControlPlane {
   std::unique_ptr<ControlListener> operator_listener_;
   std::unique_ptr<HandoverServer> handover_server_;
   Nanoseconds trimmed_ns_ = 0;  // the main loop's thread only
+  bool restarts_ = false;       // the next gpud takes over what devices have
   bool down_ = false;
 };
 

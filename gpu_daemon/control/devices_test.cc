@@ -11,7 +11,6 @@
 #include <memory>
 #include <string>
 
-#include "base/operator_socket.h"
 #include "base/unique_fd.h"
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/testing/test_peer.h"
@@ -59,7 +58,10 @@ TEST(Devices, AnAttachedDeviceHoldsItsAperturesAndIsListed) {
   EXPECT_EQ(listed.devices(0).state(), "attached");
   EXPECT_EQ(listed.devices(0).pid(), static_cast<uint32_t>(getpid()));
   EXPECT_EQ(listed.devices(0).generation(), device.generation());
-  EXPECT_EQ(listed.devices(0).submission_bytes(), device.submission().size());
+  EXPECT_EQ(listed.devices(0).submission_bytes(),
+            shm::kSubmissionHeapOffset + (64 << 10));
+  EXPECT_EQ(listed.devices(0).completion_bytes(),
+            shm::kCompletionHeapOffset + (64 << 10));
 
   EXPECT_TRUE(ReportReady(testbed, device.session(), "udp :11211").ok());
   listed = testbed.Devices();
@@ -154,8 +156,9 @@ TEST(Devices, ADetachedDeviceGivesEverythingBack) {
     device.Buffer(v1::GPU_MEMORY, 1 << 20);
     device.RingOf(device.NullEvent());
     const auto status = testbed.Status();
-    EXPECT_GE(status.memory_used(), device.submission().size() +
-                                        device.completion().size() + (1 << 20));
+    EXPECT_GE(status.memory_used(), shm::kSubmissionHeapOffset +
+                                        shm::kCompletionHeapOffset +
+                                        2 * (64 << 10) + (1 << 20));
     EXPECT_EQ(status.ekt_used(), 1u);
     uint64_t aborted = 77;
     EXPECT_TRUE(device.Detach(&aborted).ok());
@@ -428,6 +431,11 @@ TEST(Start, BadOptionsAreNamed) {
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(start({.ekt_entries = 1025}).code(),
             absl::StatusCode::kInvalidArgument);
+  for (const char* users : {"0", "1000,", "nobody", "4294967295", "1 2"}) {
+    EXPECT_EQ(start({.device_users = users}).code(),
+              absl::StatusCode::kInvalidArgument)
+        << users;
+  }
   EXPECT_EQ(start({.backend_options = {.policy = "fifo"}}).code(),
             absl::StatusCode::kNotFound);
   const absl::Status path =
@@ -442,7 +450,7 @@ TEST(Start, SocketsOfADeadGpudAreReplaced) {
   TempDirectory directory;
   const TestbedPaths paths(directory.path());
   for (const auto& path :
-       {paths.control_socket(), OperatorSocketOf(paths), paths.bus_socket()}) {
+       {paths.control_socket(), paths.operator_socket(), paths.bus_socket()}) {
     const UniqueFd dead(socket(AF_UNIX, SOCK_STREAM, 0));
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
@@ -464,7 +472,7 @@ TEST(Shutdown, TellsDevicesAndLeavesNoFile) {
   EXPECT_EQ(device.close_reason(), shm::CloseReason::kShutdown);
   const TestbedPaths paths = testbed.paths();
   EXPECT_FALSE(std::filesystem::exists(paths.control_socket()));
-  EXPECT_FALSE(std::filesystem::exists(OperatorSocketOf(paths)));
+  EXPECT_FALSE(std::filesystem::exists(paths.operator_socket()));
   EXPECT_FALSE(std::filesystem::exists(paths.handover_socket()));
   EXPECT_FALSE(std::filesystem::exists(paths.bus_socket()));
 }

@@ -35,6 +35,7 @@ inline constexpr char kBufferInUse[] = "BUFFER_IN_USE";
 inline constexpr char kDeviceNameTaken[] = "DEVICE_NAME_TAKEN";
 inline constexpr char kEktFull[] = "EKT_FULL";
 inline constexpr char kInjectedFault[] = "INJECTED_FAULT";
+inline constexpr char kKernelLost[] = "KERNEL_LOST";
 inline constexpr char kKernelNameTaken[] = "KERNEL_NAME_TAKEN";
 inline constexpr char kLayoutVersion[] = "LAYOUT_VERSION";
 inline constexpr char kLivesInWallTime[] = "LIVES_IN_WALL_TIME";

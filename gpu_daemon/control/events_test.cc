@@ -98,6 +98,28 @@ TEST(Events, TheTableShowsWhichLaunchesTakeTheShortPath) {
   EXPECT_FALSE(ekt.entries(2).short_path());
 }
 
+TEST(Events, NoDeviceGetsAPriorityAboveTheOperators) {
+  TestTestbed testbed({.max_priority = 3});
+  AttachedDevice device(&testbed, "nic0");
+  auto request = device.NullEvent();
+  for (const uint32_t priority : {4u, 7u}) {
+    request.set_priority(priority);
+    v1::RegisterEventResponse response;
+    const Outcome outcome = device.Register(request, &response);
+    EXPECT_EQ(outcome.status.error_code(), StatusCode::PERMISSION_DENIED);
+    EXPECT_EQ(outcome.reason, reason::kBadPriority);
+    EXPECT_EQ(outcome.status.error_message(),
+              "device 'nic0' asks for priority " + std::to_string(priority) +
+                  ", and gpud's operator allows 3 at most: ask for less, or "
+                  "have gpud started with a higher --max-priority "
+                  "(max_priority in a topology)");
+  }
+  EXPECT_EQ(testbed.Ekt().entries_size(), 0);
+  request.set_priority(3);
+  device.RingOf(request);
+  EXPECT_EQ(testbed.Ekt().entries(0).priority(), 3u);
+}
+
 // The device's doorbells fill two lines.
 TEST(Events, EveryDoorbellOfALargeTableIsAnswered) {
   TestTestbed testbed({.ekt_entries = 64});
@@ -159,10 +181,12 @@ struct ResourceUse {
 };
 
 TEST(Events, ARefusedRegistrationLeavesNothingBehind) {
-  TestTestbed testbed({.ekt_entries = 2});
+  TestTestbed testbed({.ekt_entries = 2, .memory_bytes = 1 << 20});
   AttachedDevice device(&testbed, "nic0");
   const uint32_t in = device.Buffer(v1::INPUT, 256);
   const uint32_t out = device.Buffer(v1::OUTPUT, 256);
+  // Then no aperture can grow.
+  device.Buffer(v1::GPU_MEMORY, (1 << 20) - testbed.Status().memory_used());
   const auto holdings = [&] {
     const auto status = testbed.Status();
     return ResourceUse{status.memory_used(), status.ekt_used(),
@@ -261,7 +285,8 @@ TEST(Events, ARefusedRegistrationLeavesNothingBehind) {
         token(r);
         r.set_max_in_flight(1024);
       },
-      StatusCode::RESOURCE_EXHAUSTED, reason::kNoHeapRoom, "the ESQ needs");
+      StatusCode::RESOURCE_EXHAUSTED, reason::kMemoryBudget,
+      "the ESQ, for which the submission aperture of device 'nic0' would grow");
   heaps_are_whole();
 
   // The completion side alone is too small: the ESQ must be given back.
@@ -272,7 +297,8 @@ TEST(Events, ARefusedRegistrationLeavesNothingBehind) {
         token(r);
         r.set_max_in_flight(64);
       },
-      StatusCode::RESOURCE_EXHAUSTED, reason::kNoHeapRoom, "the ECQ needs");
+      StatusCode::RESOURCE_EXHAUSTED, reason::kMemoryBudget,
+      "the ECQ, for which the completion aperture of device 'nic0' would grow");
   EXPECT_TRUE(device.FreeBuffer(most_of_it).ok());
   heaps_are_whole();
 }
@@ -439,15 +465,19 @@ TEST(Events, MemoryThatARunningKernelUsesIsNotGivenToAnother) {
   ASSERT_TRUE(Eventually(
       [&] { return testbed.Status().gpu().resident_blocks() != 0; }));
   ASSERT_TRUE(device.Unregister(0, 1).ok());
+  const shm::RingLayout layout = ring.layout();
   v1::AllocateBufferResponse response;
+  ASSERT_TRUE(device.AllocateBuffer(v1::OUTPUT, heap, &response).ok());
+  // It ran during the call, then.
   if (testbed.Status().gpu().resident_blocks() != 0) {
-    // Still running: its ring's bytes are not free yet.
-    const Outcome outcome = device.AllocateBuffer(v1::OUTPUT, heap, &response);
-    EXPECT_TRUE(!outcome.ok() || testbed.Status().gpu().resident_blocks() == 0);
-    if (outcome.ok()) return;
+    EXPECT_GE(response.offset(), layout.life_offset + layout.life_bytes());
   }
-  EXPECT_TRUE(Eventually(
-      [&] { return device.AllocateBuffer(v1::OUTPUT, heap, &response).ok(); }));
+  // Afterwards the bytes are free: the whole of what it was given first.
+  EXPECT_TRUE(Eventually([&] {
+    v1::AllocateBufferResponse other;
+    return device.AllocateBuffer(v1::OUTPUT, heap, &other).ok() &&
+           other.offset() <= layout.ecq_offset;
+  }));
 }
 
 TEST(Events, DetachingAbortsWhatIsInFlight) {
@@ -519,7 +549,7 @@ TEST(Events, ScheduledEventsRunWithoutADoorbell) {
       reason::kUnknownEvent);
 }
 
-TEST(Events, TheCpuBackEndHasNoBarrierToRelease) {
+TEST(Events, TheBarrierIsReleasedForARegisteredEvent) {
   TestTestbed testbed;
   AttachedDevice device(&testbed, "nic0");
   v1::ReleaseBarrierRequest request;
@@ -535,7 +565,7 @@ TEST(Events, TheCpuBackEndHasNoBarrierToRelease) {
       TestTestbed::Call(testbed.events(), &v1::Events::Stub::ReleaseBarrier,
                         request, &response)
           .status.error_code(),
-      StatusCode::UNIMPLEMENTED);
+      StatusCode::OK);
 }
 
 TEST(Events, ADoorbellJumpEvictsItsDeviceAndNobodyElse) {

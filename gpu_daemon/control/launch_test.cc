@@ -7,11 +7,20 @@
 
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/testing/test_testbed.h"
+#include "kernels/simt/simt.h"
 
 namespace carillon::gpud {
 namespace {
 
 using grpc::StatusCode;
+
+// A kernel that was added to the list and not to kernels.ptx.
+struct NoPtxArgs {
+  uint32_t x;
+};
+CARILLON_KERNEL(without_ptx, NoPtxArgs, args, self) {}
+CARILLON_KERNEL_INFO(without_ptx, NoPtxArgs, "test", simt::Registers(1),
+                     CARILLON_PARAM(NoPtxArgs, x, "unused"));
 
 // A launch that outlasts any test, of blocks that each end soon.
 constexpr uint32_t kManyBlocks = 10'000'000;
@@ -91,6 +100,49 @@ TEST(Launch, BadRequestsAreRefused) {
   EXPECT_EQ(RunKernel(testbed, request, &response).reason,
             reason::kBadPriority);
   EXPECT_EQ(testbed.Status().background_kernels(), 0u);
+}
+
+TEST(Launch, AKernelWithoutPtxIsRefusedBeforeItRunsOnTheSimulatedGpu) {
+  for (const char* backend : {"sim", "cpu"}) {
+    TestTestbed testbed({.backend = backend});
+    AttachedDevice device(&testbed, "host0");
+    auto launch = Launch(device, "without_ptx", 1);
+    *launch.add_parameters() = Value("x", 1);
+    v1::LaunchKernelResponse launched;
+    auto event = device.NullEvent();
+    event.set_kernel("without_ptx");
+    event.mutable_parameters(0)->set_name("x");
+    v1::RegisterEventResponse registered;
+    for (const Outcome& outcome : {RunKernel(testbed, launch, &launched),
+                                   device.Register(event, &registered)}) {
+      if (backend == std::string("cpu")) {
+        EXPECT_TRUE(outcome.ok()) << outcome.status.error_message();
+        continue;
+      }
+      EXPECT_EQ(outcome.status.error_code(), StatusCode::FAILED_PRECONDITION);
+      EXPECT_EQ(outcome.reason, reason::kNoGpuCode);
+      EXPECT_EQ(outcome.status.error_message(),
+                "kernel 'without_ptx': this gpud has no PTX of it, and its sim "
+                "back-end runs nothing else; 'bazel test "
+                "//kernels:kernels_ptx_test' says how kernels.ptx is made "
+                "again, and the cpu back-end runs the kernel as it is");
+    }
+  }
+}
+
+TEST(Launch, NoKernelGetsAPriorityAboveTheOperators) {
+  TestTestbed testbed({.max_priority = 2});
+  AttachedDevice device(&testbed, "host0");
+  v1::LaunchKernelResponse response;
+  auto request = Launch(device, "busy", 1);
+  *request.add_parameters() = Value("iterations", 1);
+  request.set_priority(3);
+  const Outcome refused = RunKernel(testbed, request, &response);
+  EXPECT_EQ(refused.status.error_code(), StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(refused.reason, reason::kBadPriority);
+  EXPECT_EQ(testbed.Status().background_kernels(), 0u);
+  request.set_priority(2);
+  EXPECT_TRUE(RunKernel(testbed, request, &response).ok());
 }
 
 TEST(Launch, ACallerThatGivesUpTakesItsKernelBack) {

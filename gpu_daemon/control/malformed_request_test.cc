@@ -41,7 +41,7 @@ struct Row {
 class MalformedRequest : public testing::Test {
  protected:
   MalformedRequest()
-      : testbed_({.ekt_entries = 4, .memory_bytes = 8 << 20}),
+      : testbed_({.ekt_entries = 4, .memory_bytes = 4 << 20}),
         device_(&testbed_, "dev0"),
         input_(device_.Buffer(v1::INPUT, 256)),
         output_(device_.Buffer(v1::OUTPUT, 256)),
@@ -299,11 +299,16 @@ TEST_F(MalformedRequest, AllocateBuffer) {
            reason::kBadSize,
            "a buffer of 18446744073709551615 bytes: must be from 1 to "
            "1099511627776"},
-          {"more bytes than the aperture has",
-           [](R& r) { r.set_bytes(1 << 20); }, kExhausted, reason::kNoHeapRoom,
-           "the buffer needs 1048576 bytes in the submission aperture of "
-           "device 'dev0': 65024 are free, 65024 in one piece; attach with a "
-           "larger submission_bytes"},
+          {"more bytes than the aperture can have",
+           [](R& r) { r.set_bytes(1 << 30); }, kExhausted, reason::kNoHeapRoom,
+           "the buffer needs 1073741824 bytes in the submission aperture of "
+           "device 'dev0', which has 131072 bytes and may grow by 268369920; "
+           "attach with a larger submission_bytes"},
+          {"more bytes than the testbed has",
+           [](R& r) { r.set_bytes(100 << 20); }, kExhausted,
+           reason::kMemoryBudget,
+           "the buffer, for which the submission aperture of device 'dev0' "
+           "would grow, needs 104857600 bytes: "},
           {"more GPU memory than gpud has",
            [](R& r) {
              r.set_place(v1::GPU_MEMORY);
@@ -461,12 +466,11 @@ TEST_F(MalformedRequest, RegisterEvent) {
            reason::kBadRingSize,
            "a ring of 4294967295 entries: must be a power of two from 1 to "
            "65536"},
-          {"ring larger than the aperture",
+          {"ring larger than the testbed's memory",
            [](R& r) { r.set_max_in_flight(65536); }, kExhausted,
-           reason::kNoHeapRoom,
-           "the ESQ needs 4194304 bytes in the submission aperture of device "
-           "'dev0': 65024 are free, 65024 in one piece; attach with a larger "
-           "submission_bytes"},
+           reason::kMemoryBudget,
+           "the ESQ, for which the submission aperture of device 'dev0' would "
+           "grow, needs 4194304 bytes: "},
           {"priority 8", [](R& r) { r.set_priority(8); }, kInvalid,
            reason::kBadPriority, "priority 8: must be from 0 (lowest) to 7"},
           {"largest priority", [](R& r) { r.set_priority(kMax32); }, kInvalid,

@@ -25,6 +25,7 @@
 #include "fmt/format.h"
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/rpc/roles.h"
+#include "gpu_daemon/control/rpc/unread_calls.h"
 #include "gpu_daemon/control/testing/test_testbed.h"
 #include "proto/faults.grpc.pb.h"
 
@@ -172,11 +173,106 @@ TEST_F(TcpTest, TheSocketsNeedNoCertificate) {
   EXPECT_EQ(testbed.Status().refused_calls(), 0u);
 }
 
+// What gpud logs while it lives.
+class LogCapture {
+ public:
+  LogCapture() {
+    spdlog::set_default_logger(std::make_shared<spdlog::logger>(
+        "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(said_)));
+  }
+  ~LogCapture() { spdlog::set_default_logger(before_); }
+  // Only when nobody logs any more.
+  std::string text() const { return said_.str(); }
+
+ private:
+  std::ostringstream said_;
+  const std::shared_ptr<spdlog::logger> before_ = spdlog::default_logger();
+};
+
+TEST_F(TcpTest, EachChangeIsToldWithItsCaller) {
+  const LogCapture log;
+  {
+    auto options = Listening();
+    options.faults = true;
+    TestTestbed testbed(options);
+    const auto change = [&](auto& stub, auto method, auto request,
+                            auto response) {
+      EXPECT_TRUE(TestTestbed::Call(stub, method, request, &response).ok());
+    };
+    v1::Admin::Stub& admin = testbed.admin();
+    v1::SetPolicyRequest policy;
+    policy.set_policy("priority");
+    change(admin, &v1::Admin::Stub::SetPolicy, policy, v1::SetPolicyResponse());
+    v1::SetTracingRequest tracing;
+    tracing.set_on(true);
+    change(admin, &v1::Admin::Stub::SetTracing, tracing,
+           v1::SetTracingResponse());
+    change(admin, &v1::Admin::Stub::ResetStatistics,
+           v1::ResetStatisticsRequest(), v1::ResetStatisticsResponse());
+    v1::DrainRequest drain;
+    drain.set_timeout_ms(7000);
+    change(admin, &v1::Admin::Stub::Drain, drain, v1::DrainResponse());
+    const auto faults = v1::Faults::NewStub(testbed.channel());
+    v1::InjectRequest inject;
+    v1::Fault* const fault = inject.add_faults();
+    fault->set_name("slow-ring");
+    fault->mutable_when()->set_point("device.ring");
+    fault->mutable_action()->set_kind("delay");
+    fault->mutable_action()->set_for_ns(1000);
+    change(*faults, &v1::Faults::Stub::Inject, inject, v1::InjectResponse());
+    v1::ClearFaultsRequest clear;
+    clear.set_name("slow-ring");
+    change(*faults, &v1::Faults::Stub::Clear, clear, v1::ClearFaultsResponse());
+    const auto over_tcp =
+        v1::Admin::NewStub(Channel(testbed, ca_.IssueRole("operator")));
+    change(*over_tcp, &v1::Admin::Stub::Shutdown, v1::ShutdownRequest(),
+           v1::ShutdownResponse());
+  }
+  const std::string own =
+      fmt::format(" (process {} of uid {})\n", getpid(), geteuid());
+  const std::string said = log.text();
+  for (const std::string line :
+       {"SetPolicy: priority instead of first_come", "SetTracing: on",
+        "ResetStatistics: the latencies so far", "Drain: for 7000 ms at most",
+        "Inject: 1 fault, 'slow-ring' the first", "Clear: 'slow-ring'"}) {
+    EXPECT_THAT(said, HasSubstr("] " + line + own));
+  }
+  EXPECT_THAT(said, HasSubstr("] Shutdown: the testbed goes down (CN=operator "
+                              "at ipv4:127.0.0.1:"));
+}
+
+TEST_F(TcpTest, AFloodOfChangesNeitherFillsTheLogNorHidesAnother) {
+  constexpr int kCalls = 2000;
+  const LogCapture log;
+  const auto start = std::chrono::steady_clock::now();
+  {
+    TestTestbed testbed;
+    v1::SetTracingRequest tracing;
+    v1::SetTracingResponse done;
+    for (int i = 0; i < kCalls; ++i) {
+      ASSERT_TRUE(TestTestbed::Call(testbed.admin(),
+                                    &v1::Admin::Stub::SetTracing, tracing,
+                                    &done)
+                      .ok());
+    }
+    v1::ShutdownResponse ended;
+    TestTestbed::Call(testbed.admin(), &v1::Admin::Stub::Shutdown,
+                      v1::ShutdownRequest(), &ended);
+  }
+  const auto seconds = std::chrono::ceil<std::chrono::seconds>(
+      std::chrono::steady_clock::now() - start);
+  const std::string said = log.text();
+  int lines = 0;
+  for (size_t at = 0; (at = said.find("SetTracing", at)) != said.npos; ++at) {
+    ++lines;
+  }
+  // Five, and one of how many more there were.
+  EXPECT_LE(lines, 6 * (seconds.count() + 1));
+  EXPECT_THAT(said, HasSubstr("] Shutdown: the testbed goes down (process "));
+}
+
 TEST_F(TcpTest, RefusalsAreCountedAndEachIsToldOnce) {
-  std::ostringstream said;
-  const auto before = spdlog::default_logger();
-  spdlog::set_default_logger(std::make_shared<spdlog::logger>(
-      "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(said)));
+  const LogCapture log;
   {
     TestTestbed testbed(Listening());
     const auto channel = Channel(testbed, ca_.IssueRole("viewer"));
@@ -192,11 +288,11 @@ TEST_F(TcpTest, RefusalsAreCountedAndEachIsToldOnce) {
     EXPECT_EQ(testbed.Status().connections(), 1u);
     EXPECT_EQ(testbed.Status().listen(), testbed.plane().listen_address());
   }
-  spdlog::set_default_logger(before);
+  const std::string said = log.text();
   const std::string line = "call refused: Admin.SetPolicy needs";
-  const size_t first = said.str().find(line);
-  ASSERT_NE(first, std::string::npos) << said.str();
-  EXPECT_EQ(said.str().find(line, first + 1), std::string::npos) << said.str();
+  const size_t first = said.find(line);
+  ASSERT_NE(first, std::string::npos) << said;
+  EXPECT_EQ(said.find(line, first + 1), std::string::npos) << said;
 }
 
 TEST_F(TcpTest, WithoutAGoodCertificateNobodyGetsIn) {
@@ -376,6 +472,37 @@ TEST_F(TcpTest, AStreamIsJudgedAtItsStart) {
   };
   EXPECT_EQ(watch("viewer"), "read");
   EXPECT_THAT(watch("device"), HasSubstr("Admin.Watch needs the role viewer"));
+}
+
+// It sends flow control only, and no call with it: for ever, that would be a
+// hoard, which is cut.
+TEST_F(TcpTest, AWatchGathersNoUnreadBytes) {
+  TestTestbed testbed(Listening());
+  const auto stub =
+      v1::Admin::NewStub(Channel(testbed, ca_.IssueRole("viewer")));
+  const auto context = Within();
+  auto stream = stub->Watch(context.get(), v1::WatchRequest());
+  v1::TelemetryEvent event;
+  constexpr int kDevices = 200;
+  for (int i = 0; i < kDevices; ++i) {
+    AttachedDevice device(&testbed, fmt::format("nic{}", i));
+    bool told = false;
+    while (!told && stream->Read(&event)) told = event.has_device_attached();
+    ASSERT_TRUE(told) << i;
+  }
+  // Of the last messages, at most.
+  EXPECT_LE(testbed.plane().unread_bytes(), 1024u);
+  context->TryCancel();
+  stream->Finish();
+}
+
+TEST_F(TcpTest, AConnectionMayCallAsOftenAsItLikes) {
+  TestTestbed testbed(Listening());
+  const auto channel = Channel(testbed, ca_.IssueRole("viewer"));
+  for (uint32_t i = 0; i < UnreadCalls::kMaxUnread + 10; ++i) {
+    ASSERT_TRUE(GetStatus(channel).ok()) << i;
+  }
+  EXPECT_LE(testbed.plane().unread_bytes(), 1024u);
 }
 
 TEST_F(TcpTest, GpudEndsInOrderWithConnectionsOpen) {

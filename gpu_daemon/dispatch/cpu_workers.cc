@@ -20,8 +20,7 @@ void Work(Kmu* kmu, BlockRunner* runner) {
               kWorkerNice);  // of this thread; harmless if refused
   while (const auto block = kmu->NextBlock()) {
     KernelLaunch& launch = *block->launch;
-    runner->Run(launch.kmd, block->block, launch.args.get(),
-                &launch.fail_status);
+    runner->Run(launch.kmd, block->block, launch.args.get(), &launch.run);
     kmu->EndBlock(*block);
   }
 }

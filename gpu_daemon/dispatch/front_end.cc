@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 #include <utility>
@@ -25,7 +26,8 @@ FrontEnd::FrontEnd(Options options, std::unique_ptr<Launcher> launcher)
       launcher_(std::move(launcher)),
       poller_({.gpu = options_.gpu,
                .tracing = options_.tracing,
-               .on_violation = options_.on_violation},
+               .on_violation = options_.on_violation,
+               .ticks = options_.ticks},
               launcher_.get()),
       spin_(options_.max_spin_ns) {
   thread_ = std::thread([this] { Run(); });
@@ -36,15 +38,26 @@ FrontEnd::~FrontEnd() { Stop(); }
 void FrontEnd::Stop() {
   std::call_once(stopped_, [this] {
     stop_.store(true, std::memory_order_relaxed);
-    Wake().IgnoreError();
+    Rouse();
     thread_.join();
   });
 }
 
-absl::Status FrontEnd::Wake() {
+void FrontEnd::Rouse() {
   mailbox_word_.fetch_add(1, std::memory_order_seq_cst);
   shm::FutexWakeAll(reinterpret_cast<const uint32_t*>(&mailbox_word_));
-  return absl::OkStatus();
+}
+
+void FrontEnd::Wake(const std::shared_ptr<EventKernel>& event) {
+  {
+    MutexLock lock(mailbox_mutex_);
+    if (mailbox_closed_) return;
+    if (std::find(scheduled_.begin(), scheduled_.end(), event) ==
+        scheduled_.end()) {
+      scheduled_.push_back(event);
+    }
+  }
+  Rouse();
 }
 
 void FrontEnd::Call(std::function<void()> action) {
@@ -61,18 +74,27 @@ void FrontEnd::Call(std::function<void()> action) {
       done.notify_one();
     });
   }
-  Wake().IgnoreError();
+  Rouse();
   std::unique_lock lock(mutex);
   done.wait(lock, [&] { return ran; });
 }
 
-void FrontEnd::RunMailbox() {
-  std::vector<std::function<void()>> calls;
+bool FrontEnd::RunMailbox() {
+  std::function<void()> call;
+  std::vector<std::shared_ptr<EventKernel>> scheduled;
+  bool more = false;
   {
     MutexLock lock(mailbox_mutex_);
-    calls.swap(mailbox_);
+    scheduled.swap(scheduled_);
+    if (!mailbox_.empty()) {
+      call = std::move(mailbox_.front());
+      mailbox_.pop_front();
+    }
+    more = !mailbox_.empty();
   }
-  for (auto& call : calls) call();
+  if (call) call();
+  for (const auto& event : scheduled) poller_.LookAt(*event);
+  return more;
 }
 
 // Under the lock to the end: whoever finds the mailbox closed finds its last
@@ -81,6 +103,7 @@ void FrontEnd::CloseMailbox() {
   MutexLock lock(mailbox_mutex_);
   for (auto& call : mailbox_) call();
   mailbox_.clear();
+  scheduled_.clear();
   mailbox_closed_ = true;
 }
 
@@ -116,18 +139,19 @@ void FrontEnd::SetTracing(bool on) {
 void FrontEnd::Run() {
   pthread_setname_np(pthread_self(), options_.thread_name.c_str());
   uint32_t mailbox_seen = 0;
+  bool more_calls = false;
   while (true) {
     const uint32_t mailbox = mailbox_word_.load(std::memory_order_acquire);
     // After the word: it is the last thing that a sleep compares.
     if (stop_.load(std::memory_order_relaxed)) break;
-    if (mailbox != mailbox_seen) {
+    if (mailbox != mailbox_seen || more_calls) {
       mailbox_seen = mailbox;
-      RunMailbox();
+      more_calls = RunMailbox();
     }
     polls_.store(polls_.load(std::memory_order_relaxed) + 1,
                  std::memory_order_relaxed);
     const bool rung = poller_.PollOnce();
-    if (launcher_->Reap() || rung || launcher_->Advance()) {
+    if (launcher_->Reap() || rung || launcher_->Advance() || more_calls) {
       idle_since_ns_ = 0;
       continue;
     }

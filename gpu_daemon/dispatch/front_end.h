@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -18,6 +19,7 @@
 #include "base/mutex.h"
 #include "gpu_daemon/dispatch/doorbell_poller.h"
 #include "gpu_daemon/dispatch/launcher.h"
+#include "gpu_daemon/dispatch/run_clock.h"
 #include "gpu_daemon/event/event_kernel.h"
 #include "gpu_daemon/event/launch_path.h"
 #include "shm/spin_budget.h"
@@ -38,6 +40,8 @@ class FrontEnd : public LaunchPath {
     // A sleeping front-end looks around this often whatever happens.
     std::chrono::milliseconds longest_sleep{500};
     OnViolation on_violation;
+    // See DoorbellPoller::Options.
+    Ticks (*ticks)() = nullptr;
     // Of the thread, at most 15 letters.
     std::string thread_name = "gpud-front-end";
   };
@@ -50,7 +54,7 @@ class FrontEnd : public LaunchPath {
   void Remove(const std::shared_ptr<EventKernel>& event) override;
   std::vector<std::shared_ptr<EventKernel>> RemoveDevice(
       const DeviceMemory* memory) override;
-  absl::Status Wake() override;
+  void Wake(const std::shared_ptr<EventKernel>& event) override;
   // A device whose doorbells are slept on before it has event kernels, too.
   void AddDevice(const std::shared_ptr<DeviceMemory>& device);
   // Carries out `action` between two looks at the doorbells.
@@ -68,7 +72,11 @@ class FrontEnd : public LaunchPath {
   void Run();
   // False if there was work after all.
   bool Sleep(uint32_t mailbox_seen);
-  void RunMailbox();
+  // The front-end looks at its mailbox and at stop_.
+  void Rouse();
+  // One call, so that callers cannot keep doorbells waiting. True if there are
+  // more.
+  bool RunMailbox();
   void CloseMailbox();
 
   const Options options_;
@@ -82,7 +90,10 @@ class FrontEnd : public LaunchPath {
   // Mailbox: calls for the front-end's thread. Closed by it, at its end: then
   // what is its own belongs to whoever holds the lock.
   Mutex mailbox_mutex_;
-  std::vector<std::function<void()>> mailbox_ ABSL_GUARDED_BY(mailbox_mutex_);
+  std::deque<std::function<void()>> mailbox_ ABSL_GUARDED_BY(mailbox_mutex_);
+  // By Wake(), each once.
+  std::vector<std::shared_ptr<EventKernel>> scheduled_
+      ABSL_GUARDED_BY(mailbox_mutex_);
   bool mailbox_closed_ ABSL_GUARDED_BY(mailbox_mutex_) = false;
   // Futex word. Writers: callers, after mailbox_, scheduled_ or stop_; reader:
   // the front-end, which looks at those after it has seen the word change.

@@ -241,7 +241,7 @@ TEST_F(FrontEndTest, ScheduledEventsAndRungEventsShareTheRing) {
     event.ring->Commit();
     EXPECT_TRUE(event.kernel->ScheduleThrough(++sequence));
     event.ring->TakeScheduled();
-    front_end_->Wake().IgnoreError();
+    front_end_->Wake(event.kernel);
     EXPECT_EQ(device_.Wait(*event.ring).sequence.value(), sequence);
     if (i % 3 == 0) continue;
     event.ring->Commit();
@@ -261,7 +261,7 @@ TEST_F(FrontEndTest, AScheduleWhoseAnswerWasLostLaunchesOnce) {
     EXPECT_EQ(device_.Wait(*event.ring).sequence.value(), sequence);
     // Late.
     EXPECT_TRUE(event.kernel->ScheduleThrough(sequence - 1));
-    front_end_->Wake().IgnoreError();
+    front_end_->Wake(event.kernel);
   }
   EXPECT_EQ(event.kernel->waiting_rings(), 0u);
   EXPECT_EQ(event.kernel->counts().rung, 3u);
@@ -447,6 +447,37 @@ TEST_F(FrontEndTest, ACallDuringStopWaitsForTheKernelThatTheFrontEndRuns) {
   // After the end of the thread, calls are carried out all the same.
   EXPECT_TRUE(front_end_->Add(event.kernel).ok());
   EXPECT_EQ(front_end_->RemoveDevice(device_.memory.get()).size(), 1u);
+}
+
+TEST_F(FrontEndTest, CallsKeepNoDoorbellWaiting) {
+  Restart("first_come");
+  auto event = Add(
+      {.kernel = &kGateKernel, .bindings = GateBindings(1), .entries = 512});
+  for (int i = 0; i < 512; ++i) event.ring->Commit();
+  event.ring->RingDoorbell();
+  ASSERT_TRUE(gate_.WaitEntered(1));
+  // While the front-end is in the first event, callers queue up.
+  constexpr int kCalls = 8;
+  std::vector<size_t> served_before;  // the front-end's thread only
+  std::vector<std::future<void>> calls;
+  for (int i = 0; i < kCalls; ++i) {
+    calls.push_back(std::async(std::launch::async, [&] {
+      front_end_->Call(
+          [&] { served_before.push_back(event.kernel->launched()); });
+    }));
+    EXPECT_EQ(calls.back().wait_for(std::chrono::milliseconds(5)),
+              std::future_status::timeout);
+  }
+  gate_.LetPass(512);
+  for (auto& call : calls) call.get();
+  ASSERT_EQ(served_before.size(), size_t{kCalls});
+  for (int i = 1; i < kCalls; ++i) {
+    EXPECT_GT(served_before[i], served_before[i - 1])
+        << "no doorbell was looked at between two calls";
+  }
+  for (int i = 0; i < 512; ++i) {
+    ASSERT_EQ(device_.Wait(*event.ring).state, EventState::kDone);
+  }
 }
 
 TEST_F(FrontEndTest,

@@ -38,6 +38,7 @@ std::string Kmu::policy_name() const {
 }
 
 void Kmu::Submit(LaunchPtr launch) {
+  if (launch->memory != nullptr) launch->run = LaunchRun(*launch->memory);
   if (!launch->is_event())
     background_kernels_.fetch_add(1, std::memory_order_relaxed);
   {
@@ -160,7 +161,7 @@ void Kmu::EndBlock(const DispatchedBlock& block) {
   work_.NotifyOne();
   if (ended == nullptr) return;
   // The blocks of other workers ended under the lock before this one did.
-  const uint32_t status = std::atomic_ref<uint32_t>(ended->fail_status)
+  const uint32_t status = std::atomic_ref<uint32_t>(ended->run.fail_status)
                               .load(std::memory_order_relaxed);
   if (cut_short) {
     const auto why = static_cast<uint32_t>(*ended->cancelled);

@@ -48,6 +48,9 @@ class Launcher {
   // Simulated time only: runs the GPU until its next event, once no doorbell is
   // pending. True if it did.
   virtual bool Advance() { return false; }
+  // Whether each look is at all doorbells: one that is seen late by some looks
+  // is not only late.
+  virtual bool looks_at_all() const { return false; }
   // True while the front-end must not sleep: there is something to reap, or to
   // go on with.
   virtual bool must_poll() const { return false; }

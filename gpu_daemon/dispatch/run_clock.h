@@ -24,6 +24,9 @@ inline Ticks ReadTicks() {
 #endif
 }
 
+// In their place where no time passes.
+inline Ticks NoTicks() { return 0; }
+
 // CPU time of the calling thread: time in which it did not run does not count.
 inline Nanoseconds ThreadCpuNs() {
   timespec now;

@@ -10,17 +10,17 @@ void RunEvent(BlockRunner& runner, EventKernel& event, shm::Sequence sequence,
   shm::EventLife& life = entry.life;
   const bool traced = life.seen_ns != 0;
   if (traced) life.dispatched_ns = NowNs();
-  uint32_t fail_status = 0;
+  LaunchRun run(event.memory());
   const uint64_t blocks = entry.kmd.blocks();
   for (uint64_t block = 0; block < blocks; ++block) {
-    runner.Run(entry.kmd, block, entry.args.data(), &fail_status);
+    runner.Run(entry.kmd, block, entry.args.data(), &run);
   }
   if (traced) life.finished_ns = NowNs();
-  event.ledger().Finish(sequence,
-                        {.state = fail_status == 0 ? shm::EventState::kDone
-                                                   : shm::EventState::kFailed,
-                         .status = simt::CompletionStatus(fail_status),
-                         .life = traced ? &life : nullptr});
+  event.ledger().Finish(
+      sequence, {.state = run.fail_status == 0 ? shm::EventState::kDone
+                                               : shm::EventState::kFailed,
+                 .status = simt::CompletionStatus(run.fail_status),
+                 .life = traced ? &life : nullptr});
 }
 
 }  // namespace carillon::gpud

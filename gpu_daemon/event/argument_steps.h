@@ -155,28 +155,31 @@ inline void CopyImage(const ArgumentSteps& steps, std::byte* args,
 
 }  // namespace argument_steps_internal
 
-// Writes the arguments for slot `slot`, the lanes of `lanes` sharing the work:
-// all of them call it alike, and what was written is theirs to see when it
-// returns. `parameters` is a private copy of the entry's parameter bytes,
-// aligned to 8; `args` is aligned to 16. kOk, or kBadBufferRef: then what is in
-// `args` must not be used.
+// Writes what differs from event to event over an image of the arguments, or
+// over the arguments of another event of the same event kernel; otherwise as
+// BuildArguments().
 template <class Lanes>
-CARILLON_HOST_DEVICE shm::EventStatus BuildArguments(
+CARILLON_HOST_DEVICE shm::EventStatus PlaceArguments(
     const ArgumentSteps& steps, uint32_t slot, const std::byte* parameters,
     std::byte* args, const Lanes& lanes) {
   using argument_steps_internal::Load;
   using argument_steps_internal::Store;
-  argument_steps_internal::CopyImage(steps, args, lanes);
-  // The others write over parts of the image.
-  lanes.Sync();
-  for (uint32_t i = lanes.index(); i < steps.stepped_count;
-       i += lanes.count()) {
-    const SteppedBuffer& buffer = steps.stepped()[i];
+  // At once, and not anew behind each store.
+  const uint32_t stepped_count = steps.stepped_count;
+  const uint32_t value_count = steps.value_count;
+  const uint32_t ranged_count = steps.ranged_count;
+  const SteppedBuffer* stepped = steps.stepped();
+  const auto* values =
+      reinterpret_cast<const WritableValue*>(stepped + stepped_count);
+  const auto* ranged =
+      reinterpret_cast<const WritableBuffer*>(values + value_count);
+  for (uint32_t i = lanes.index(); i < stepped_count; i += lanes.count()) {
+    const SteppedBuffer& buffer = stepped[i];
     Store<uint64_t>(args + buffer.args_offset,
                     buffer.data + slot * buffer.stride);
   }
-  for (uint32_t i = lanes.index(); i < steps.value_count; i += lanes.count()) {
-    const WritableValue& value = steps.values()[i];
+  for (uint32_t i = lanes.index(); i < value_count; i += lanes.count()) {
+    const WritableValue& value = values[i];
     const std::byte* from = parameters + value.entry_offset;
     std::byte* to = args + value.args_offset;
     if (value.bytes == 8) {
@@ -186,13 +189,27 @@ CARILLON_HOST_DEVICE shm::EventStatus BuildArguments(
     }
   }
   bool bad = false;
-  for (uint32_t i = lanes.index(); i < steps.ranged_count; i += lanes.count()) {
-    bad |= !argument_steps_internal::BuildRanged(steps.ranged()[i], parameters,
-                                                 args);
+  for (uint32_t i = lanes.index(); i < ranged_count; i += lanes.count()) {
+    bad |= !argument_steps_internal::BuildRanged(ranged[i], parameters, args);
   }
   lanes.Sync();
   return lanes.Any(bad) ? shm::EventStatus::kBadBufferRef
                         : shm::EventStatus::kOk;
+}
+
+// Writes the arguments for slot `slot`, the lanes of `lanes` sharing the work:
+// all of them call it alike, and what was written is theirs to see when it
+// returns. `parameters` is a private copy of the entry's parameter bytes,
+// aligned to 8; `args` is aligned to 16. kOk, or kBadBufferRef: then what is in
+// `args` must not be used.
+template <class Lanes>
+CARILLON_HOST_DEVICE shm::EventStatus BuildArguments(
+    const ArgumentSteps& steps, uint32_t slot, const std::byte* parameters,
+    std::byte* args, const Lanes& lanes) {
+  argument_steps_internal::CopyImage(steps, args, lanes);
+  // The others write over parts of the image.
+  lanes.Sync();
+  return PlaceArguments(steps, slot, parameters, args, lanes);
 }
 
 }  // namespace carillon::gpud

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "fmt/format.h"
 #include "gpu_daemon/event/gpu_model.h"
 #include "gpu_daemon/event/kernel_launch.h"
 #include "gpu_daemon/event/kernel_memory.h"
@@ -68,9 +69,10 @@ class Backend {
   // wait at the wait-release barrier go on, and who has found no work waits
   // again. Errors: Unimplemented, where the GPU has no such barrier.
   virtual absl::Status ReleaseBarrier(const DeviceMemory&) {
-    return absl::UnimplementedError(
-        "this back-end has no wait-release barrier: launch the event with a "
-        "doorbell instead");
+    return absl::UnimplementedError(fmt::format(
+        "the {} back-end has no wait-release barrier: launch the event with a "
+        "doorbell instead",
+        name()));
   }
 
   virtual std::string policy() const = 0;
@@ -80,11 +82,17 @@ class Backend {
   virtual KernelMemory& memory() = 0;
 
   // A user's own kernels, one a declaration, in order; they live as long as the
-  // back-end. All of them or none. Errors: FailedPrecondition (it runs no GPU
-  // code), InvalidArgument (the image, a parameter), NotFound (a symbol),
-  // ResourceExhausted.
+  // back-end. All of them or none. Errors: InvalidArgument (the image, a
+  // parameter), Unimplemented (an instruction, with its place), NotFound (a
+  // symbol), ResourceExhausted.
   virtual absl::StatusOr<std::vector<const simt::KernelInfo*>> LoadKernels(
       const ModuleSource& source) = 0;
+
+  // Whether it can run a kernel of the catalogue, in words if not. Errors:
+  // FailedPrecondition.
+  virtual absl::Status CheckKernel(const simt::KernelInfo&) const {
+    return absl::OkStatus();
+  }
 
   // Stops the launch paths; what waits is aborted with kShutdown.
   virtual void Stop() = 0;

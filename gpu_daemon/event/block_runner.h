@@ -5,9 +5,26 @@
 
 #include <cstdint>
 
+#include "base/clock.h"
+#include "gpu_daemon/event/device_memory.h"
 #include "gpu_daemon/event/kernel_metadata.h"
 
 namespace carillon::gpud {
+
+// What the blocks of one launch share while they run. Made when it is submitted.
+struct LaunchRun {
+  LaunchRun() = default;
+  explicit LaunchRun(const DeviceMemory& memory)
+      : releases(&memory.releases()), releases_over(releases->OverNow()) {}
+
+  // Its device's; null: nobody releases it.
+  WaitReleases* releases = nullptr;
+  uint64_t releases_over = 0;
+  // Writers: blocks, by compare-and-swap from 0; readers: they, and who ends the
+  // launch after its last block, whom a lock tells of that. So relaxed.
+  uint32_t fail_status = 0;     // simt::FailStatus
+  Nanoseconds first_began = 0;  // of a user's kernel
+};
 
 // Thread safe: different blocks run at once in different threads.
 class BlockRunner {
@@ -15,11 +32,10 @@ class BlockRunner {
   virtual ~BlockRunner() = default;
 
   // Runs one thread block (`block`: flattened index, x fastest) to its end, in
-  // the calling thread. `fail_status` is the launch's, 0 at first; the first
-  // block that fails sets it (simt::FailStatus), by compare-and-swap. What the
+  // the calling thread. The first block that fails sets run->fail_status. What the
   // back-end has to say about a failure of its own goes to gpud's log.
   virtual void Run(const KernelMetadata& kmd, uint64_t block, const void* args,
-                   uint32_t* fail_status) = 0;
+                   LaunchRun* run) = 0;
 };
 
 // Coordinates of a block in the grid.

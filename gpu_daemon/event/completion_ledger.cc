@@ -21,6 +21,12 @@ CompletionLedger::CompletionLedger(const shm::GpuRing* ring,
 bool CompletionLedger::Finish(Sequence sequence, const EventOutcome& outcome) {
   Slot& slot = SlotFor(sequence);
   if (!slot.TakeOver(sequence)) return false;
+  if (outcome.state == EventState::kAborted &&
+      keeps_unfinished_.load(std::memory_order_relaxed)) {
+    slot.Finish(sequence);
+    Count(outcome.state);
+    return true;
+  }
   if (const shm::EventLife* life = outcome.life) {
     ring_->life(sequence) = *life;
     AddLife(*life);

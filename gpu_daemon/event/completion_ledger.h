@@ -73,6 +73,11 @@ class CompletionLedger {
   // Ends every event up to `last` that was launched and has not ended as
   // aborted. Returns how many; another thread's Finish() may be under way still.
   uint64_t Abort(uint64_t last, shm::EventStatus why);
+  // From now on nothing that is aborted is told: it stays in the ring, for
+  // another gpud. What was launched and ends by itself is told.
+  void KeepUnfinished() {
+    keeps_unfinished_.store(true, std::memory_order_relaxed);
+  }
 
   // Whether a launched event has ended; what its epilogue has ended is noted
   // first.
@@ -182,6 +187,9 @@ class CompletionLedger {
   std::atomic<uint64_t> failed_{0};
   std::atomic<uint64_t> aborted_{0};
   std::atomic<uint64_t> refused_{0};  // relaxed: precedes its failed_
+  // Writer: the control plane; readers: whoever aborts. Relaxed: aborting begins
+  // with LaunchPath::Remove() and Backend::Cancel(), whose locks order it.
+  std::atomic<bool> keeps_unfinished_{false};
   // Tracing was on at some time. Writers and readers: whoever ends an event.
   // Relaxed: the slot's state orders one lap's life before the next.
   std::atomic<bool> has_lives_{false};

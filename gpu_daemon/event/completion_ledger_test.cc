@@ -296,6 +296,31 @@ TEST_F(CompletionLedgerTest, AReorderedCompletionWithoutALaterOneEndsAtLast) {
   EXPECT_EQ(event_.kernel->counts().done, 1u);
 }
 
+TEST_F(CompletionLedgerTest, WhatIsKeptForAnotherGpudIsNotAborted) {
+  char folder[] = "/tmp/event-kernel-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const auto recorder =
+      shm::FlightRecorder::Create(std::string(folder) + "/r", "gpud", 64);
+  ASSERT_TRUE(recorder.ok()) << recorder.status();
+  event_.kernel->ledger().RecordIn(recorder->get());
+  RingDoorbell(3);
+  ASSERT_EQ(Pending(), 3u);
+  for (int i = 0; i < 3; ++i) event_.kernel->cursor().TakeRing();
+  event_.kernel->ledger().KeepUnfinished();
+  EXPECT_TRUE(event_.kernel->ledger().Finish(shm::Sequence(1), {}));
+  EXPECT_EQ(event_.kernel->AbortUnfinished(EventStatus::kShutdown), 2u);
+  EXPECT_EQ(event_.kernel->in_flight(), 0u);
+  // It ran on, and ends too late.
+  EXPECT_FALSE(event_.kernel->ledger().Finish(shm::Sequence(2), {}));
+  EXPECT_EQ(event_.ring->Poll()->state, EventState::kDone);
+  event_.ring->Consume();
+  EXPECT_FALSE(event_.ring->Poll());
+  const auto read = shm::ReadFlightRecording((*recorder)->path());
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->records.size(), 1u);
+  std::filesystem::remove_all(folder);
+}
+
 TEST_F(CompletionLedgerTest, ACorruptedCompletionIsNotWhatGpudRecords) {
   struct Case {
     uint32_t offset;

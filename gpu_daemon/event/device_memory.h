@@ -5,6 +5,7 @@
 #define CARILLON_GPU_DAEMON_EVENT_DEVICE_MEMORY_H_
 
 #include <atomic>
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -13,9 +14,29 @@
 
 namespace carillon::gpud {
 
+// A device's releases of the wait-release barrier, where threads of this machine
+// run a user's PTX (backends/sim/release_latch.h).
+struct WaitReleases {
+  // Where a launch begins that is submitted now: it may pass by each later
+  // release. The last of those before it is among them if nobody has passed by
+  // it.
+  uint64_t OverNow() const {
+    const uint64_t made = count.load(std::memory_order_relaxed);
+    const uint64_t used = passed.load(std::memory_order_relaxed);
+    return made > used ? made - 1 : used;
+  }
+
+  // Writers: threads in ReleaseLatch, which has a lock; readers: they, and who
+  // submits. Relaxed: who submits after a release or an event's end has heard of
+  // it through the call or the ring.
+  std::atomic<uint64_t> count{0};
+  // The last release by which a block has passed.
+  std::atomic<uint64_t> passed{0};
+};
+
 // Shared between the control plane (which makes it), the front-end (which polls
 // its doorbells) and kernel launches (which keep it alive). Immutable but for
-// the memory that it maps.
+// the memory that it maps and the releases that it counts.
 class DeviceMemory {
  public:
   DeviceMemory(std::string name, shm::Aperture submission,
@@ -35,6 +56,8 @@ class DeviceMemory {
   int completion_event() const { return event_.reader.get(); }
   const shm::CompletionBell& bell() const { return bell_; }
 
+  WaitReleases& releases() const { return releases_; }
+
   // Tells the device that its aperture is closed, and wakes it. The first
   // reason stays.
   void Close(shm::CloseReason reason) const {
@@ -51,6 +74,7 @@ class DeviceMemory {
   const shm::Aperture completion_;
   const shm::CompletionEvent event_;
   const shm::CompletionBell bell_;
+  mutable WaitReleases releases_;
 };
 
 }  // namespace carillon::gpud

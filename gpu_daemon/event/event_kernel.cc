@@ -27,7 +27,10 @@ EventKernel::EventKernel(Registration registration,
 }
 
 bool EventKernel::ScheduleThrough(uint64_t through) {
-  if (through > launched() + ring_.layout().entries) return false;
+  // A GPU's own figures come late, completions do not.
+  const uint64_t before =
+      gpu_ledger_.following() ? gpu_ledger_.EndedInOrder() : launched();
+  if (through > before + ring_.layout().entries) return false;
   scheduled_.RaiseTo(through);
   return true;
 }

@@ -81,6 +81,8 @@ class EventKernel {
   // is said and whether or not the doorbell says so too. One thread at a time.
   // False: beyond what the ring can hold.
   bool ScheduleThrough(uint64_t through);
+  // The last event that ScheduleThrough() has named; 0: none.
+  uint64_t scheduled() const { return scheduled_.last(); }
   // The GPU that gpu_ledger() follows has stopped, and all that it took has
   // ended: `totals` are exact. Rings that it had not taken count as in flight
   // from now on, so that the caller can abort or relaunch them.

@@ -39,6 +39,19 @@ uint64_t GpuLedger::LastEnded() const {
   return last;
 }
 
+uint64_t GpuLedger::EndedInOrder() const {
+  const shm::RingLayout& layout = ring_->layout();
+  const uint64_t last = LastEnded();
+  // What shared its slot with a later one has ended.
+  uint64_t ended = std::max(ended_before_,
+                            last > layout.entries ? last - layout.entries : 0);
+  while (ended < last && ring_->LoadCompletedSequence(
+                             layout.SlotOf(shm::Sequence(ended + 1))) > ended) {
+    ++ended;
+  }
+  return ended;
+}
+
 uint64_t GpuLedger::LastRung() const {
   const uint64_t ended = LastEnded();
   const uint64_t rung = RungOf(ended);

@@ -53,6 +53,8 @@ class GpuLedger {
   // The last event that has ended, by the completions, which a GPU may store in
   // any order within a ring.
   uint64_t LastEnded() const;
+  // The last event up to which all have ended.
+  uint64_t EndedInOrder() const;
   // The last event rung that a GPU may have taken: as the doorbell says it,
   // unless that is not within the ring after the last that has ended.
   uint64_t LastRung() const;

@@ -65,6 +65,27 @@ TEST_F(GpuLedgerTest, FiguresAreTheGpusUntilItHasStopped) {
   EXPECT_EQ(event_.kernel->in_flight(), 1u) << "the third, which nobody took";
 }
 
+TEST_F(GpuLedgerTest, AnEventThatEndsEarlyFreesNoSlotButItsOwn) {
+  const uint64_t entries = event_.kernel->ring().layout().entries;
+  simt::EventTotals totals = event_.kernel->gpu_ledger().FirstTotals();
+  event_.kernel->gpu_ledger().Follow(&totals);
+  RingDoorbell(static_cast<uint32_t>(entries));
+  event_.kernel->ring().Complete(shm::Sequence(entries), EventState::kDone, 0);
+  EXPECT_EQ(event_.kernel->gpu_ledger().EndedInOrder(), 0u);
+  EXPECT_FALSE(event_.kernel->ScheduleThrough(entries + 1));
+  for (uint64_t ended = 1; ended < entries; ++ended) {
+    event_.kernel->ring().Complete(shm::Sequence(ended), EventState::kDone, 0);
+  }
+  EXPECT_EQ(event_.kernel->gpu_ledger().EndedInOrder(), entries);
+  EXPECT_TRUE(event_.kernel->ScheduleThrough(2 * entries));
+  EXPECT_FALSE(event_.kernel->ScheduleThrough(2 * entries + 1));
+  // A lap later, too.
+  event_.kernel->ring().Complete(shm::Sequence(entries + 2), EventState::kDone,
+                                 0);
+  EXPECT_EQ(event_.kernel->gpu_ledger().EndedInOrder(), entries);
+  event_.kernel->gpu_ledger().StopFollowing();
+}
+
 TEST_F(GpuLedgerTest, ADoorbellOutsideTheRingNamesNoEventRung) {
   RingDoorbell(2);
   event_.kernel->ring().Complete(shm::Sequence(1), EventState::kDone, 0);

@@ -72,7 +72,23 @@ absl::StatusOr<std::vector<const KernelInfo*>> KernelCatalog::Load(
   ++modules_;
   MutexLock lock(mutex_);
   users_.insert(users_.end(), loaded->begin(), loaded->end());
+  for (const KernelInfo* kernel : *loaded) {
+    lost_.erase(std::string(kernel->name));
+  }
   return loaded;
+}
+
+void KernelCatalog::NoteLost(const ModuleSource& source, std::string_view why) {
+  MutexLock lock(mutex_);
+  for (const KernelDeclaration& kernel : source.kernels) {
+    lost_[kernel.name] = fmt::format("{}: {}", source.file, why);
+  }
+}
+
+std::string KernelCatalog::WhyLost(std::string_view name) const {
+  MutexLock lock(mutex_);
+  const auto found = lost_.find(name);
+  return found == lost_.end() ? "" : found->second;
 }
 
 }  // namespace carillon::gpud

@@ -3,6 +3,9 @@
 #ifndef CARILLON_GPU_DAEMON_EVENT_KERNEL_CATALOG_H_
 #define CARILLON_GPU_DAEMON_EVENT_KERNEL_CATALOG_H_
 
+#include <functional>
+#include <map>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -32,6 +35,11 @@ class KernelCatalog {
   absl::StatusOr<std::vector<const simt::KernelInfo*>> Load(
       const ModuleSource& source, Backend& backend);
 
+  // Kernels that an earlier gpud had, and that this one cannot load.
+  void NoteLost(const ModuleSource& source, std::string_view why);
+  // Why the kernel of that name is lost; empty: it is not.
+  std::string WhyLost(std::string_view name) const;
+
  private:
   absl::Status CheckNames(const ModuleSource& source) const;
 
@@ -40,6 +48,8 @@ class KernelCatalog {
   size_t modules_ ABSL_GUARDED_BY(loading_) = 0;
   mutable Mutex mutex_;
   std::vector<const simt::KernelInfo*> users_ ABSL_GUARDED_BY(mutex_);
+  // By name; until a kernel of that name is loaded.
+  std::map<std::string, std::string, std::less<>> lost_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace carillon::gpud

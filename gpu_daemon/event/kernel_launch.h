@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "gpu_daemon/event/argument_plan.h"
+#include "gpu_daemon/event/block_runner.h"
 #include "gpu_daemon/event/event_kernel.h"
 #include "gpu_daemon/event/gpu_model.h"
 #include "shm/types.h"
@@ -61,9 +62,8 @@ struct KernelLaunch {
   // Set: gives out no further blocks, and ends as aborted for this reason.
   std::optional<shm::EventStatus> cancelled;
 
-  // Writers: kernels, by compare-and-swap through BlockLaunch::fail_status;
-  // reader: the KMU, after the last block.
-  uint32_t fail_status = 0;
+  // Where threads of this machine run its blocks; made by the KMU.
+  LaunchRun run;
 
   bool is_event() const { return event != nullptr; }
   // For on_end().

@@ -62,9 +62,8 @@ class LaunchPath {
   // Remove() for all of a device, in one step. Returns them.
   virtual std::vector<std::shared_ptr<EventKernel>> RemoveDevice(
       const DeviceMemory* memory) = 0;
-  // Looks for scheduled events (edgeScheduleEvent). Errors: Unimplemented, where
-  // nothing but a doorbell launches.
-  virtual absl::Status Wake() = 0;
+  // Looks for its scheduled events (edgeScheduleEvent).
+  virtual void Wake(const std::shared_ptr<EventKernel>& event) = 0;
 
   virtual void SetTracing(bool on) = 0;
   // How it has spent its time: "polls", "sleeps" and what else it counts.

@@ -34,7 +34,7 @@ class SilentPath : public LaunchPath {
     said_->push_back("removes a device");
     return {};
   }
-  absl::Status Wake() override { return absl::OkStatus(); }
+  void Wake(const std::shared_ptr<EventKernel>&) override {}
   void SetTracing(bool on) override {
     said_->push_back(on ? "traces" : "traces no more");
   }

@@ -88,6 +88,14 @@ absl::Status UserKernel::Lay(const KernelLayout& layout) {
                     : fmt::format("{}", kind.bytes),
           bytes));
     }
+    // Arguments are written by aligned stores.
+    const uint32_t align = is_buffer ? kPointerBytes : bytes;
+    if (in_image.offset % align != 0) {
+      return bad(fmt::format(
+          "parameter {} '{}' was declared as {}; in the image it is at byte "
+          "{}, which is no multiple of {}",
+          i + 1, declared[i].name, Text(declared[i]), in_image.offset, align));
+    }
     descriptions_.push_back(Text(declared[i]));
     params_.push_back(
         {.name = declared[i].name,
@@ -128,12 +136,13 @@ absl::Status UserKernel::Lay(const KernelLayout& layout) {
   return absl::OkStatus();
 }
 
-absl::Status CheckCompletesItself(const simt::KernelInfo& kernel) {
+absl::Status CheckCompletesItself(const simt::KernelInfo& kernel,
+                                  std::string_view why) {
   if (!kernel.is_users()) return absl::OkStatus();
   return absl::InvalidArgumentError(fmt::format(
-      "kernel '{}' of {} is a user's own and does not tell its end itself: it "
-      "needs a launch path whose CPU does, baseline, baseline_flag or graph",
-      kernel.name, kernel.file));
+      "kernel '{}' of {} is a user's own: {}; use launch path edge, graph, "
+      "baseline or baseline_flag",
+      kernel.name, kernel.file, why));
 }
 
 }  // namespace carillon::gpud

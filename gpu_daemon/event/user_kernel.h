@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -74,9 +75,10 @@ class UserKernel {
   simt::KernelInfo info_{};
 };
 
-// For launch paths whose kernels complete their events themselves.
-// Errors: InvalidArgument for a user's kernel, which cannot.
-absl::Status CheckCompletesItself(const simt::KernelInfo& kernel);
+// For launch paths that need a form of the kernel which gpud's own have only.
+// Errors: InvalidArgument for a user's kernel, with `why`.
+absl::Status CheckCompletesItself(const simt::KernelInfo& kernel,
+                                  std::string_view why);
 
 }  // namespace carillon::gpud
 

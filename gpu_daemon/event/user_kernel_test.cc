@@ -125,6 +125,24 @@ TEST(UserKernel, MoreArgumentsThanALaunchCanHaveAreRefused) {
       HasSubstr("4294967296 bytes of parameters; the limit is 4096"));
 }
 
+// Arguments are written by aligned stores, on the GPU, too: there a stray one
+// ends gpud's context.
+TEST(UserKernel, AParameterThatIsNotAlignedIsRefused) {
+  KernelLayout value = Pointers();
+  value.parameters[3].offset = 22;
+  EXPECT_EQ(UserKernel::Make(Saxpy(), "f", value).status(),
+            absl::InvalidArgumentError(
+                "f: kernel 'saxpy_gpu': parameter 4 'n' was declared as u32; "
+                "in the image it is at byte 22, which is no multiple of 4"));
+  KernelLayout pointer = Pointers();
+  pointer.parameters[1].offset = 28;
+  EXPECT_EQ(UserKernel::Make(Saxpy(), "f", pointer).status(),
+            absl::InvalidArgumentError(
+                "f: kernel 'saxpy_gpu': parameter 2 'y' was declared as write "
+                "buffer of 4-byte elements; in the image it is at byte 28, "
+                "which is no multiple of 8"));
+}
+
 TEST(UserKernel, ItsLaunchBoundsLimitTheBlock) {
   const auto kernel = UserKernel::Make(Saxpy(), "f", Pointers());
   ASSERT_TRUE(kernel.ok());
@@ -135,15 +153,15 @@ TEST(UserKernel, ItsLaunchBoundsLimitTheBlock) {
               HasSubstr("256 threads: kernel 'saxpy' takes at most 128"));
 }
 
-TEST(UserKernel, PathsThatNeedAnEpilogueRefuseIt) {
+TEST(UserKernel, PathsThatNeedAFormOfOursRefuseIt) {
   const auto kernel = UserKernel::Make(Saxpy(), "f", Pointers());
   ASSERT_TRUE(kernel.ok());
-  const auto status = CheckCompletesItself((*kernel)->info());
+  const auto status = CheckCompletesItself((*kernel)->info(), "so it is");
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(
-      std::string(status.message()),
-      AllOf(HasSubstr("kernel 'saxpy' of f"), HasSubstr("baseline_flag")));
-  EXPECT_TRUE(CheckCompletesItself(simt::KernelInfo{}).ok());
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("kernel 'saxpy' of f is a user's own: so it is"),
+                    HasSubstr("baseline_flag")));
+  EXPECT_TRUE(CheckCompletesItself(simt::KernelInfo{}, "so it is").ok());
 }
 
 // The argument block.

@@ -31,6 +31,11 @@ absl::Status CheckFor(std::string_view backend, const BackendOptions& options) {
         "--timing: it goes with --backend sim (backend): no other GPU has a "
         "time of its own");
   }
+  if (backend != kCudaBackend && options.driver != kNvidiaDriver) {
+    return absl::InvalidArgumentError(
+        "--driver: it goes with --backend cuda (backend): no other back-end "
+        "runs on a driver");
+  }
   if (options.timing.empty() && !options.event_log.empty()) {
     return absl::InvalidArgumentError(
         "--event-log: it goes with --timing (timing): in wall time, let "

@@ -23,8 +23,12 @@ inline constexpr std::string_view kCudaBackend = "cuda";
 inline constexpr std::string_view kCpuBackend = "cpu";
 inline constexpr std::string_view kSimBackend = "sim";
 
+inline constexpr std::string_view kNvidiaDriver = "nvidia";
+inline constexpr std::string_view kSimDriver = "sim";
+
 struct BackendOptions {
   GpuModel gpu;  // what a back-end without a GPU emulates
+  std::string driver{kNvidiaDriver};  // whose GPU the cuda back-end runs on
   std::string policy{kFirstComePolicy};
   uint32_t workers = 0;  // 0: as many as the machine is good for
   // Of launch path edge's own; a back-end that cannot reserve refuses all but 0.

@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "absl/strings/str_split.h"
+#include "base/status.h"
+#include "fmt/format.h"
 #include "shm/layout.h"
 #include "shm/recorder/flight_recorder.h"
 #include "sim/timing/presets.h"
@@ -88,6 +91,10 @@ std::vector<Option> OptionTable(GpudOptions& options) {
           "--backend", "backend", &options.backend,
           {kAutoBackend, kCpuBackend, kCudaBackend, kSimBackend},
           "who runs the kernels; auto: cuda where there is a GPU, else cpu"),
+      ChoiceOption(
+          "--driver", "driver", &backend.driver, {kNvidiaDriver, kSimDriver},
+          "whose GPU the cuda back-end runs on; sim: the simulator executes "
+          "the PTX that an NVIDIA GPU would"),
       {.flag = "--timing",
        .key = kTimingKey,
        .type = kPath,
@@ -109,9 +116,15 @@ std::vector<Option> OptionTable(GpudOptions& options) {
       IntegerOption("--ekt-entries", "ekt_entries", &options.ekt_entries, 1,
                     shm::kMaxDoorbells,
                     "event kernels that can be registered at once"),
+      IntegerOption("--devices-per-process", "devices_per_process",
+                    &options.devices_per_process, 1, kMaxDevices,
+                    "devices that one process may attach at once"),
       ChoiceOption("--policy", "policy", &backend.policy,
                    {kPolicyNames.begin(), kPolicyNames.end()},
                    "who gets the next free thread-block slot"),
+      IntegerOption("--max-priority", "max_priority", &options.max_priority, 0,
+                    kHighestPriority,
+                    "the highest priority that a device may ask for"),
       IntegerOption(
           "--reserve-sms", "reserve_sms", &backend.reserved_sms, 0, 1024,
           "SMs that launch path edge has to itself (cuda back-end); 0: none"),
@@ -134,7 +147,7 @@ std::vector<Option> OptionTable(GpudOptions& options) {
        .max = 86400,
        .unit = 1'000'000'000,
        .help = "closes a device that gives no sign of life for so many "
-               "seconds; 0: never"},
+               "seconds and has no debugger; 0: never"},
       {.flag = "--listen",
        .key = kListenKey,
        .type = kText,
@@ -144,6 +157,13 @@ std::vector<Option> OptionTable(GpudOptions& options) {
        .default_means = "none",
        .help = "HOST:PORT to serve on over TCP, HOST in numbers, port 0: any "
                "free one; needs `tls` (docs/security.md)"},
+      {.flag = "--device-users",
+       .type = kText,
+       .field = &options.device_users,
+       .min = 1,
+       .max = 1024,
+       .help = "uids, as 1000,1001: their processes may be devices, too "
+               "(docs/security.md)"},
       BooleanOption("--trace", "trace", &backend.tracing,
                     "stamp every stage of an event's life"),
       {.flag = "--record",
@@ -166,7 +186,29 @@ std::vector<Option> OptionTable(GpudOptions& options) {
   return table;
 }
 
+absl::StatusOr<std::vector<uint32_t>> ReadUids(std::string_view text) {
+  std::vector<uint32_t> uids;
+  if (text.empty()) return uids;
+  const std::vector<std::string> words = absl::StrSplit(std::string(text), ',');
+  for (const std::string& word : words) {
+    // The last number means "no uid" to the kernel.
+    const auto uid = ReadInteger(word, 1, UINT32_MAX - 1);
+    if (!uid.ok()) {
+      return absl::InvalidArgumentError(fmt::format(
+          "--device-users: {}; it is a list of uids, like 1000,1001",
+          uid.status().message()));
+    }
+    uids.push_back(static_cast<uint32_t>(*uid));
+  }
+  if (uids.size() > kMaxDevices) {
+    return absl::InvalidArgumentError(fmt::format(
+        "--device-users: {} users; allowed: {}", uids.size(), kMaxDevices));
+  }
+  return uids;
+}
+
 absl::Status Check(const GpudOptions& options) {
+  RETURN_IF_ERROR(ReadUids(options.device_users).status());
   return CheckFor(options.backend, options.backend_options);
 }
 

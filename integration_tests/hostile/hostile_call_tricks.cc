@@ -127,6 +127,55 @@ void FloodRegistrations(const Scene& scene) {
   SayOutcome("one more buffer", status);
 }
 
+// Makes its apertures grow, over and over, and then as far as they go.
+void GrowStorm(const Scene& scene) {
+  auto& device = Keep(new WireDevice(scene.paths, scene.name));
+  const auto used = [control = WireControl::OfOperator(scene.paths)] {
+    v1::GetStatusResponse status;
+    return control.Call(&v1::Admin::Stub::GetStatus, v1::GetStatusRequest(),
+                        &status)
+                   .ok()
+               ? status.memory_used()
+               : 0;
+  };
+  v1::AllocateBufferRequest request;
+  request.set_session(device.attached.session());
+  request.set_bytes(uint64_t{2} << 20);
+  uint64_t grown = 0;
+  for (int i = 0; i < 300; ++i) {
+    request.set_place(i % 2 == 0 ? v1::INPUT : v1::OUTPUT);
+    v1::AllocateBufferResponse buffer;
+    v1::FreeBufferRequest free;
+    free.set_session(device.attached.session());
+    if (!device.control
+             .Call(&v1::Events::Stub::AllocateBuffer, request, &buffer)
+             .ok()) {
+      return Say("UNEXPECTED: it does not grow");
+    }
+    free.set_buffer_id(buffer.buffer_id());
+    if (!device.control.Call(&v1::Events::Stub::FreeBuffer, free).ok()) {
+      return Say("UNEXPECTED: the buffer stays");
+    }
+    if (i == 1) grown = used();
+  }
+  if (used() != grown) {
+    return Say("UNEXPECTED: {} bytes are used after {}", used(), grown);
+  }
+  Say("seen: as much after 300 buffers as after two");
+  for (const v1::BufferPlace place : {v1::INPUT, v1::OUTPUT}) {
+    request.set_place(place);
+    grpc::Status status;
+    while ((status =
+                device.control.Call(&v1::Events::Stub::AllocateBuffer, request))
+               .ok()) {
+    }
+    SayOutcome("one more buffer", status);
+  }
+  request.set_bytes(uint64_t{300} << 20);
+  SayOutcome("a buffer that no aperture can grow to",
+             device.control.Call(&v1::Events::Stub::AllocateBuffer, request));
+}
+
 void AbsurdRegistrations(const Scene& scene) {
   auto& device = Keep(new WireDevice(scene.paths, scene.name));
   const WireControl& control = device.control;
@@ -165,8 +214,6 @@ void AbsurdRegistrations(const Scene& scene) {
     try_out(fmt::format("a ring of {}", entries),
             [&](auto& r) { r.set_max_in_flight(entries); });
   }
-  try_out("a ring that has no room",
-          [](auto& r) { r.set_max_in_flight(65536); });
   try_out("a priority", [](auto& r) { r.set_priority(kMax); });
   try_out("no parameters", [](auto& r) { r.clear_parameters(); });
   try_out("ten thousand parameters", [](auto& r) {
@@ -190,6 +237,30 @@ void AbsurdRegistrations(const Scene& scene) {
     r.mutable_resumed()->set_esq_offset(0);
     r.mutable_resumed()->set_ecq_offset(0);
   });
+}
+
+void TopPriority(const Scene& scene) {
+  auto& device = Keep(new WireDevice(scene.paths, scene.name));
+  const auto fill_in = [&](auto& request, uint32_t priority) {
+    request.set_session(device.attached.session());
+    request.set_kernel("busy");
+    SetOneThread(request);
+    v1::ParameterBinding* iterations = request.add_parameters();
+    iterations->set_name("iterations");
+    iterations->set_unsigned_value(1);
+    request.set_priority(priority);
+  };
+  for (uint32_t priority = 4; priority <= 7; ++priority) {
+    v1::RegisterEventRequest event;
+    fill_in(event, priority);
+    event.set_max_in_flight(1);
+    SayOutcome(fmt::format("an event kernel of priority {}", priority),
+               device.control.Call(&v1::Events::Stub::RegisterEvent, event));
+    v1::LaunchKernelRequest kernel;
+    fill_in(kernel, priority);
+    SayOutcome(fmt::format("a kernel of priority {}", priority),
+               device.control.Call(&v1::Events::Stub::LaunchKernel, kernel));
+  }
 }
 
 void ForeignEvents(const Scene& scene) {
@@ -397,7 +468,10 @@ std::vector<Trick> CallTricks() {
       {"grab-memory", "takes all memory, and more", GrabMemory},
       {"flood-registrations", "fills the table and its heap",
        FloodRegistrations},
+      {"grow-storm", "makes its apertures grow as often as it can", GrowStorm},
       {"absurd-registrations", "registers what cannot be", AbsurdRegistrations},
+      {"top-priority", "asks for more priority than the operator allows",
+       TopPriority},
       {"foreign-events", "uses ids, buffers and sessions of others",
        ForeignEvents},
       {"flood-sessions", "attaches and fetches nothing", FloodSessions},

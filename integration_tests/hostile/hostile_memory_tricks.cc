@@ -82,6 +82,26 @@ void PunchHoles(const Scene& scene) {
   SayClosed(device);
 }
 
+// Takes memory of its apertures that it was not given: writes behind what there
+// is of one, and reads behind what there is of the other.
+void TouchUngiven(const Scene& scene) {
+  constexpr size_t kTouched = size_t{16} << 20;
+  auto& writer = Keep(new WireDevice(scene.paths, scene.name));
+  OneHonestEvent(Keep(new WireRing(&writer, 8, 32)));
+  const std::span<std::byte> given = writer.submission();
+  std::memset(given.data() + given.size(), 1, kTouched);
+  SayClosed(writer);
+  auto& reader = Keep(new WireDevice(scene.paths, scene.name + "-2"));
+  const std::span<const std::byte> read = reader.completion();
+  for (size_t at = 0; at < kTouched; at += shm::kPageSize) {
+    if (std::atomic_ref(const_cast<std::byte&>(*(&read.back() + 1 + at)))
+            .load() != std::byte{0}) {
+      Say("UNEXPECTED: something is there");
+    }
+  }
+  SayClosed(reader);
+}
+
 // Writes random bytes into [begin, end) while `work` runs.
 template <class Work>
 void WhileScribbling(std::span<std::byte> bytes, Work work) {
@@ -222,6 +242,8 @@ std::vector<Trick> MemoryTricks() {
       {"resize", "shrinks, grows and seals its apertures", Resize},
       {"write-completions", "writes where only gpud may", WriteCompletions},
       {"punch-holes", "frees the pages of what gpud reads", PunchHoles},
+      {"touch-ungiven", "takes memory that its apertures have not grown to",
+       TouchUngiven},
       {"scribble-all", "random bytes everywhere, doorbells too", ScribbleAll},
       {"scribble-entries", "random bytes all around its doorbells",
        ScribbleEntries},

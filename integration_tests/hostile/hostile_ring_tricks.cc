@@ -1,4 +1,7 @@
-// Tricks against the protocol of doorbells and entries.
+// Tricks against the protocol of doorbells and entries, and with more of what
+// it allows than is good for others.
+#include <atomic>
+#include <thread>
 
 #include "integration_tests/hostile/hostile_tricks.h"
 #include "shm/layout.h"
@@ -123,6 +126,54 @@ void ForeignOffsets(const Scene& scene) {
   tally.Say({static_cast<uint32_t>(EventStatus::kBadBufferRef)});
 }
 
+// Keeps all rings full until the process dies; returns after `events`.
+void RingWithoutEnd(std::vector<WireRing*> rings, uint32_t events) {
+  auto& done = Keep(new std::atomic<uint32_t>(0));  // writer: the thread
+  std::thread([rings, &done] {
+    std::vector<uint64_t> taken;
+    for (const WireRing* ring : rings) taken.push_back(ring->rung());
+    for (;;) {
+      for (size_t i = 0; i < rings.size(); ++i) {
+        WireRing& ring = *rings[i];
+        while (ring.rung() - taken[i] < ring.layout().entries()) {
+          ring.Launch(ring.Next());
+        }
+        while (taken[i] < ring.rung() && ring.Ended(taken[i] + 1)) {
+          ++taken[i];
+          done.fetch_add(1, std::memory_order_relaxed);
+        }
+      }
+    }
+  }).detach();
+  Await(fmt::format("{} events", events),
+        [&] { return done.load(std::memory_order_relaxed) >= events; });
+  Say("seen: {} rings, which are always full", rings.size());
+}
+
+void DoorbellStorm(const Scene& scene) {
+  auto& device = Keep(new WireDevice(scene.paths, scene.name));
+  std::vector<WireRing*> rings;
+  for (int i = 0; i < 16; ++i) {
+    rings.push_back(&Keep(new WireRing(&device, 32, 32)));
+  }
+  RingWithoutEnd(rings, 10'000);
+}
+
+// One slow event in four would hide in an average.
+void SlowKernels(const Scene& scene) {
+  constexpr uint64_t kSlow = 4 << 20;  // some ms
+  auto& device = Keep(new WireDevice(scene.paths, scene.name));
+  auto& ring = Keep(new WireRing(&device, 2, 32, kSlow));
+  Tally tally;
+  for (int i = 0; i < 8; ++i) {
+    WireRing::Entry entry = ring.Next();
+    if (i % 4 == 3) entry.in.length = kSlow;
+    tally.Run(ring, entry);
+  }
+  tally.Say({kDone});
+  RingWithoutEnd({&ring}, 100);
+}
+
 }  // namespace
 
 std::vector<Trick> RingTricks() {
@@ -137,6 +188,9 @@ std::vector<Trick> RingTricks() {
       {"wrong-entries", "wrong sequences and flags", WrongEntries},
       {"foreign-offsets", "parts of buffers that are not its own",
        ForeignOffsets},
+      {"doorbell-storm", "keeps 16 rings full", DoorbellStorm},
+      {"slow-kernels", "one event in four holds the thread that all share",
+       SlowKernels},
   };
 }
 

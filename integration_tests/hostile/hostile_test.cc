@@ -53,6 +53,11 @@ const std::vector<Expectation> kExpectations = {
       "refused: punching", "by its name in /proc", "ended: 1 events done"},
      ""},
     {"punch-holes", {"closed: evicted", "went back"}, "went back"},
+    {"touch-ungiven",
+     {"ended: 1 events done", "closed: evicted",
+      "it broke the protocol: its submission aperture takes",
+      "it broke the protocol: its completion aperture takes"},
+     "bytes of memory, and it was given"},
     {"scribble-all",
      {"closed: evicted", "it broke the protocol: doorbell of event"},
      "it broke the protocol: doorbell of event"},
@@ -78,6 +83,11 @@ const std::vector<Expectation> kExpectations = {
       "ended: 4 events failed with status 5"},
      ""},
     {"foreign-offsets", {"ended: 9 events failed with status 3"}, ""},
+    {"doorbell-storm", {"seen: 16 rings, which are always full"}, ""},
+    {"slow-kernels",
+     {"ended: 8 events done", "seen: 1 rings, which are always full"},
+     "us of the front-end's thread, which all devices share, and may take 150: "
+     "workers run it from now on"},
     {"replayed-ticket",
      {"PERMISSION_DENIED: this ticket was already used"},
      "this ticket was already used"},
@@ -122,6 +132,21 @@ const std::vector<Expectation> kExpectations = {
       "refused: one more buffer: RESOURCE_EXHAUSTED"},
      "",
      "event kernel table"},
+    {"top-priority",
+     {"refused: an event kernel of priority 7: PERMISSION_DENIED: device "
+      "'hostile' asks for priority 7, and gpud's operator allows 3 at most",
+      "refused: a kernel of priority 4: PERMISSION_DENIED: "},
+     ""},
+    {"grow-storm",
+     {"seen: as much after 300 buffers as after two",
+      "refused: one more buffer: RESOURCE_EXHAUSTED: the buffer, for which the "
+      "submission aperture of device 'hostile' would grow, needs 2097152 "
+      "bytes: ",
+      "for which the completion aperture of device 'hostile' would grow, ",
+      "refused: a buffer that no aperture can grow to: RESOURCE_EXHAUSTED: the "
+      "buffer needs 314572800 bytes in the completion aperture of device "},
+     "",
+     ""},
     {"absurd-registrations", {"refused: a grid of 2^96: INVALID_ARGUMENT"}, ""},
     {"foreign-events",
      {"refused: unregistering event 0: NOT_FOUND",
@@ -184,8 +209,8 @@ struct TestbedUse {
   }
 };
 
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool kMemoryIsKept = true;  // freed memory stays in quarantine
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kMemoryIsKept = true;  // freed memory has shadows, or quarantine
 #else
 constexpr bool kMemoryIsKept = false;
 #endif
@@ -196,7 +221,8 @@ constexpr size_t kKeptKb = 96 * 1024;
 class HostileTest : public ::testing::TestWithParam<Expectation> {
  protected:
   void SetUp() override {
-    auto testbed = Testbed::Start({"--workers", "2", "--memory", "64M"});
+    auto testbed = Testbed::Start(
+        {"--workers", "2", "--memory", "64M", "--max-priority", "3"});
     ASSERT_TRUE(testbed.ok()) << Message(testbed.status());
     testbed_ = *std::move(testbed);
     const rlimit limit{kDescriptors, kDescriptors};

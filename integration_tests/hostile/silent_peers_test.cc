@@ -3,7 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/ptrace.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 
 #include "devices/sdk/edge.h"
@@ -97,6 +101,39 @@ TEST_F(SilentPeersTest, AStoppedDeviceIsClosedWhenItsLeaseIsOver) {
   EXPECT_THAT(fpga->output(), HasSubstr("SILENT: gpud"));
   EXPECT_TRUE(successor->status().ok());
   EXPECT_TRUE(neighbour.Stop().ok());
+}
+
+TEST_F(SilentPeersTest, ADeviceUnderADebuggerKeepsItsSession) {
+  StartGpud({"--lease-timeout", "1"});
+  auto fpga = StartFpga();
+  fpga->Stop();
+  ASSERT_EQ(ptrace(PTRACE_SEIZE, fpga->pid(), nullptr, nullptr), 0)
+      << strerror(errno);
+  // More than once: its lease begins anew.
+  const std::string kept =
+      fmt::format("keeps its session: process {} debugs it", getpid());
+  const auto times_kept = [&] {
+    const std::string log = testbed_->gpud().output();
+    int times = 0;
+    for (size_t at = 0; (at = log.find(kept, at)) != std::string::npos; ++at) {
+      ++times;
+    }
+    return times;
+  };
+  EXPECT_TRUE(Eventually([&] { return times_kept() >= 1; }));
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_TRUE(Eventually([&] { return times_kept() >= 4; }));
+  // Said once in each lease, of 1 s; the first was perhaps seen late.
+  EXPECT_GE(std::chrono::steady_clock::now() - began,
+            std::chrono::milliseconds(1000));
+  EXPECT_EQ(testbed_->Status().devices(), 1u);
+  ASSERT_EQ(ptrace(PTRACE_DETACH, fpga->pid(), nullptr, nullptr), 0)
+      << strerror(errno);
+  fpga->Signal(SIGCONT);
+  const uint64_t frames = testbed_->Counter("fpga0", "frames_done");
+  EXPECT_TRUE(Eventually([&] {
+    return testbed_->Counter("fpga0", "frames_done") > frames + 100;
+  }));
 }
 
 TEST_F(SilentPeersTest, ADeviceThatGivesSignsOfLifeKeepsItsLease) {

@@ -12,7 +12,6 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "base/operator_socket.h"
 #include "fmt/format.h"
 #include "shm/load_shared.h"
 #include "shm/waiting.h"
@@ -38,6 +37,8 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& socket) {
       "unix:" + socket, grpc::InsecureChannelCredentials(), arguments);
 }
 
+constexpr uint64_t kHeapBytes = 1 << 20;
+
 std::span<std::byte> MapAll(int fd, int protection) {
   struct stat file {};
   if (fstat(fd, &file) != 0) GiveUp("fstat");
@@ -60,7 +61,7 @@ WireControl::WireControl(const TestbedPaths& paths)
     : WireControl(Connect(paths.control_socket())) {}
 
 WireControl WireControl::OfOperator(const TestbedPaths& paths) {
-  return WireControl(Connect(OperatorSocketOf(paths)));
+  return WireControl(Connect(paths.operator_socket()));
 }
 
 WireControl::WireControl(const std::shared_ptr<grpc::Channel>& channel)
@@ -74,8 +75,8 @@ v1::AttachRequest AttachRequestFor(const std::string& name) {
   v1::AttachRequest request;
   request.set_name(name);
   request.set_kind("hostile");
-  request.set_submission_bytes(1 << 20);
-  request.set_completion_bytes(1 << 20);
+  request.set_submission_bytes(kHeapBytes);
+  request.set_completion_bytes(kHeapBytes);
   request.set_layout_version(shm::kLayoutVersion);
   request.add_counter_names("count");
   request.add_histogram_names("time");
@@ -97,8 +98,10 @@ WireDevice::WireDevice(const TestbedPaths& paths, const std::string& name)
                                      TicketOf(attached.ticket()), kPatience);
   if (!fetched.ok()) GiveUp(std::string(fetched.status().message()));
   handed = *std::move(fetched);
-  submission_ = MapAll(handed.submission.get(), PROT_READ | PROT_WRITE);
-  completion_ = MapAll(handed.completion.get(), PROT_READ);
+  submission_ = MapAll(handed.submission.get(), PROT_READ | PROT_WRITE)
+                    .first(shm::kSubmissionHeapOffset + kHeapBytes);
+  completion_ = MapAll(handed.completion.get(), PROT_READ)
+                    .first(shm::kCompletionHeapOffset + kHeapBytes);
 }
 
 shm::CloseReason WireDevice::closed() const {
@@ -112,8 +115,9 @@ void WireDevice::RingDoorbell(uint32_t index, uint32_t times) const {
   shm::BumpAndWake(&submission_control().summary);
 }
 
-WireRing::WireRing(WireDevice* device, uint32_t entries, uint32_t threads)
-    : device_(device), input_bytes_(entries * kMessage) {
+WireRing::WireRing(WireDevice* device, uint32_t entries, uint32_t threads,
+                   uint64_t message)
+    : device_(device), message_(message), input_bytes_(entries * message) {
   const WireControl& control = device_->control;
   const auto allocate = [&](v1::BufferPlace place) {
     v1::AllocateBufferRequest request;
@@ -138,8 +142,8 @@ WireRing::WireRing(WireDevice* device, uint32_t entries, uint32_t threads)
   v1::ParameterBinding* out = request.add_parameters();
   out->set_name("out");
   out->set_buffer_id(allocate(v1::OUTPUT));
-  out->set_length(kMessage);
-  out->set_slot_stride(kMessage);
+  out->set_length(message);
+  out->set_slot_stride(message);
   Require("RegisterEvent",
           control.Call(&v1::Events::Stub::RegisterEvent, request, &layout_));
 }
@@ -151,7 +155,7 @@ WireRing::Entry WireRing::Next() const {
                      .flags = 0,
                      .rung_ns = 0,
                      .reserved = 0},
-          .in = {.offset = sequence % layout_.entries() * kMessage,
+          .in = {.offset = sequence % layout_.entries() * message_,
                  .length = kMessage}};
 }
 

@@ -87,7 +87,8 @@ class WireDevice {
   WireDevice(const WireDevice&) = delete;
   WireDevice& operator=(const WireDevice&) = delete;
 
-  // The bytes of the whole aperture; the second one is mapped read-only.
+  // What the apertures were made with; the second one is mapped read-only. The
+  // mapping reaches to the end of what they may grow to.
   std::span<std::byte> submission() const { return submission_; }
   std::span<const std::byte> completion() const { return completion_; }
   template <class T>
@@ -122,11 +123,13 @@ class WireRing {
  public:
   static constexpr uint64_t kMessage = 64;
 
-  // Up to 32 `threads` take the short path, more go through the KMU.
-  WireRing(WireDevice* device, uint32_t entries, uint32_t threads);
+  // Up to 32 `threads` take the short path, more go through the KMU. An entry
+  // has room for `message` bytes.
+  WireRing(WireDevice* device, uint32_t entries, uint32_t threads,
+           uint64_t message = kMessage);
 
-  // The parts of the next event's entry. They are valid; gpud sees what the
-  // caller changes.
+  // The parts of the next event's entry, with an input of kMessage bytes. They
+  // are valid; gpud sees what the caller changes.
   struct Entry {
     shm::EsqEntryHeader header;
     shm::BufferRef in;
@@ -148,7 +151,8 @@ class WireRing {
 
  private:
   WireDevice* const device_;
-  uint64_t input_bytes_ = 0;
+  const uint64_t message_;
+  const uint64_t input_bytes_;
   v1::RegisterEventResponse layout_;
   uint64_t rung_ = 0;
 };

@@ -4,13 +4,18 @@
 # "Tests:" names the tests, of which at least one must fail; "Runs:" how often they
 # run, where it takes luck.
 #
-# usage: check.sh [--list] [--scratch DIR] [BUG...] [-- BAZEL ARGUMENTS]
+# usage: check.sh [--list] [--tenth N] [--seconds N] [--scratch DIR] [BUG...]
+#                 [-- BAZEL ARGUMENTS]
 #   --list         print the bugs and their tests, and end
+#   --tenth N      of the bugs, in order, each tenth from the (N mod 10)th on, the
+#                  0th being the first; CI takes the number of the day
+#   --seconds N    plants no other bug once this has run for so long; the first
+#                  one is planted in any case, and those left out are named
 #   --scratch DIR  the copy, logs and Bazel's output; kept for the next run
 #                  (default: a folder in $TMPDIR that is removed at the end)
 #   BUG            a patch's name; default: all
 #
-# Prints a table. Exit codes: 0 every bug was found, 1 one was not (or does not
+# Prints a table. Exit codes: 0 every bug that was planted was found, 1 one was not (or does not
 # apply, or does not build, or its tests fail without it), 2 wrong usage, 130
 # interrupted.
 set -u
@@ -27,12 +32,19 @@ bugs=()
 bazel_arguments=()
 scratch=''
 list=''
+tenth=''
+seconds=''
 while [ $# -gt 0 ]; do
   case $1 in
     --list) list=1 ;;
     --scratch)
       [ $# -ge 2 ] || die 2 '--scratch needs a folder'
       scratch=$2
+      shift
+      ;;
+    --tenth | --seconds)
+      [[ ${2:-} =~ ^[0-9]{1,9}$ ]] || die 2 "$1 needs a number"
+      if [ "$1" = --tenth ]; then tenth=$((10#$2 % 10)); else seconds=$((10#$2)); fi
       shift
       ;;
     --)
@@ -50,6 +62,12 @@ while [ $# -gt 0 ]; do
 done
 if [ ${#bugs[@]} -eq 0 ]; then
   for patch in "$here"/*.patch; do bugs+=("$(basename "$patch" .patch)"); done
+fi
+if [ -n "$tenth" ]; then
+  all=("${bugs[@]}")
+  bugs=()
+  for ((i = tenth; i < ${#all[@]}; i += 10)); do bugs+=("${all[i]}"); done
+  [ ${#bugs[@]} -gt 0 ] || die 2 "there are ${#all[@]} bugs, and none is the ${tenth}th"
 fi
 
 about() { head -n 1 "$here/$1.patch"; }
@@ -149,7 +167,13 @@ outputs=$(run_bazel info bazel-testlogs 2>/dev/null) || die 1 'bazel info failed
 
 row bug verdict s 'first failure'
 found=0
+planted=0
 for bug in "${bugs[@]}"; do
+  if [ -n "$seconds" ] && [ "$planted" -gt 0 ] && [ "$SECONDS" -ge "$seconds" ]; then
+    row "$bug" 'not run' '' "$seconds s were over"
+    continue
+  fi
+  planted=$((planted + 1))
   patch=$here/$bug.patch
   began=$SECONDS
   if ! patch -d "$tree" -p1 --fuzz=0 --dry-run -s -f <"$patch" >"$logs/$bug" 2>&1; then
@@ -162,19 +186,19 @@ for bug in "${bugs[@]}"; do
   run_tests "$logs/$bug" "$(limit_of "${tests[@]}")" "${runs:-1}" "${tests[@]}"
   result=$?
   patch -d "$tree" -R -p1 --fuzz=0 --no-backup-if-mismatch -s -f <"$patch"
-  seconds=$((SECONDS - began))
+  took=$((SECONDS - began))
   case $result in
-    0) row "$bug" 'NOT FOUND' $seconds "${tests[*]} passed: a test is missing" ;;
+    0) row "$bug" 'NOT FOUND' $took "${tests[*]} passed: a test is missing" ;;
     3)
-      row "$bug" found $seconds "$(first_failure "$logs/$bug")"
+      row "$bug" found $took "$(first_failure "$logs/$bug")"
       found=$((found + 1))
       ;;
     8) exit 130 ;;
-    *) row "$bug" 'NO VERDICT' $seconds "bazel's exit code $result" ;;
+    *) row "$bug" 'NO VERDICT' $took "bazel's exit code $result" ;;
   esac
   if [ "$result" -ne 3 ]; then
     grep -E '^(ERROR|FAILED)|error:' "$logs/$bug" | head -n 5 >&2
   fi
 done
-printf '%d planted bugs, %d found\n' ${#bugs[@]} $found
-[ $found -eq ${#bugs[@]} ]
+printf '%d planted bugs, %d found\n' $planted $found
+[ $found -eq $planted ]

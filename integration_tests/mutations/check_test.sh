@@ -57,6 +57,14 @@ expect 1 '^is_stale +DOES NOT APPLY' is_stale
 expect 1 '^4 planted bugs, 1 found' does_not_build is_stale is_missed is_found
 expect 1 '^4 planted bugs, 1 found'
 expect 0 '^is_found: A bug' --list
+# In order: does_not_build, is_found, is_missed, is_stale.
+expect 0 '^1 planted bugs, 1 found' --tenth 20651
+expect 0 '^is_found: A bug' --list --tenth 1
+expect 1 '^1 planted bugs, 0 found' --tenth 2
+expect 2 'none is the 4th' --tenth 14
+expect 2 'needs a number' --tenth today
+expect 0 '^1 planted bugs, 1 found' --seconds 0 is_found is_missed
+expect 0 '^is_missed +not run +0 s were over' --seconds 0 is_found is_missed
 expect 2 "no bug 'other'" other
 expect 2 'unknown option' --fast
 expect 0 found --scratch "$work/kept" is_found

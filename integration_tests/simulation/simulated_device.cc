@@ -57,13 +57,33 @@ SimulatedDevice::SimulatedDevice(SimulatedGpud& gpud, std::string name,
   Open(gpud);
 }
 
+// From the heap's beginning to the end of the last buffer or ring.
+uint64_t SimulatedDevice::UsedBytes(const shm::Aperture& aperture) const {
+  const bool submits = &aperture == &submission_;
+  uint64_t end = aperture.heap_offset();
+  for (const Placed& placed : buffers_) {
+    if ((placed.request.place() == v1::INPUT) != submits) continue;
+    end = std::max(end, placed.answer.offset() + placed.request.bytes());
+  }
+  for (const Ring& ring : rings_) {
+    const shm::RingLayout& layout = ring.ring->layout();
+    end = std::max(end, submits ? layout.esq_offset + layout.esq_bytes()
+                                : layout.life_offset + layout.life_bytes());
+  }
+  return end - aperture.heap_offset();
+}
+
 // Fetches new apertures.
 void SimulatedDevice::Open(SimulatedGpud& gpud) {
   v1::AttachRequest request;
   request.set_name(name_);
   request.set_kind("simulated");
-  request.set_submission_bytes(64 << 10);
-  request.set_completion_bytes(64 << 10);
+  constexpr uint64_t kHeapBytes = 64 << 10;
+  const bool resumes = submission_.size() != 0;
+  const uint64_t submitted = resumes ? UsedBytes(submission_) : 0;
+  const uint64_t completed = resumes ? UsedBytes(completion_) : 0;
+  request.set_submission_bytes(std::max(kHeapBytes, submitted));
+  request.set_completion_bytes(std::max(kHeapBytes, completed));
   request.set_layout_version(shm::kLayoutVersion);
   const auto attached = OrDie(gpud.sessions().Attach(request, peer_));
   session_ = gpud.sessions().FindDevice(attached.device_id());
@@ -81,10 +101,9 @@ void SimulatedDevice::Open(SimulatedGpud& gpud) {
       map(session_->memory().submission(), shm::RegionKind::kSubmission);
   auto completion =
       map(session_->memory().completion(), shm::RegionKind::kCompletion);
-  if (submission_.size() != 0) {
+  if (resumes) {
     const uint64_t heap = submission_.heap_offset();
-    std::memcpy(submission.At(heap), submission_.At(heap),
-                submission_.size() - heap);
+    std::memcpy(submission.At(heap), submission_.At(heap), submitted);
     EXPECT_TRUE(submission.TakePlaceOf(submission_).ok());
     EXPECT_TRUE(completion.TakePlaceOf(completion_).ok());
   }

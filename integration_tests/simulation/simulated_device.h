@@ -76,6 +76,7 @@ class SimulatedDevice {
     v1::AllocateBufferResponse answer;
   };
 
+  uint64_t UsedBytes(const shm::Aperture& aperture) const;
   void Open(SimulatedGpud& gpud);
   absl::StatusOr<v1::AllocateBufferResponse> Allocate(v1::BufferPlace place,
                                                       uint64_t bytes);

@@ -33,6 +33,8 @@ class StepLauncher : public gpud::Launcher {
     pending_.push_back({event, sequence, entry});
     return false;
   }
+  // What happens depends on the steps alone.
+  bool looks_at_all() const override { return true; }
   size_t pending() const { return pending_.size(); }
   void Run(size_t index) {
     Pending next = std::move(pending_.at(index));
@@ -76,7 +78,9 @@ class StepPath : public gpud::LaunchPath {
     return poller_->RemoveDevice(memory);
   }
   // The next poll finds what is scheduled.
-  absl::Status Wake() override { return absl::OkStatus(); }
+  void Wake(const std::shared_ptr<EventKernel>& event) override {
+    poller_->LookAt(*event);
+  }
   void SetTracing(bool on) override { poller_->SetTracing(on); }
   std::vector<gpud::PathCounter> counters() const override { return {}; }
   void Stop() override {}
@@ -97,7 +101,8 @@ class SimulatedBackend : public gpud::Backend {
                      [this](const std::shared_ptr<DeviceMemory>& memory,
                             std::string reason) {
                        violations_.emplace_back(memory, std::move(reason));
-                     }},
+                     },
+                 .ticks = gpud::NoTicks},
                 &launcher_),
         paths_({{.info = {"edge", "one step at a time"},
                  .start =
@@ -163,7 +168,7 @@ SimulatedGpud::SimulatedGpud(const Surroundings& surroundings, uint32_t pid,
       budget_(uint64_t{64} << 20),
       ekt_(32),
       backend_(std::make_unique<SimulatedBackend>(surroundings.gpu)),
-      sessions_(&context_, &tickets_) {
+      sessions_(&context_, &tickets_, gpud::SessionTable::kMaxSessions) {
   context_.budget = &budget_;
   context_.ekt = &ekt_;
   context_.bus = surroundings.bus;

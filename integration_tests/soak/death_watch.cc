@@ -29,7 +29,7 @@ DeathWatch::DeathWatch(pid_t pid)
         while (poll(watched, 2, -1) < 0) {
         }
         if ((watched[0].revents & POLLIN) == 0) return;
-        told_ns_ = NowNs();
+        told_ns_.store(NowNs(), std::memory_order_release);
         Raise(done_.get());
       }) {}
 
@@ -43,7 +43,7 @@ std::optional<Nanoseconds> DeathWatch::Told(std::chrono::milliseconds bound) {
   if (poll(&waiter, 1, static_cast<int>(bound.count())) <= 0) {
     return std::nullopt;
   }
-  return told_ns_;
+  return told_ns_.load(std::memory_order_acquire);
 }
 
 std::optional<Nanoseconds> BareWake() {

@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <chrono>
 #include <optional>
 #include <thread>
@@ -30,9 +31,10 @@ class DeathWatch {
  private:
   const pid_t pid_;
   const UniqueFd pidfd_;
-  const UniqueFd stop_;      // eventfd: ends the thread
-  const UniqueFd done_;      // eventfd: the thread was told
-  Nanoseconds told_ns_ = 0;  // the thread's, until done_
+  const UniqueFd stop_;  // eventfd: ends the thread
+  const UniqueFd done_;  // eventfd: the thread was told
+  // Writer: the thread, before done_. Reader: the owner, after it.
+  std::atomic<Nanoseconds> told_ns_{0};
   std::thread thread_;
 };
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <random>
@@ -61,7 +62,11 @@ constexpr double kSlowMs = 1000;
 constexpr milliseconds kSlice{500};
 constexpr Nanoseconds kMillisecond = 1'000'000;
 // Allocators and gRPC's pollers keep some of the memory that they once had.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr uint64_t kKeptKb = std::numeric_limits<uint32_t>::max();
+#else
 constexpr uint64_t kKeptKb = 48 * 1024;
+#endif
 constexpr uint64_t kKeptThreads = 32;
 
 double Ms(Nanoseconds ns) { return static_cast<double>(ns) / 1e6; }

@@ -96,15 +96,60 @@ __attribute__((no_sanitize_thread)) inline uint32_t LoadGuess(
 }
 #endif
 
-// memcpy without a call for short lengths.
+#if defined(__CUDACC__)
+// The copies read memory of the host, a trip over PCIe away, so they ask for all
+// of a batch before they use any of it.
+inline constexpr uint32_t kBatchWords = 8;
+inline constexpr uint32_t kBatchBytes = kBatchWords * sizeof(uint64_t);
+
+// The n (1 to kBatchBytes) bytes from `from` on, and anything behind them. Reads
+// each word that has one of them, so also other bytes of the first and the last.
+__device__ inline void LoadBatch(uint64_t (&words)[kBatchWords],
+                                 const uint8_t* from, uint32_t n) {
+  const uint32_t before =
+      static_cast<uint32_t>(reinterpret_cast<uintptr_t>(from) % 8);
+  const auto* first = reinterpret_cast<const uint64_t*>(from - before);
+  uint64_t raw[kBatchWords + 1];
+#pragma unroll
+  for (uint32_t i = 0; i <= kBatchWords; ++i) {
+    raw[i] = i * 8 < before + n ? simt::LoadRelaxed(first + i) : 0;
+  }
+  const uint32_t bits = before * 8;
+#pragma unroll
+  for (uint32_t i = 0; i < kBatchWords; ++i) {
+    // A shift by 64 would be undefined: in two steps.
+    words[i] = raw[i] >> bits | raw[i + 1] << 1 << (63 - bits);
+  }
+}
+#endif
+
+// memcpy without a call for short lengths. A GPU reads whole words of `from`.
 CARILLON_MEMC_CALL void CopyBytes(uint8_t* to, const uint8_t* from,
                                   uint64_t n) {
-#if !defined(__CUDACC__)
+#if defined(__CUDACC__)
+  for (uint64_t done = 0; done < n; done += kBatchBytes) {
+    const auto part =
+        static_cast<uint32_t>(n - done < kBatchBytes ? n - done : kBatchBytes);
+    uint64_t words[kBatchWords];
+    LoadBatch(words, from + done, part);
+    uint64_t rest = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < kBatchWords; ++i) {
+      if (i * 8 + 8 <= part) {
+        Store64(to + done + i * 8, words[i]);
+      } else if (i * 8 < part) {
+        rest = words[i];
+      }
+    }
+    for (uint64_t i = done + part / 8 * 8; i < done + part; ++i, rest >>= 8) {
+      to[i] = static_cast<uint8_t>(rest);
+    }
+  }
+#else
   if (n > 128) {
     __builtin_memcpy(to, from, n);
     return;
   }
-#endif
   if (n >= 8) {
     uint64_t i = 0;
     for (; i + 8 <= n; i += 8) Store64(to + i, Load64(from + i));
@@ -113,19 +158,32 @@ CARILLON_MEMC_CALL void CopyBytes(uint8_t* to, const uint8_t* from,
     return;
   }
   for (uint64_t i = 0; i < n; ++i) to[i] = from[i];
+#endif
 }
 
 // Copies from memory that another process may change meanwhile. Afterwards only
 // the copy is read, whatever the compiler assumes about the source. Reads up to
-// 7 bytes more than n where `room` (bytes readable at `from`) allows.
+// 7 bytes more than n where `room` (bytes readable at `from`) allows, a GPU those
+// of the words that it reads. `to` is aligned to 8 and has room for whole words.
 CARILLON_DEVICE void CopyFromDevice(uint8_t* to, const uint8_t* from,
-                                    uint32_t n, uint64_t room) {
+                                    uint32_t n,
+                                    [[maybe_unused]] uint64_t room) {
+#if defined(__CUDACC__)
+  for (uint32_t done = 0; done < n; done += kBatchBytes) {
+    const uint32_t part = n - done < kBatchBytes ? n - done : kBatchBytes;
+    uint64_t words[kBatchWords];
+    LoadBatch(words, from + done, part);
+#pragma unroll
+    for (uint32_t i = 0; i < kBatchWords; ++i) {
+      if (i * 8 < part) {
+        *reinterpret_cast<uint64_t*>(to + done + i * 8) = words[i];
+      }
+    }
+  }
+#else
   uint32_t i = 0;
   for (; i < n && i + 8 <= room; i += 8) Store64(to + i, Load64(from + i));
   for (; i < n; ++i) to[i] = from[i];
-#if defined(__CUDACC__)
-  asm volatile("" : : "l"(to) : "memory");
-#else
   asm volatile("" : : "r"(to) : "memory");
 #endif
 }

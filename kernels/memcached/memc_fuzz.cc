@@ -53,6 +53,8 @@ void Run(fuzz::FuzzInput input) {
   server.stride = 128 + input.Take<uint8_t>() * 64;
   server.request_flags = how & 3;
   const size_t batch = (how >> 4) + 1;
+  // One lane has no request; more of them cost more than the requests.
+  server.block = static_cast<uint32_t>(batch) + 1;
   if ((how & 4) != 0) {
     std::vector<memcached::Request> requests(batch);
     for (memcached::Request& request : requests) {

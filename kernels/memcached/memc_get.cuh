@@ -30,7 +30,7 @@ CARILLON_KERNEL(memc_get, MemcArgs, args, self) {
 
 CARILLON_KERNEL_INFO(memc_get, MemcArgs,
                      "memcached get, gets, gat and gats, a request a thread",
-                     simt::Registers(82).Validate<&memc::CheckLaunch>(),
+                     simt::Registers(92).Validate<&memc::CheckLaunch>(),
                      CARILLON_MEMC_PARAMS);
 
 }  // namespace carillon::kernels

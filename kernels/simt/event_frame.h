@@ -3,7 +3,8 @@
 // kernel's own epilogue). For CPU and GPU code.
 //
 //   frame     one per launch in flight; whoever launches the kernel writes it
-//   scratch   one per frame, in device memory: the counts of the thread blocks
+//   scratch   one per frame, in device memory: what the blocks of a grid of
+//             several have in common
 //   totals    one per EKT entry, in device memory: the GPU's side of the ledger
 #ifndef CARILLON_KERNELS_SIMT_EVENT_FRAME_H_
 #define CARILLON_KERNELS_SIMT_EVENT_FRAME_H_
@@ -17,7 +18,8 @@
 namespace carillon::simt {
 
 // Always in device memory, because over PCIe a GPU has no atomics on host
-// memory. Both words are 0 when a launch begins; the last block clears them.
+// memory. Both words are 0 when a launch begins; the last block clears them. A
+// grid of one block has its status in shared memory and leaves these alone.
 struct EventScratch {
   // The kernel's first failure. Writers: its threads, by compare-and-swap.
   uint32_t fail_status;
@@ -41,14 +43,15 @@ static_assert(sizeof(EventTotals) == 32);
 //   +-----+---------+--------+------+----------+--------------+------------+---
 //   L: launcher ended; 64: the arguments, as in KernelInfo::params
 //
-// Does not change from the launch to the completion.
+// Does not change from the launch to the completion, and may change from then on.
 struct alignas(16) EventFrame {
   // The ECQ entry of this sequence. nullptr: the entry was refused and has
   // completed, so there is nothing to run.
   shm::EcqEntry* ecq;
   EventScratch* scratch;  // in device memory
-  EventTotals* totals;    // nullptr: counted by the CPU
-  shm::EventLife* life;   // nullptr: not traced
+  // nullptr: counted by the CPU. Written after the completion.
+  EventTotals* totals;
+  shm::EventLife* life;  // nullptr: not traced
   uint64_t sequence;
   // Added to the GPU's global timer to make it CLOCK_MONOTONIC.
   int64_t clock_offset_ns;

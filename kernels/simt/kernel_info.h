@@ -59,6 +59,16 @@ struct LaunchShape {
   uint32_t shared_bytes = 0;  // static and registered ones together
 };
 
+// Whether a resident warp of the GPU runs the kernel by itself, for events of one
+// warp: it meets nobody at a barrier and ends soon, and needs few of the registers
+// that the warp's block holds all the time.
+inline constexpr uint32_t kMostInlineRegisters = 64;
+constexpr bool RunsInline(uint32_t registers_per_thread, bool uses_barriers,
+                          bool unbounded) {
+  return registers_per_thread <= kMostInlineRegisters && !uses_barriers &&
+         !unbounded;
+}
+
 // One thread block to run. The caller owns everything that it points to until
 // run_block returns.
 struct BlockLaunch {
@@ -119,6 +129,11 @@ struct KernelInfo {
   // The largest block that it can be launched with (__launch_bounds__).
   uint32_t most_threads = 1024;
 
+  // Whether the GPU's resident warps have its code.
+  constexpr bool runs_inline() const {
+    return !is_users() &&
+           RunsInline(registers_per_thread, uses_barriers, unbounded);
+  }
   // Whether it is a user's kernel. Those are launched as they are: without an
   // epilogue that completes an event, and without a status of their own.
   constexpr bool is_users() const { return !symbol.empty(); }
@@ -182,6 +197,18 @@ struct KernelTraits {
   const char* (*check_shape)(const LaunchShape&) = nullptr;
   const char* (*validate)(const LaunchShape&, const void*) = nullptr;
 
+ private:
+  // Stands before its users, for clang 14, which evaluates these while it
+  // compiles and instantiates no template whose body it has not read.
+  template <class T>
+  constexpr KernelTraits With(T KernelTraits::*member,
+                              std::type_identity_t<T> value) const {
+    KernelTraits traits = *this;
+    traits.*member = value;
+    return traits;
+  }
+
+ public:
   constexpr KernelTraits Shared(uint32_t bytes) const {
     return With(&KernelTraits::shared_bytes, bytes);
   }
@@ -202,15 +229,6 @@ struct KernelTraits {
                 [](const LaunchShape& shape, const void* args) {
                   return F(shape, *static_cast<const Args*>(args));
                 });
-  }
-
- private:
-  template <class T>
-  constexpr KernelTraits With(T KernelTraits::*member,
-                              std::type_identity_t<T> value) const {
-    KernelTraits traits = *this;
-    traits.*member = value;
-    return traits;
   }
 };
 

@@ -391,7 +391,7 @@ absl::Status Member::JoinForGood(const std::string& path,
   auto member = Join(path, name);
   if (member.ok()) {
     // For the life of the process: nobody may be at a point when it goes.
-    static Member* const forever [[maybe_unused]] = member->release();
+    [[gnu::used]] static Member* const forever = member->release();
     return absl::OkStatus();
   }
   const bool none_for_us = absl::IsNotFound(member.status()) ||

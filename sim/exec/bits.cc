@@ -269,9 +269,11 @@ Handler PartsOf(const Semantics& s) {
 Handler FindBits(const Semantics& s) {
   const bool of_32 = s.type != Type::kPred && ptx::BytesOf(s.type) == 4;
   const bool of_64 = s.type != Type::kPred && ptx::BytesOf(s.type) == 8;
+  const bool of_128 = s.type == Type::kB128;
   const bool is_signed = IsSigned(s.type);
   switch (s.operation) {
     case Operation::kMove:
+      if (of_128) return &Apply<unsigned __int128, kSame>;
       return Of<kSame>(s);
     case Operation::kAnd:
       return Of<kAnd>(s);
@@ -334,6 +336,7 @@ Handler FindBits(const Semantics& s) {
       });
     case Operation::kPack:
     case Operation::kUnpack:
+      if (of_128) return PartsOf<unsigned __int128, uint64_t, 2>(s);
       if (of_64 && s.elements == 2) return PartsOf<uint64_t, uint32_t, 2>(s);
       if (of_64 && s.elements == 4) return PartsOf<uint64_t, uint16_t, 4>(s);
       if (of_32 && s.elements == 2) return PartsOf<uint32_t, uint16_t, 2>(s);

@@ -108,6 +108,91 @@ TEST_F(ControlTest, LoopsWithinLoopsAndWaysOut) {
   }
 }
 
+// --- 128 bits: two registers of 64, and memory, both ways.
+
+TEST_F(ControlTest, MovesSixteenBytesAtOnce) {
+  ASSERT_EQ(Run(".shared .align 16 .b8 box[512]; .reg .b128 %w<3>;\n"
+                "mov.u64 %rd1, box; mul.wide.u32 %rd2, %t, 16;\n"
+                "add.s64 %rd1, %rd1, %rd2; cvt.u64.u32 %rd3, %t;\n"
+                "add.s64 %rd4, %rd3, 100; mov.b128 %w0, {%rd3, %rd4};\n"
+                "st.shared.b128 [%rd1], %w0; ld.shared.b128 %w1, [%rd1];\n"
+                "mov.b128 %w2, %w1; mov.b128 {%rd5, %rd6}, %w2;\n"
+                "ld.shared.u32 %r1, [%rd1+8];\n"
+                "cvt.u32.u64 %o, %rd6; shl.b32 %o, %o, 8;\n"
+                "cvt.u32.u64 %r2, %rd5; add.s32 %o, %o, %r2;\n"
+                "shl.b32 %r1, %r1, 20; add.s32 %o, %o, %r1;"),
+            absl::OkStatus());
+  for (uint32_t t = 0; t < 32; ++t) {
+    EXPECT_EQ(Out(t), t + ((t + 100) << 8) + ((t + 100) << 20));
+  }
+}
+
+// --- Calls by address.
+
+constexpr char kTwice[] =
+    ".func (.param .b32 r) twice(.param .b32 a) {\n"
+    ".reg .b32 %x; ld.param.b32 %x, [a]; add.s32 %x, %x, %x;\n"
+    "st.param.b32 [r], %x; ret; }\n"
+    ".func (.param .b32 r) next(.param .b32 a) {\n"
+    ".reg .b32 %x; ld.param.b32 %x, [a]; add.s32 %x, %x, 1;\n"
+    "st.param.b32 [r], %x; ret; }\n"
+    ".func nothing() { ret; }\n"
+    ".global .align 8 .u64 table[3] = {twice, next, nothing};\n";
+
+// Calls what is at %rd2 with the thread's index.
+constexpr char kCall[] =
+    "{ .param .b32 in; .param .b32 out; st.param.b32 [in], %t;\n"
+    "PROTO: .callprototype (.param .b32 _) _ (.param .b32 _);\n"
+    "call (out), %rd2, (in), PROTO; ld.param.b32 %o, [out]; }\n";
+
+TEST_F(ControlTest, CallsWhatIsAtAnAddress) {
+  ASSERT_EQ(Run(std::string("mov.u64 %rd2, twice;\n") + kCall, 32, kTwice),
+            absl::OkStatus());
+  for (uint32_t t = 0; t < 32; ++t) EXPECT_EQ(Out(t), 2 * t);
+}
+
+TEST_F(ControlTest, LanesThatCallDifferentFunctionsMeetBehindTheCall) {
+  ASSERT_EQ(Run(std::string("and.b32 %r1, %t, 1; mul.wide.u32 %rd1, %r1, 8;\n"
+                            "mov.u64 %rd2, table; add.s64 %rd2, %rd2, %rd1;\n"
+                            "ld.global.u64 %rd2, [%rd2];\n"
+                            "setp.lt.u32 %q1, %t, 20; @!%q1 bra JOIN;\n") +
+                    kCall +
+                    "activemask.b32 %r2; popc.b32 %r2, %r2;\n"
+                    "shl.b32 %r2, %r2, 8; add.s32 %o, %o, %r2; JOIN:",
+                32, kTwice),
+            absl::OkStatus());
+  for (uint32_t t = 0; t < 32; ++t) {
+    EXPECT_EQ(Out(t), t >= 20 ? 0 : (20 << 8) + (t % 2 == 0 ? 2 * t : t + 1));
+  }
+}
+
+TEST_F(ControlTest, WhatIsNoFunctionIsNotCalled) {
+  EXPECT_THAT(Error(absl::StatusCode::kInternal,
+                    std::string("mov.u64 %rd2, 0x1234;\n") + kCall, 32, kTwice),
+              HasSubstr("there is no function at 0x1234"));
+  EXPECT_THAT(
+      Error(
+          absl::StatusCode::kInternal,
+          std::string("mov.u64 %rd2, twice; add.s64 %rd2, %rd2, 8;\n") + kCall,
+          32, kTwice),
+      HasSubstr("there is no function at"));
+  EXPECT_THAT(
+      Error(absl::StatusCode::kInternal,
+            std::string("mov.u64 %rd2, nothing;\n") + kCall, 32, kTwice),
+      HasSubstr("'nothing' has other parameters or results"));
+}
+
+TEST_F(ControlTest, NoKernelLaunchesGraphsByItself) {
+  EXPECT_THAT(Error(absl::StatusCode::kUnimplemented,
+                    "{ .param .b64 exec; .param .b64 stream; .param .b32 r;\n"
+                    "st.param.b64 [exec], 0; st.param.b64 [stream], 0;\n"
+                    "call (r), cudaGraphLaunch, (exec, stream); }",
+                    32,
+                    ".extern .func (.param .b32 r) cudaGraphLaunch(\n"
+                    ".param .b64 e, .param .b64 s);\n"),
+              HasSubstr("'cudaGraphLaunch' is not defined here"));
+}
+
 TEST_F(ControlTest, AnEarlyReturnLeavesTheOthers) {
   ASSERT_EQ(Run("mov.u32 %o, 9; setp.lt.u32 %q1, %t, 7; @%q1 ret;\n"
                 "setp.eq.u32 %q2, %t, 20; @!%q2 bra ON; exit;\n"

@@ -138,6 +138,10 @@ void FunctionalGpu::Prepare(const Launch& launch) {
 absl::StatusOr<FunctionalGpu::Result> FunctionalGpu::RunOneBlock(
     const Launch& launch, const Dim3& index) {
   Prepare(launch);
+  const auto outside = [this](At at) {
+    return options_.outside && options_.outside(at, core_.releases);
+  };
+  outside(At::kBegin);
   if (blocks_.empty()) blocks_.emplace_back();
   Block& block = blocks_.front();
   block.Start(launch, index, &core_);
@@ -145,8 +149,10 @@ absl::StatusOr<FunctionalGpu::Result> FunctionalGpu::RunOneBlock(
   for (;;) {
     switch (RunBlock(block, &result.warp_instructions)) {
       case Turn::kDone:
+        outside(At::kEnd);
         return result;
       case Turn::kWaits:
+        if (outside(At::kWait)) break;
         error_ = WaitsForEver(FirstThatWaits(block));
         [[fallthrough]];
       case Turn::kFailed:

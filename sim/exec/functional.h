@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "sim/exec/memory.h"
+#include "sim/exec/wait_release.h"
 #include "sim/exec/warp.h"
 
 namespace carillon::sim {
@@ -32,6 +33,8 @@ const Warp& FirstThatWaits(const Block& block);
 // only spin lets other blocks begin. Not thread safe.
 class FunctionalGpu {
  public:
+  // Where the block of RunOneBlock() is.
+  enum class At { kBegin, kWait, kEnd };
   struct Options {
     // After so many warp instructions without a store, the end of a barrier or
     // an exit, a grid is taken to spin for ever. 0: no limit.
@@ -40,6 +43,9 @@ class FunctionalGpu {
     std::function<bool()> cancelled;
     // Called now and then with the number of the grid's blocks that have ended.
     std::function<void(uint64_t)> progress;
+    // Brings in releases of the wait-release barrier from outside of the block.
+    // False, at kWait: none will come.
+    std::function<bool(At, Releases&)> outside;
     std::string* printed = nullptr;         // receives what kernels print
     std::function<uint64_t()> nanoseconds;  // %globaltimer
   };

@@ -1,6 +1,7 @@
 #include "sim/exec/memory.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -53,15 +54,26 @@ std::string SegmentTable::Describe(DeviceAddress address) const {
   return fmt::format("{} bytes past the end of {}", into - segment.bytes, what);
 }
 
-Memory::Memory()
-    : table_(std::make_shared<SegmentTable>(std::vector<Segment>())) {}
+Memory::Memory(Addresses addresses)
+    : addresses_(addresses),
+      table_(std::make_shared<SegmentTable>(std::vector<Segment>())) {}
 
-void Memory::Add(Segment segment) {
+absl::Status Memory::Add(Segment segment) {
   std::vector<Segment> segments = table_->segments();
   const auto after =
       std::ranges::upper_bound(segments, segment.begin, {}, &Segment::begin);
+  const auto overlap = [&](const Segment& first, const Segment& second) {
+    return second.begin - first.begin < first.bytes;
+  };
+  if ((after != segments.end() && overlap(segment, *after)) ||
+      (after != segments.begin() && overlap(*(after - 1), segment))) {
+    return absl::AlreadyExistsError(
+        fmt::format("'{}': some of its {} bytes at {:#x} are mapped already",
+                    segment.name, segment.bytes, segment.begin));
+  }
   segments.insert(after, std::move(segment));
   table_ = std::make_shared<SegmentTable>(std::move(segments));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<DeviceAddress> Memory::TakeAddresses(uint64_t bytes,
@@ -82,19 +94,30 @@ absl::StatusOr<DeviceAddress> Memory::Allocate(uint64_t bytes,
                                                std::string name) {
   if (bytes == 0) return NoBytes(name);
   std::lock_guard lock(mutex_);
-  const auto begin = TakeAddresses(bytes, name);
+  const bool own = addresses_ == Addresses::kOwn;
+  absl::StatusOr<DeviceAddress> begin = DeviceAddress{0};
+  if (own) begin = TakeAddresses(bytes, name);
   if (!begin.ok()) return begin;
   // calloc does not use host memory for pages that nobody touches.
-  std::unique_ptr<std::byte, Release> host(
-      static_cast<std::byte*>(std::calloc(bytes, 1)));
+  std::unique_ptr<std::byte, Release> host(static_cast<std::byte*>(
+      own ? std::calloc(bytes, 1)
+          : std::aligned_alloc(kAlign,
+                               (bytes + kAlign - 1) / kAlign * kAlign)));
   if (host == nullptr) {
     return absl::ResourceExhaustedError(
         fmt::format("'{}': this machine has no {} bytes", name, bytes));
   }
-  Add({.begin = *begin,
-       .bytes = bytes,
-       .host = host.get(),
-       .name = std::move(name)});
+  if (!own) {
+    std::memset(host.get(), 0, bytes);
+    begin = reinterpret_cast<DeviceAddress>(host.get());
+  }
+  if (auto status = Add({.begin = *begin,
+                         .bytes = bytes,
+                         .host = host.get(),
+                         .name = std::move(name)});
+      !status.ok()) {
+    return status;
+  }
   owned_.emplace_back(*begin, std::move(host));
   return begin;
 }
@@ -103,13 +126,18 @@ absl::StatusOr<DeviceAddress> Memory::Map(std::span<std::byte> host,
                                           bool writable, std::string name) {
   if (host.empty()) return NoBytes(name);
   std::lock_guard lock(mutex_);
-  const auto begin = TakeAddresses(host.size(), name);
+  absl::StatusOr<DeviceAddress> begin =
+      reinterpret_cast<DeviceAddress>(host.data());
+  if (addresses_ == Addresses::kOwn) begin = TakeAddresses(host.size(), name);
   if (!begin.ok()) return begin;
-  Add({.begin = *begin,
-       .bytes = host.size(),
-       .host = host.data(),
-       .writable = writable,
-       .name = std::move(name)});
+  if (auto status = Add({.begin = *begin,
+                         .bytes = host.size(),
+                         .host = host.data(),
+                         .writable = writable,
+                         .name = std::move(name)});
+      !status.ok()) {
+    return status;
+  }
   return begin;
 }
 

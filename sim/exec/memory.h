@@ -67,11 +67,17 @@ class SegmentTable {
   const std::vector<Segment> segments_;
 };
 
+// What a segment's addresses are.
+enum class Addresses {
+  kOwn,   // of the simulated GPU
+  kHost,  // those of the host, as with CUDA's unified addressing
+};
+
 // Thread safe. Running code works with the segments that existed when it began,
 // so none may be freed while running code reaches it.
 class Memory {
  public:
-  Memory();
+  explicit Memory(Addresses addresses = Addresses::kOwn);
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
@@ -79,7 +85,8 @@ class Memory {
   // bytes), ResourceExhausted.
   absl::StatusOr<DeviceAddress> Allocate(uint64_t bytes, std::string name);
   // Maps the caller's memory, which must outlive the mapping, at a multiple of
-  // 256. Errors: InvalidArgument (no bytes), ResourceExhausted (addresses).
+  // 256 or, with the host's addresses, where it is. Errors: InvalidArgument (no
+  // bytes), ResourceExhausted (addresses), AlreadyExists (some of it is mapped).
   absl::StatusOr<DeviceAddress> Map(std::span<std::byte> host, bool writable,
                                     std::string name);
   // Frees a segment by its first address. Errors: NotFound.
@@ -97,8 +104,9 @@ class Memory {
   // Needs the lock.
   absl::StatusOr<DeviceAddress> TakeAddresses(uint64_t bytes,
                                               const std::string& name);
-  void Add(Segment segment);
+  absl::Status Add(Segment segment);
 
+  const Addresses addresses_;
   mutable std::mutex mutex_;
   std::shared_ptr<const SegmentTable> table_;
   struct Release {

@@ -116,14 +116,14 @@ std::string Kernel(std::string_view name, const Form& form, size_t first,
 
 }  // namespace
 
-absl::Status Bench::Load(std::string_view text) {
+absl::Status Bench::Load(std::string_view text, const LowerOptions& lower) {
   ASSIGN_OR_RETURN(
       auto module,
       ptx::ParseModule(
           fmt::format(".version 8.0 .target sm_80 .address_size 64\n{}", text),
           "test.ptx"));
-  auto program =
-      Lower(std::make_shared<const ptx::Module>(std::move(module)), &memory_);
+  auto program = Lower(std::make_shared<const ptx::Module>(std::move(module)),
+                       &memory_, lower);
   if (program.ok()) program_ = *std::move(program);
   return program.status();
 }

@@ -14,6 +14,7 @@
 #include "sim/exec/functional.h"
 #include "sim/exec/memory.h"
 #include "sim/exec/program.h"
+#include "sim/lower/lower.h"
 
 namespace carillon::sim {
 
@@ -26,7 +27,7 @@ class Bench {
 
   // Loads the text, without .version and .target; its first line becomes line
   // 2.
-  absl::Status Load(std::string_view text);
+  absl::Status Load(std::string_view text, const LowerOptions& lower = {});
   // Takes the code of all operations from one instruction set: the baseline, or
   // x86-64-v3, which this machine must have (HasX86_64V3()).
   void Use(bool x86_64_v3);

@@ -21,6 +21,14 @@ inline constexpr uint32_t kLanes = 32;  // per warp
 using LaneMask = uint32_t;
 inline constexpr LaneMask kAllLanes = ~LaneMask{0};
 
+// A function's address; no memory is there. It means something only in the
+// function's own program.
+inline constexpr uint64_t kCodeWindow = uint64_t{4} << 32;
+inline constexpr uint64_t kCodeStep = 16;
+constexpr uint64_t AddressOfFunction(uint32_t function) {
+  return kCodeWindow + (function + 1) * kCodeStep;
+}
+
 // The index of an operation in Program::ops.
 using Pc = uint32_t;
 inline constexpr Pc kNoPc = ~Pc{0};
@@ -84,6 +92,7 @@ struct Op {
   uint8_t address_bytes = 8;  // size of the register that holds the address
   MemorySpace space = MemorySpace::kGeneric;
   MemoryOrder order = MemoryOrder::kWeak;
+  MemoryScope scope = MemoryScope::kGpu;
   uint8_t members = 0;  // for kWarpSync: the operand that names the members
   WholeNumber to;       // the result of a cvt
   WholeNumber from;     // the source of a cvt
@@ -105,6 +114,8 @@ enum class Builtin : uint8_t {
   // EDGE's wait-release barrier (thesis 5.4.3): kernels/simt/wait_release.cuh.
   kWaitThreads,
   kReleaseThreads,
+  // The device runtime's (CUDA Runtime API, "Device Graph Launch").
+  kGraphLaunch,
 };
 
 struct ProgramFunction {
@@ -126,6 +137,7 @@ struct ProgramFunction {
 
 struct Call {
   uint32_t function = 0;
+  bool by_address = false;  // the operation's operand 0 in place of `function`
   Builtin builtin = Builtin::kNone;
   // Where the caller has them in its frame.
   std::vector<FrameVariable> arguments;
@@ -145,11 +157,19 @@ struct OpInfo {
 };
 inline constexpr uint16_t kPredicateRegisters = 1 << 12;
 
+// A variable of the module, in global or constant memory.
+struct ProgramVariable {
+  std::string_view name;
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+};
+
 struct Program {
   std::vector<Op> ops;
   std::vector<OpInfo> info;  // one for each of ops
   std::vector<ProgramFunction> functions;
   std::vector<Call> calls;
+  std::vector<ProgramVariable> variables;
   // 32 copies of each.
   AlignedBytes constants;
   std::shared_ptr<const ptx::Module> module;

@@ -184,6 +184,7 @@ enum class Special : uint8_t {
   kClock,
   kClockHi,
   kClock64,
+  kGraphExec,
   kGlobalTimer,
   kGlobalTimerLo,
   kGlobalTimerHi,
@@ -210,6 +211,9 @@ enum class MemoryOrder : uint8_t {
   kAcquireRelease,
   kSequential
 };
+// The threads among which a memory operation orders others. A cluster is one
+// block here. No instruction names a warp.
+enum class MemoryScope : uint8_t { kWarp, kBlock, kGpu, kSystem };
 
 struct Semantics {
   Operation operation = Operation::kNothing;

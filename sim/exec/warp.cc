@@ -261,6 +261,29 @@ void Warp::Yield() {
   }
 }
 
+void Warp::Merge(Context& other) {
+  const auto same_frame = [](const Frame& a, const Frame& b) {
+    return a.function == b.function && a.call == b.call && a.depth == b.depth &&
+           a.registers == b.registers && a.local_base == b.local_base;
+  };
+  const auto same_entry = [](const Entry& a, const Entry& b) {
+    return a.pc == b.pc && a.reconverge == b.reconverge;
+  };
+  if (!same_entry(top_, other.top) || !same_frame(frame_, other.frame) ||
+      !std::ranges::equal(stack_, other.stack, same_entry) ||
+      !std::ranges::equal(frames_, other.frames, same_frame)) {
+    return;
+  }
+  top_.mask |= std::exchange(other.top.mask, 0);
+  frame_.mask |= other.frame.mask;
+  for (size_t i = 0; i < stack_.size(); ++i) {
+    stack_[i].mask |= other.stack[i].mask;
+  }
+  for (size_t i = 0; i < frames_.size(); ++i) {
+    frames_[i].mask |= other.frames[i].mask;
+  }
+}
+
 bool Warp::Gather(const Op& op, LaneMask needed, LaneMask& mask) {
   std::vector<Context*> there;
   for (Context& other : others_) {
@@ -275,7 +298,10 @@ bool Warp::Gather(const Op& op, LaneMask needed, LaneMask& mask) {
     for (Context* const other : there) {
       other->waits = false;
       ++other->top.pc;
+      Merge(*other);
     }
+    std::erase_if(others_,
+                  [](const Context& other) { return other.top.mask == 0; });
     return true;
   }
   Context waiting = Save();
@@ -304,6 +330,26 @@ uint32_t Warp::EndOfFrames() const {
   return end;
 }
 
+// Where the registers of a called function begin. Lanes that diverged before
+// they made the same call have them at the same place, so that they can do
+// something together there.
+uint32_t Warp::PlaceOfFrame(const Call& call,
+                            const ProgramFunction& callee) const {
+  const size_t depth = frames_.size() + 1;
+  for (const Context& other : others_) {
+    if (other.frames.size() < depth) continue;
+    const Frame& frame =
+        other.frames.size() == depth ? other.frame : other.frames[depth];
+    const Frame& caller = other.frames[depth - 1];
+    if (frame.call == &call && frame.function == &callee &&
+        caller.registers == frame_.registers &&
+        caller.function == frame_.function) {
+      return frame.registers;
+    }
+  }
+  return EndOfFrames();
+}
+
 void Warp::WarpSync(const Op& op, LaneMask mask) {
   if (!others_.empty()) {
     const auto first = static_cast<uint32_t>(std::countr_zero(mask));
@@ -323,15 +369,64 @@ void Warp::CopyLocal(LaneMask mask, uint64_t to, uint64_t from,
   }
 }
 
+const ProgramFunction* Warp::CalledByAddress(const Op& op, const Call& call,
+                                             LaneMask& mask) {
+  const uint64_t* const addresses = From<uint64_t>(op.operands[0]);
+  const uint64_t address =
+      addresses[static_cast<uint32_t>(std::countr_zero(mask))];
+  LaneMask others = 0;
+  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+    if ((mask >> lane & 1) != 0 && addresses[lane] != address) {
+      others |= LaneMask{1} << lane;
+    }
+  }
+  mask &= ~others;
+  const auto& functions = launch_->program->functions;
+  const uint64_t index = (address - AddressOfFunction(0)) / kCodeStep;
+  if (address < AddressOfFunction(0) || address % kCodeStep != 0 ||
+      index >= functions.size() || !functions[index].source->defined ||
+      functions[index].is_entry) {
+    Fail(op, mask, fmt::format("there is no function at {:#x}", address));
+    return nullptr;
+  }
+  const ProgramFunction& callee = functions[index];
+  const auto alike = [](const std::vector<FrameVariable>& passed,
+                        const std::vector<FrameVariable>& wanted) {
+    return std::ranges::equal(passed, wanted, {}, &FrameVariable::bytes,
+                              &FrameVariable::bytes);
+  };
+  if (!alike(call.arguments, callee.parameters) ||
+      !alike(call.results, callee.results)) {
+    Fail(op, mask,
+         fmt::format("'{}' has other parameters or results than the call's "
+                     "prototype",
+                     callee.name));
+    return nullptr;
+  }
+  if (others == 0) return &callee;
+  // As at a branch, they meet behind the call.
+  const Pc next = top_.pc;
+  if (next != top_.reconverge) {
+    stack_.push_back({next, top_.reconverge, top_.mask});
+  }
+  stack_.push_back({op.pc, next, others});
+  top_ = {next, next, mask};
+  return &callee;
+}
+
 void Warp::DoCall(const Op& op, LaneMask mask) {
   const Call& call = launch_->program->calls[op.target];
   if (call.builtin != Builtin::kNone) return CallBuiltin(op, call, mask);
-  const ProgramFunction& callee = launch_->program->functions[call.function];
+  const ProgramFunction* const called =
+      call.by_address ? CalledByAddress(op, call, mask)
+                      : &launch_->program->functions[call.function];
+  if (called == nullptr) return;
+  const ProgramFunction& callee = *called;
   Frame frame{
       .function = &callee,
       .call = &call,
       .depth = stack_.size() + 1,
-      .registers = EndOfFrames(),
+      .registers = PlaceOfFrame(call, callee),
       .local_base =
           (frame_.local_base + frame_.function->local_bytes + 15) / 16 * 16,
       .mask = mask,
@@ -466,6 +561,7 @@ void Warp::CallBuiltin(const Op& op, const Call& call, LaneMask mask) {
   if (call.builtin == Builtin::kReleaseThreads) {
     return ReleaseThreads(op, call, mask);
   }
+  if (call.builtin == Builtin::kGraphLaunch) return LaunchGraph(op, call, mask);
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
     if ((mask >> lane & 1) == 0) continue;
     const ByteReader read = [&](DeviceAddress address, std::byte& byte) {
@@ -495,6 +591,22 @@ void Warp::CallBuiltin(const Op& op, const Call& call, LaneMask mask) {
       *Local(frame_.local_base + call.results[0].offset, lane) = std::byte{0};
     }
   }
+}
+
+void Warp::LaunchGraph(const Op& op, const Call& call, LaneMask mask) {
+  if (!core_->launch_graph) {
+    return Fail(op, mask, "graphs are not launched by kernels here");
+  }
+  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+    if ((mask >> lane & 1) == 0) continue;
+    const uint32_t result = core_->launch_graph(*this, Argument(call, 0, lane),
+                                                Argument(call, 1, lane));
+    for (uint32_t byte = 0; byte < sizeof(result); ++byte) {
+      *Local(frame_.local_base + call.results[0].offset + byte, lane) =
+          static_cast<std::byte>(result >> (8 * byte));
+    }
+  }
+  ++core_->writes;
 }
 
 // Waits for all live lanes. Returns false when the operation failed or the

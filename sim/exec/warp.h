@@ -35,6 +35,7 @@ struct Launch {
   uint32_t dynamic_shared_bytes = 0;
   std::vector<std::byte> parameters;  // laid out as cuLaunchKernel's buffer
   uint64_t id = 0;
+  uint64_t graph_exec = 0;  // %current_graph_exec; 0: it is in no graph
 
   uint32_t shared_bytes() const {
     return kernel->static_shared_bytes + dynamic_shared_bytes;
@@ -70,6 +71,10 @@ struct Access {
   alignas(kLaneAlignment) std::array<uint64_t, kLanes> address{};
 };
 
+class Warp;
+
+class WeakMemory;
+
 // What executes warps, one at a time: an SM, or a host thread. Not thread safe.
 struct Core {
   explicit Core(const Memory* memory) : memory(memory) {}
@@ -87,11 +92,16 @@ struct Core {
   uint64_t clock = 0;
   std::function<uint64_t()> nanoseconds;  // %globaltimer; clock if empty
   std::string* printed = nullptr;         // what printf writes; may be null
-  std::optional<Fault> fault;             // the first
+  // cudaGraphLaunch() of an exec into a stream; returns a cudaError_t. Empty:
+  // this GPU launches no graphs itself.
+  std::function<uint32_t(const Warp&, uint64_t exec, uint64_t stream)>
+      launch_graph;
+  std::optional<Fault> fault;  // the first
   Access access;
   // Stores and atomics that were done, as a sign that a kernel makes progress.
   uint64_t writes = 0;
   Releases releases;
+  WeakMemory* weak = nullptr;  // if set, loads and stores go through it
 
   // The segment that each operation touched last.
   std::vector<size_t> hints;
@@ -222,7 +232,11 @@ class Warp {
   // Switches to the next context that does not wait. Returns false if there is
   // none.
   bool Rotate();
+  // Takes over the lanes of a context that does the same from here on; leaves
+  // none in it then.
+  void Merge(Context& other);
   uint32_t EndOfFrames() const;
+  uint32_t PlaceOfFrame(const Call& call, const ProgramFunction& callee) const;
   void WarpSync(const Op& op, LaneMask mask);
   // Waits until all of `needed` are at this operation. Then returns true, and
   // `mask` receives all lanes that are there.
@@ -236,6 +250,10 @@ class Warp {
   void Branch(LaneMask taken, const Op& op);
   void CopyLocal(LaneMask mask, uint64_t to, uint64_t from, uint32_t bytes);
   void DoCall(const Op& op, LaneMask mask);
+  // The function that the first lanes call; the others call theirs afterwards.
+  // nullptr: what is at their address cannot be called so.
+  const ProgramFunction* CalledByAddress(const Op& op, const Call& call,
+                                         LaneMask& mask);
   void DoReturn(LaneMask mask);
   void DoExit(LaneMask mask);
   void DropEmpty();
@@ -245,6 +263,7 @@ class Warp {
   bool AllAreHere(const Op& op, LaneMask& mask);
   void WaitThreads(const Op& op, const Call& call, LaneMask mask);
   void ReleaseThreads(const Op& op, const Call& call, LaneMask mask);
+  void LaunchGraph(const Op& op, const Call& call, LaneMask mask);
   void Barrier(const Op& op, LaneMask mask);
 
   std::array<std::byte*, 2> base_{};  // the registers, and the constants

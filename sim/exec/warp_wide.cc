@@ -252,6 +252,8 @@ void ReadSpecial(const Op& op, Warp& warp, LaneMask mask) {
       return all(core.sms);
     case Special::kGridId:
       return all(launch.id);
+    case Special::kGraphExec:
+      return all(launch.graph_exec);
     case Special::kLanemaskEq:
       return each([](uint32_t i) { return 1u << i; });
     case Special::kLanemaskLe:

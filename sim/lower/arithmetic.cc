@@ -479,6 +479,11 @@ void FunctionLowering::LowerMove(const Instruction& i) {
     LowerMoveSpecial(i, suffixes);
   } else if (from.kind == Kind::kVariable) {
     LowerMoveAddress(i, suffixes);
+  } else if (from.kind == Kind::kFunction) {
+    s_.operation = Operation::kMove;
+    op_.operands[0] = Result(to, 8);
+    op_.operands[1] = constants_->Value(8, AddressOfFunction(from.index));
+    Finish(suffixes);
   } else {
     Plain(i, suffixes, Operation::kMove, 1);
   }
@@ -492,13 +497,15 @@ void FunctionLowering::LowerMoveVector(const Instruction& i,
   const auto parts = static_cast<uint32_t>(vector.parts.size());
   const uint32_t bytes = ptx::BytesOf(s_.type);
   if ((parts != 2 && parts != 4) || bytes % parts != 0 || bytes / parts < 2 ||
-      bytes > 8) {
+      (bytes == 16 && parts != 2)) {
     return Unsupported(vector.at, "{} of {} parts is not supported", i.name,
                        parts);
   }
   s_.operation = pack ? Operation::kPack : Operation::kUnpack;
   s_.elements = static_cast<uint8_t>(parts);
-  const Type part_type = bytes / parts == 2 ? Type::kB16 : Type::kB32;
+  const Type part_type = bytes / parts == 2   ? Type::kB16
+                         : bytes / parts == 4 ? Type::kB32
+                                              : Type::kB64;
   if (pack) op_.operands[0] = Result(whole, bytes);
   for (uint32_t n = 0; n < parts; ++n) {
     if (pack) {
@@ -532,6 +539,7 @@ void FunctionLowering::LowerMoveSpecial(const Instruction& i,
       {"%smid", Special::kSmId},
       {"%nsmid", Special::kNsmId},
       {"%gridid", Special::kGridId},
+      {"%current_graph_exec", Special::kGraphExec},
       {"%lanemask_eq", Special::kLanemaskEq},
       {"%lanemask_le", Special::kLanemaskLe},
       {"%lanemask_lt", Special::kLanemaskLt},

@@ -42,39 +42,50 @@ void FunctionLowering::LowerCall(const Instruction& i) {
   s_.operation = Operation::kCall;
   Call call;
   const ptx::Function* callee = nullptr;
+  const ptx::Prototype* prototype = nullptr;
   for (const Operand& operand : i.operands) {
     if (operand.kind == Kind::kFunction) {
       callee = &module_.functions[operand.index];
       call.function = operand.index;
+    } else if (operand.kind == Kind::kRegister && !call.by_address) {
+      call.by_address = true;
+      op_.operands[0] = Source(operand, Type::kU64);
+    } else if (operand.kind == Kind::kPrototype && call.by_address) {
+      prototype = &function_.prototypes[operand.index];
     } else if (operand.kind == Kind::kTuple) {
       for (const Operand& part : operand.parts) {
-        (callee == nullptr ? call.results : call.arguments)
+        (callee == nullptr && !call.by_address ? call.results : call.arguments)
             .push_back(InFrame(part));
       }
     } else {
       return Fail(operand.at, "'{}' is no function", operand.name);
     }
   }
-  if (callee == nullptr) {
-    return Unsupported(i.at, "calls by address are not supported");
-  }
   if (failed()) return;
+  if (call.by_address ? prototype == nullptr : callee == nullptr) {
+    return Fail(i.at, "a call names a function, or an address and a prototype");
+  }
+  const std::string_view name =
+      call.by_address ? "the prototype" : callee->name;
   const auto check = [&](const std::vector<FrameVariable>& given,
                          const std::vector<ptx::Variable>& wanted,
                          std::string_view what) {
     if (given.size() != wanted.size()) {
-      return Fail(i.at, "'{}' has {} {}, not {}", callee->name, wanted.size(),
-                  what, given.size());
+      return Fail(i.at, "'{}' has {} {}, not {}", name, wanted.size(), what,
+                  given.size());
     }
     for (size_t n = 0; n < given.size(); ++n) {
       if (given[n].bytes == wanted[n].bytes) continue;
-      Fail(i.at, "{} {} of '{}' has {} bytes, not {}", what, n + 1,
-           callee->name, wanted[n].bytes, given[n].bytes);
+      Fail(i.at, "{} {} of '{}' has {} bytes, not {}", what, n + 1, name,
+           wanted[n].bytes, given[n].bytes);
     }
   };
-  check(call.arguments, callee->parameters, "parameters");
-  check(call.results, callee->results, "results");
-  if (!callee->defined) {
+  const auto& parameters =
+      call.by_address ? prototype->parameters : callee->parameters;
+  const auto& results = call.by_address ? prototype->results : callee->results;
+  check(call.arguments, parameters, "parameters");
+  check(call.results, results, "results");
+  if (callee != nullptr && !callee->defined) {
     if (callee->name == "vprintf" && call.arguments.size() == 2) {
       call.builtin = Builtin::kPrintf;
     } else if (callee->name == "__assertfail" && !call.arguments.empty()) {
@@ -83,6 +94,10 @@ void FunctionLowering::LowerCall(const Instruction& i) {
       call.builtin = Builtin::kWaitThreads;
     } else if (TakesBarrier(*callee, "__release_threads")) {
       call.builtin = Builtin::kReleaseThreads;
+    } else if (placement_.device_graphs && callee->name == "cudaGraphLaunch" &&
+               call.arguments.size() == 2 && call.results.size() == 1 &&
+               call.results[0].bytes == 4) {
+      call.builtin = Builtin::kGraphLaunch;
     } else {
       Unsupported(i.at,
                   "'{}' is not defined here: of CUDA's own functions there are "

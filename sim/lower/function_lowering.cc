@@ -14,8 +14,8 @@ namespace {
 
 using Kind = ptx::Operand::Kind;
 
-constexpr std::array<uint32_t, 4> kSlotBytes = {sizeof(LaneMask), kLanes * 2,
-                                                kLanes * 4, kLanes * 8};
+constexpr std::array<uint32_t, ptx::kRegisterClasses> kSlotBytes = {
+    sizeof(LaneMask), kLanes * 2, kLanes * 4, kLanes * 8, kLanes * 16};
 
 // Registers of 32 bits. A GPU has 255 per thread and spills the rest to local
 // memory; here all stay registers.
@@ -37,7 +37,7 @@ FunctionLowering::FunctionLowering(const ptx::Module& module, uint32_t function,
       registers_(ptx::AllocateRegisters(function_, flow_)) {
   // Place the widest first, so that all are aligned.
   uint32_t at = 0;
-  for (size_t kind = 4; kind-- > 0;) {
+  for (size_t kind = kSlotBytes.size(); kind-- > 0;) {
     class_base_[kind] = at;
     at += registers_.count[kind] * kSlotBytes[kind];
   }
@@ -321,14 +321,20 @@ void FunctionLowering::Begin(const Instruction& instruction) {
   const ptx::RegisterUse use = ptx::UseOf(instruction);
   const auto add = [&](uint32_t reg, std::vector<uint16_t>& to) {
     const auto place = static_cast<uint16_t>(registers_.place[reg]);
-    const auto wide = static_cast<uint16_t>(2 * registers_.count[3]);
+    const auto widest = static_cast<uint16_t>(4 * registers_.count[4]);
+    const auto wide = static_cast<uint16_t>(widest + 2 * registers_.count[3]);
     switch (ptx::ClassOf(function_.registers[reg].type)) {
       case ptx::RegisterClass::kPredicate:
         to.push_back(kPredicateRegisters + place);
         break;
       case ptx::RegisterClass::k64:
-        to.push_back(static_cast<uint16_t>(2 * place));
-        to.push_back(static_cast<uint16_t>(2 * place + 1));
+        to.push_back(static_cast<uint16_t>(widest + 2 * place));
+        to.push_back(static_cast<uint16_t>(widest + 2 * place + 1));
+        break;
+      case ptx::RegisterClass::k128:
+        for (uint32_t part = 0; part < 4; ++part) {
+          to.push_back(static_cast<uint16_t>(4 * place + part));
+        }
         break;
       case ptx::RegisterClass::k32:
         to.push_back(static_cast<uint16_t>(wide + place));

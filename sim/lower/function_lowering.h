@@ -26,6 +26,7 @@ namespace carillon::sim {
 // The addresses of the variables of a module and its functions, each within its
 // own space.
 struct Placement {
+  bool device_graphs = false;  // as LowerOptions
   std::vector<uint64_t> of_module;
   // The places of one function's variables, as Function::variables.
   struct OfFunction {
@@ -173,7 +174,7 @@ class FunctionLowering {
   Program* const program_;
   const ptx::ControlFlow flow_;
   const ptx::RegisterPlan registers_;
-  std::array<uint32_t, 4> class_base_{};
+  std::array<uint32_t, ptx::kRegisterClasses> class_base_{};
   absl::Status error_;
   Pc entry_ = 0;
   // The instruction at hand:

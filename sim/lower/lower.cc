@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -25,7 +26,8 @@ uint64_t AlignUp(uint64_t value, uint64_t align) {
 
 struct References {
   std::set<uint32_t> shared;     // of the module's variables
-  std::set<uint32_t> functions;  // that it calls
+  std::set<uint32_t> functions;  // that it calls, or may call by their address
+  bool calls_by_address = false;
 };
 
 bool NamesVariable(const ptx::Operand& operand) {
@@ -42,6 +44,7 @@ void Collect(const ptx::Module& module, const ptx::Operand& operand,
   if (operand.kind == Kind::kFunction) {
     references.functions.insert(operand.index);
   }
+  if (operand.kind == Kind::kPrototype) references.calls_by_address = true;
   for (const ptx::Operand& part : operand.parts) {
     Collect(module, part, references);
   }
@@ -49,11 +52,21 @@ void Collect(const ptx::Module& module, const ptx::Operand& operand,
 
 class ModuleLowering {
  public:
-  ModuleLowering(std::shared_ptr<const ptx::Module> module, Memory* memory)
+  ModuleLowering(std::shared_ptr<const ptx::Module> module, Memory* memory,
+                 LowerOptions options)
       : module_(*module),
         memory_(memory),
         program_(std::make_shared<Program>()) {
     program_->module = std::move(module);
+    placement_.device_graphs = options.device_graphs;
+  }
+
+  // What it has allocated stays with a program only.
+  ~ModuleLowering() {
+    if (program_ == nullptr) return;
+    for (const ProgramVariable& variable : program_->variables) {
+      memory_->Free(variable.address).IgnoreError();
+    }
   }
 
   absl::StatusOr<std::shared_ptr<const Program>> Run() {
@@ -88,6 +101,35 @@ class ModuleLowering {
         }
       }
     }
+    std::set<uint32_t> with_address;
+    for (const ptx::Variable& variable : module_.variables) {
+      for (const ptx::Relocation& relocation : variable.relocations) {
+        if (const auto f = FunctionNamed(relocation.name)) {
+          with_address.insert(*f);
+        }
+      }
+    }
+    for (const ptx::Function& function : module_.functions) {
+      for (const ptx::Instruction& instruction : function.body) {
+        if (instruction.opcode != "mov") continue;
+        for (const ptx::Operand& operand : instruction.operands) {
+          if (operand.kind == Kind::kFunction) {
+            with_address.insert(operand.index);
+          }
+        }
+      }
+    }
+    for (References& references : references_) {
+      if (!references.calls_by_address) continue;
+      references.functions.insert(with_address.begin(), with_address.end());
+    }
+  }
+
+  std::optional<uint32_t> FunctionNamed(std::string_view name) const {
+    for (uint32_t f = 0; f < module_.functions.size(); ++f) {
+      if (module_.functions[f].name == name) return f;
+    }
+    return std::nullopt;
   }
 
   // The functions that may run when this one does.
@@ -124,6 +166,7 @@ class ModuleLowering {
           const auto address,
           memory_->Allocate(variable.bytes, std::string(variable.name)));
       placement_.of_module[v] = address;
+      program_->variables.push_back({variable.name, address, variable.bytes});
     }
     for (uint32_t v = 0; v < module_.variables.size(); ++v) {
       const ptx::Variable& variable = module_.variables[v];
@@ -134,10 +177,16 @@ class ModuleLowering {
                 bytes->begin());
       for (const ptx::Relocation& relocation : variable.relocations) {
         const auto named = names.find(relocation.name);
+        if (const auto f = FunctionNamed(relocation.name);
+            f && relocation.offset == 0) {
+          const uint64_t address = AddressOfFunction(*f);
+          std::memcpy(bytes->data() + relocation.at, &address, sizeof(address));
+          continue;
+        }
         if (named == names.end() || placement_.of_module[named->second] == 0) {
           return absl::UnimplementedError(fmt::format(
               "{}:{}:{}: '{}' holds the address of '{}', which is no variable "
-              "in global memory",
+              "in global memory and no function",
               module_.file, variable.at.line, variable.at.column, variable.name,
               relocation.name));
         }
@@ -348,8 +397,9 @@ class ModuleLowering {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const Program>> Lower(
-    std::shared_ptr<const ptx::Module> module, Memory* memory) {
-  return ModuleLowering(std::move(module), memory).Run();
+    std::shared_ptr<const ptx::Module> module, Memory* memory,
+    LowerOptions options) {
+  return ModuleLowering(std::move(module), memory, options).Run();
 }
 
 std::vector<std::string_view> KnownOpcodes() {

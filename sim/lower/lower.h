@@ -14,11 +14,17 @@
 
 namespace carillon::sim {
 
+struct LowerOptions {
+  // There is a cudaGraphLaunch() for kernels to call: Core::launch_graph.
+  bool device_graphs = false;
+};
+
 // Places the module's variables and their first values in `memory`, which must
 // outlive everything that executes the program. Errors: InvalidArgument and
 // Unimplemented ("FILE:LINE:COLUMN: what"), ResourceExhausted.
 absl::StatusOr<std::shared_ptr<const Program>> Lower(
-    std::shared_ptr<const ptx::Module> module, Memory* memory);
+    std::shared_ptr<const ptx::Module> module, Memory* memory,
+    LowerOptions options = {});
 
 std::vector<std::string_view> KnownOpcodes();
 

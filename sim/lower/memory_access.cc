@@ -7,10 +7,15 @@ namespace {
 using ptx::Type;
 using Kind = ptx::Operand::Kind;
 
-void TakeScope(Suffixes& suffixes) {
-  for (const std::string_view scope : {"cta", "cluster", "gpu", "sys", "gl"}) {
-    suffixes.Take(scope);
-  }
+// Atomics that name no scope have the GPU's.
+MemoryScope TakeScope(Suffixes& suffixes) {
+  return suffixes
+      .TakeOneOf<MemoryScope>({{"cta", MemoryScope::kBlock},
+                               {"cluster", MemoryScope::kBlock},
+                               {"gpu", MemoryScope::kGpu},
+                               {"gl", MemoryScope::kGpu},
+                               {"sys", MemoryScope::kSystem}})
+      .value_or(MemoryScope::kGpu);
 }
 
 }  // namespace
@@ -44,7 +49,7 @@ void FunctionLowering::TakeOrder(Suffixes& suffixes) {
           .value_or(MemoryOrder::kWeak);
   // "ld.mmio.relaxed.sys" has two such suffixes.
   suffixes.Take("relaxed");
-  TakeScope(suffixes);
+  op_.scope = TakeScope(suffixes);
 }
 
 // ld result, [address]; st [address], source. Operands 0 and up hold the
@@ -106,9 +111,10 @@ void FunctionLowering::LowerAccess(const Instruction& i) {
   s_.register_bytes = static_cast<uint8_t>(register_bytes);
   const Type as = register_bytes == 2   ? Type::kB16
                   : register_bytes == 4 ? Type::kB32
-                                        : Type::kB64;
+                  : register_bytes == 8 ? Type::kB64
+                                        : Type::kB128;
   for (size_t n = 0; n < parts.size(); ++n) {
-    if (store && parts[n]->kind == Kind::kImmediate) {
+    if (store && parts[n]->kind == Kind::kImmediate && register_bytes < 16) {
       op_.operands[n] =
           constants_->Value(register_bytes, ImmediateAs(*parts[n], s_.type));
     } else {

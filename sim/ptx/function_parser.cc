@@ -151,14 +151,27 @@ bool Parser::BodyStatement(Function& function) {
   if (TakeIf("}")) return CloseScope(function);
   if (IsDebugging()) return SkipDebugging();
   if (token_.Is(".reg")) return Registers(function);
-  if (token_.Is(".callprototype") || token_.Is(".calltargets")) {
-    return Fail(token_.at, "calls by address are not supported");
+  if (token_.Is(".calltargets")) {
+    return Fail(token_.at, "lists of call targets are not supported");
   }
   if (token_.kind == Kind::kWord && token_.text.starts_with('.') &&
       !token_.Is(".branchtargets")) {
     return VariableStatement(/*external=*/false, &function);
   }
   return LabelOrInstruction(function);
+}
+
+bool Parser::CallPrototype(std::string_view name, Location at,
+                           Function& function) {
+  Take();
+  Prototype prototype;
+  if (token_.Is("(") && !Parameters(prototype.results)) return false;
+  if (!Expect("_") || !Parameters(prototype.parameters)) return false;
+  TakeIf(".noreturn");
+  if (!Expect(";")) return false;
+  const auto index = static_cast<uint32_t>(function.prototypes.size());
+  function.prototypes.push_back(std::move(prototype));
+  return Define(name, {Name::Kind::kPrototype, index}, at, &scopes_.back());
 }
 
 // A branch may name a label before its definition, and inner braces may define
@@ -231,6 +244,9 @@ bool Parser::LabelOrInstruction(Function& function) {
   Take();
   if (!instruction.guard && token_.Is(":")) {
     Take();
+    if (token_.Is(".callprototype")) {
+      return CallPrototype(instruction.name, at, function);
+    }
     return Define(
         instruction.name,
         {Name::Kind::kLabel, static_cast<uint32_t>(function.body.size())}, at,
@@ -392,6 +408,9 @@ bool Parser::FindIn(const Scope& scope, Operand& operand) {
       break;
     case Name::Kind::kVariable:
       operand.kind = Operand::Kind::kVariable;
+      break;
+    case Name::Kind::kPrototype:
+      operand.kind = Operand::Kind::kPrototype;
       break;
     case Name::Kind::kRegisters:
     case Name::Kind::kLabel:

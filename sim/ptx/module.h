@@ -90,6 +90,7 @@ struct Operand {
     kPair,       // a|b: parts
     kLabel,      // index: of the function's instructions
     kFunction,   // index: of the module's functions
+    kPrototype,  // index: of the function's prototypes
   };
 
   Kind kind = Kind::kSink;
@@ -120,6 +121,12 @@ struct Instruction {
   Location at;
 };
 
+// What is passed to a function that is called by its address, and back.
+struct Prototype {
+  std::vector<Variable> results;
+  std::vector<Variable> parameters;
+};
+
 struct Function {
   std::string_view name;
   bool is_entry = false;
@@ -128,6 +135,7 @@ struct Function {
   std::vector<Variable> parameters;
   std::vector<Register> registers;
   std::vector<Variable> variables;  // in all its scopes
+  std::vector<Prototype> prototypes;
   std::vector<Instruction> body;
   // For all of these, 0 means that the text does not say it.
   std::array<uint32_t, 3> max_block{};       // .maxntid

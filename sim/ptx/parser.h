@@ -19,7 +19,13 @@ namespace carillon::sim::ptx {
 
 // What a name means within one pair of braces.
 struct Name {
-  enum class Kind : uint8_t { kRegister, kRegisters, kVariable, kLabel };
+  enum class Kind : uint8_t {
+    kRegister,
+    kRegisters,
+    kVariable,
+    kLabel,
+    kPrototype,
+  };
   Kind kind = Kind::kRegister;
   uint32_t index = 0;  // the first of kRegisters
   uint32_t count = 1;
@@ -96,6 +102,8 @@ class Parser {
   // Resolves labels that are defined in the braces that end. A name may be a
   // label of outer braces, so the rest stays pending.
   bool CloseScope(Function& function);
+  // "name: .callprototype (.param .b32 _) _ (.param .b64 _);", from the dot on.
+  bool CallPrototype(std::string_view name, Location at, Function& function);
   // ".reg .b32 %r<33>;", ".reg .pred p, q;"
   bool Registers(Function& function);
 

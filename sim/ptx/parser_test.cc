@@ -216,8 +216,9 @@ TEST(ParserTest, EveryMistakeHasItsPlaceAndItsSentence) {
       {kHead + InBody("a: a:"), "'a' is defined twice"},
       {kHead + InBody(std::string(100, '{')),
        "more than 64 braces within each other"},
-      {kHead + InBody("p: .callprototype _ ();"),
-       "calls by address are not supported"},
+      {kHead + InBody("p: .calltargets f;"),
+       "lists of call targets are not supported"},
+      {kHead + InBody("p: .callprototype ();"), "expected '_'"},
   };
   for (const auto& mistake : kMistakes) {
     EXPECT_THAT(ErrorOf(mistake.text), HasSubstr(mistake.says)) << mistake.text;

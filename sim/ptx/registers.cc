@@ -62,6 +62,8 @@ uint32_t UnitsOf(RegisterClass kind) {
       return 1;
     case RegisterClass::k64:
       return 2;
+    case RegisterClass::k128:
+      return 4;
   }
   return 0;
 }
@@ -87,7 +89,8 @@ RegisterClass ClassOf(Type type) {
   const uint32_t bytes = BytesOf(type);
   return bytes <= 2   ? RegisterClass::k16
          : bytes == 4 ? RegisterClass::k32
-                      : RegisterClass::k64;
+         : bytes == 8 ? RegisterClass::k64
+                      : RegisterClass::k128;
 }
 
 RegisterPlan AllocateRegisters(const Function& function,
@@ -179,7 +182,8 @@ RegisterPlan AllocateRegisters(const Function& function,
   using Ending = std::pair<uint32_t, uint32_t>;  // when, and the register
   std::priority_queue<Ending, std::vector<Ending>, std::greater<>> active;
   std::array<
-      std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>>, 4>
+      std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>>,
+      kRegisterClasses>
       free;
   for (const uint32_t r : order) {
     // A register whose last read is this instruction keeps its place: an

@@ -18,14 +18,16 @@ struct RegisterUse {
 };
 RegisterUse UseOf(const Instruction& instruction);
 
-// Register classes by size: predicates, 16, 32 and 64 bits.
-enum class RegisterClass : uint8_t { kPredicate, k16, k32, k64 };
+// Register classes by size: predicates, 16, 32, 64 and 128 bits.
+enum class RegisterClass : uint8_t { kPredicate, k16, k32, k64, k128 };
+inline constexpr size_t kRegisterClasses = 5;
 RegisterClass ClassOf(Type type);
 
 struct RegisterPlan {
   // Each virtual register's place among the physical ones of its class.
   std::vector<uint32_t> place;
-  std::array<uint32_t, 4> count{};  // physical registers of each class
+  std::array<uint32_t, kRegisterClasses>
+      count{};  // physical registers of each class
   // How many 32-bit registers per thread are live at once, at most: what the
   // hardware's register file must hold. 64 bits take two, 16 bits one;
   // predicates are apart.

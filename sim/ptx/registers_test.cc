@@ -94,7 +94,7 @@ TEST_F(RegistersTest, PlacesAreUsedAgain) {
       "st.global.u32 [d0], r1; mov.b32 r2, 1; st.global.u32 [d0], r2;");
   EXPECT_EQ(plan_.place[5], plan_.place[6]);
   EXPECT_EQ(plan_.place[6], plan_.place[7]);
-  EXPECT_THAT(plan_.count, ElementsAre(0, 0, 1, 1));
+  EXPECT_THAT(plan_.count, ElementsAre(0, 0, 1, 1, 0));
   Parse("ret;");
   EXPECT_EQ(plan_.pressure, 0u);
   EXPECT_THAT(plan_.live[0], IsEmpty());

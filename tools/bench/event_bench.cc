@@ -1,5 +1,6 @@
 // Measures an event: a null event (32 threads) from a device process through
 // gpud and back, compared with the primitives that it consists of.
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <string_view>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "fmt/format.h"
 #include "tools/bench/bench_main.h"
 #include "tools/bench/transports/transport.h"
 
@@ -19,12 +21,12 @@ using std::chrono::seconds;
 constexpr std::string_view kP50 = "/round_trip_ns/p50";
 constexpr std::string_view kRate = "/pipelined/per_second";
 
-Contender Make(std::string_view transport, std::string name, std::string label,
+Contender Make(std::string transport, std::string name, std::string label,
                Wait wait) {
   Contender contender;
   contender.name = std::move(name);
   contender.label = std::move(label);
-  contender.job.transport = transport;
+  contender.job.transport = std::move(transport);
   contender.job.wait = wait;
   return contender;
 }
@@ -86,6 +88,85 @@ std::vector<Contender> Idle() {
   return {contender};
 }
 
+// One that rings, among so many; the first again at the end.
+std::vector<Contender> Crowds(std::vector<Contender> all,
+                              const std::string& again) {
+  all.push_back(all.front());
+  all.back().name += "_again";
+  all.back().label = again;
+  all.back().of = 0;
+  for (Contender& contender : all) {
+    contender.job.round_trip_time = milliseconds(400);
+    contender.job.pipeline_time = milliseconds(400);
+  }
+  return all;
+}
+
+std::vector<Contender> EventKernels() {
+  std::vector<Contender> all;
+  for (const size_t kernels : {1, 16, 64, 256, 1024}) {
+    all.push_back(Make(
+        kernels == 1 ? "event_null"
+                     : fmt::format("event_null_{}_kernels", kernels),
+        fmt::format("kernels_{}", kernels),
+        kernels == 1 ? "one event kernel"
+                     : fmt::format("one of {} event kernels rings", kernels),
+        Wait::kSpins));
+    all.back().of = kernels;
+  }
+  return Crowds(std::move(all), "one event kernel (control)");
+}
+
+// The silent ones live in processes of their own, of which each may have 32.
+std::vector<std::string> SilentDevices(size_t devices) {
+  std::vector<std::string> processes;
+  for (size_t left = devices - 1; left > 0;) {
+    const size_t here = std::min<size_t>(left, 32);
+    processes.push_back(fmt::format("event_null_{}_devices", here));
+    left -= here;
+  }
+  return processes;
+}
+
+std::vector<Contender> Devices() {
+  std::vector<Contender> all;
+  for (const size_t devices : {1, 4, 16, 32, 64}) {
+    all.push_back(Make("event_null", fmt::format("devices_{}", devices),
+                       devices == 1
+                           ? "one device"
+                           : fmt::format("one of {} devices rings", devices),
+                       Wait::kSpins));
+    all.back().of = devices;
+    all.back().bystanders = SilentDevices(devices);
+  }
+  return Crowds(std::move(all), "one device (control)");
+}
+
+std::vector<Contender> IdleCrowds() {
+  std::vector<Contender> all = {
+      Make("event_null_1024_kernels", "idle_kernels", "1,024 event kernels",
+           Wait::kSpinsThenSleeps),
+      Make("event_null", "idle_devices", "64 devices", Wait::kSpinsThenSleeps)};
+  all[1].bystanders = SilentDevices(64);
+  for (Contender& contender : all) {
+    contender.job.idle_time = seconds(3);
+    contender.job.round_trips = 0;
+    contender.job.pipeline_time = {};
+  }
+  return all;
+}
+
+// gpud's part of it.
+Range IdlePercentOfGpud(const Part& part, size_t contender) {
+  std::vector<double> percent;
+  for (const Measurement& measurement : part.measurements()) {
+    if (measurement.contender == contender) {
+      percent.push_back(measurement.server_cpu * 100);
+    }
+  }
+  return RangeOf(std::move(percent));
+}
+
 Range IdlePercent(const Part& part) {
   std::vector<double> percent;
   for (const Measurement& measurement : part.measurements()) {
@@ -102,6 +183,13 @@ absl::StatusOr<BenchResult> Run(const BenchRun& run) {
   ASSIGN_OR_RETURN(const auto pipelined,
                    run.Measure("pipelined null events", Pipelined()));
   ASSIGN_OR_RETURN(const auto idle, run.Measure("idle", Idle()));
+  ASSIGN_OR_RETURN(const auto kernels,
+                   run.Measure("event kernels of a device, one of which rings",
+                               EventKernels()));
+  ASSIGN_OR_RETURN(const auto devices,
+                   run.Measure("devices, one of which rings", Devices()));
+  ASSIGN_OR_RETURN(const auto idle_crowds,
+                   run.Measure("idle, among many", IdleCrowds()));
 
   using Wish = Figure::Wish;
   BenchResult result;
@@ -129,9 +217,29 @@ absl::StatusOr<BenchResult> Run(const BenchRun& run) {
        Wish::kAtLeast, 0.9},
       {"idle_percent", "gpud and four idle devices", "% of a core",
        IdlePercent(idle), Wish::kAtMost, 1},
+      {"control_kernels", "control: one event kernel twice, p50", "x",
+       kernels.Ratio("kernels_1_again", "kernels_1", kP50)},
+      {"kernels_1024_over_one_p50", "1,024 event kernels / one, p50", "x",
+       kernels.Ratio("kernels_1024", "kernels_1", kP50), Wish::kAtMost, 1.2},
+      {"one_over_kernels_1024_rate", "one event kernel / 1,024, rate", "x",
+       kernels.Ratio("kernels_1", "kernels_1024", kRate), Wish::kAtMost, 1.2},
+      {"control_devices", "control: one device twice, p50", "x",
+       devices.Ratio("devices_1_again", "devices_1", kP50)},
+      {"devices_64_over_one_p50", "64 devices / one, p50", "x",
+       devices.Ratio("devices_64", "devices_1", kP50), Wish::kAtMost, 1.2},
+      {"one_over_devices_64_rate", "one device / 64, rate", "x",
+       devices.Ratio("devices_1", "devices_64", kRate), Wish::kAtMost, 1.2},
+      {"idle_percent_kernels", "gpud with 1,024 idle event kernels",
+       "% of a core", IdlePercentOfGpud(idle_crowds, 0), Wish::kAtMost, 1},
+      {"idle_percent_devices", "gpud with 64 idle devices", "% of a core",
+       IdlePercentOfGpud(idle_crowds, 1), Wish::kAtMost, 1},
   };
-  result.parts = {spinning, from_idle, pipelined, idle};
-  result.bases = {{spinning.name(), "ring"}, {from_idle.name(), "futex"}};
+  result.parts = {spinning, from_idle, pipelined,  idle,
+                  kernels,  devices,   idle_crowds};
+  result.bases = {{spinning.name(), "ring"},
+                  {from_idle.name(), "futex"},
+                  {kernels.name(), "kernels_1"},
+                  {devices.name(), "devices_1"}};
   return result;
 }
 

@@ -28,14 +28,24 @@ uint64_t SumCpuNs(const std::vector<LineProcess>& processes) {
   return sum;
 }
 
-void WaitForQuiet(double max_foreign, std::chrono::milliseconds patience) {
+double ForeignDuring(std::chrono::milliseconds time) {
+  ForeignMeter meter;
+  meter.Start(0);
+  std::this_thread::sleep_for(time);
+  return meter.Stop(0);
+}
+
+void WaitForQuiet(
+    double max_foreign, std::chrono::milliseconds patience,
+    const std::function<double(std::chrono::milliseconds)>& look) {
   const Nanoseconds deadline =
       NowNs() + std::chrono::nanoseconds(patience).count();
+  if (NowNs() >= deadline) return;
+  // Two ticks of the kernel's count, too coarse for a share: but no tick at all
+  // is nobody.
+  if (look(std::chrono::milliseconds(20)) == 0) return;
   while (NowNs() < deadline) {
-    ForeignMeter meter;
-    meter.Start(0);
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    if (meter.Stop(0) <= max_foreign) return;
+    if (look(std::chrono::milliseconds(300)) <= max_foreign) return;
   }
 }
 

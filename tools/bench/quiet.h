@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "base/line_process.h"
@@ -28,9 +29,15 @@ class ForeignMeter {
 // The CPU time of all of them so far.
 uint64_t SumCpuNs(const std::vector<LineProcess>& processes);
 
+// What others use of the machine for so long: ForeignMeter's share.
+double ForeignDuring(std::chrono::milliseconds time);
+
 // Returns once others use at most `max_foreign` of the machine, or after
-// `patience`.
-void WaitForQuiet(double max_foreign, std::chrono::milliseconds patience);
+// `patience`. Where nobody else is there, a glance is enough. `look` is
+// ForeignDuring() but for tests.
+void WaitForQuiet(double max_foreign, std::chrono::milliseconds patience,
+                  const std::function<double(std::chrono::milliseconds)>& look =
+                      ForeignDuring);
 
 }  // namespace carillon::bench
 

@@ -85,7 +85,8 @@ class Server {
     ASSIGN_OR_RETURN(
         auto child, LineProcess::Start(
                         {.argv = {options.gpud, "--dir", testbed, "--backend",
-                                  "cpu", "--log-level", "warn", "--max-spin-ns",
+                                  "cpu", "--log-level", "warn", "--ekt-entries",
+                                  "1024", "--max-spin-ns",
                                   fmt::format("{}", SpinOfGpud(wait).count())},
                          .realtime = options.realtime,
                          .log_path = directory.path() + "/gpud.log"}));
@@ -130,6 +131,15 @@ absl::StatusOr<Measurement> MeasureOnce(const Contender& contender,
 
   ClientJob job = contender.job;
   job.endpoint = server.endpoint();
+  std::vector<LineProcess> bystanders;
+  for (const std::string& name : contender.bystanders) {
+    ClientJob none = job;
+    none.transport = name;
+    ASSIGN_OR_RETURN(auto bystander,
+                     LineProcess::Start({.argv = ClientArguments(none)}));
+    RETURN_IF_ERROR(bystander.ReadLine(kAnswerTime).status());
+    bystanders.push_back(std::move(bystander));
+  }
   std::vector<LineProcess> clients;
   for (size_t i = 0; i < contender.clients; ++i) {
     ASSIGN_OR_RETURN(auto client,
@@ -168,6 +178,7 @@ absl::StatusOr<Measurement> MeasureOnce(const Contender& contender,
   measurement.disturbed = measurement.foreign > options.max_foreign;
   // They leave by themselves, and say goodbye to gpud.
   for (LineProcess& client : clients) client.End(0, kGrace);
+  for (LineProcess& bystander : bystanders) bystander.End(0, kGrace);
   return measurement;
 }
 
@@ -223,14 +234,16 @@ std::string WaitText(Wait wait, std::chrono::microseconds spin) {
 }
 
 Json ToJson(const Contender& contender) {
-  return {{"name", contender.name},
-          {"label", contender.label},
-          {"transport", contender.job.transport},
-          {"clients", contender.clients},
-          {"client_waits", WaitText(contender.job.wait, kClientSpin)},
-          {"server_waits", WaitText(contender.job.wait, kServerSpin)},
-          {"gap_us", contender.job.gap.count()},
-          {"window", contender.job.window}};
+  Json json = {{"name", contender.name},
+               {"label", contender.label},
+               {"transport", contender.job.transport},
+               {"clients", contender.clients},
+               {"client_waits", WaitText(contender.job.wait, kClientSpin)},
+               {"server_waits", WaitText(contender.job.wait, kServerSpin)},
+               {"gap_us", contender.job.gap.count()},
+               {"window", contender.job.window}};
+  if (contender.of > 0) json["of"] = contender.of;
+  return json;
 }
 
 Json ToJson(const Measurement& measurement,

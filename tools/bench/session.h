@@ -24,6 +24,12 @@ struct Contender {
   std::string label;   // for people
   ClientJob job;       // its transport; the endpoint is the server's
   size_t clients = 1;  // processes that ask the one server at the same time
+  // The transports of further processes, which connect and ask nothing. Without
+  // real-time priority: all that they do is to be there.
+  std::vector<std::string> bystanders;
+  // How many there are of what the part is about, if it is about numbers; 0: it
+  // is not.
+  size_t of = 0;
 };
 
 struct SessionOptions {

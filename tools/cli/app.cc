@@ -30,8 +30,17 @@ constexpr char kShortHelp[] =
 
 )";
 
+size_t LongestName() {
+  size_t longest = 0;
+  for (const Command& command : Commands()) {
+    longest = std::max(longest, command.name.size());
+  }
+  return longest;
+}
+
 std::string CommandLine(const Command& command) {
-  return fmt::format("  {:<12} {}\n", command.name, command.summary);
+  return fmt::format("  {:<{}} {}\n", command.name, LongestName(),
+                     command.summary);
 }
 
 void PrintHelp(Console& console, bool full) {

@@ -2,14 +2,26 @@
 // testbed is up.
 #include "tools/cli/app.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
+#include <string>
+#include <vector>
 
+#include "base/subprocess.h"
+#include "base/temp_directory.h"
+#include "base/unique_fd.h"
 #include "tools/cli/command.h"
 #include "tools/cli/run_line.h"
 #include "tools/cli/up_options.h"
@@ -19,6 +31,7 @@
 namespace carillon::cli {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -74,6 +87,60 @@ TEST_F(AppTest, ResultsThatCannotBeWrittenAreAFailure) {
     fclose(full);
     fclose(err);
   }
+}
+
+// What bash completes the last of the words to.
+std::string Completed(const std::vector<std::string>& words) {
+  const std::string script = RunLine({"completion", "bash"}).out +
+                             fmt::format(
+                                 "COMP_WORDS=('{}')\n"
+                                 "COMP_CWORD={}\n_carillon\n"
+                                 "echo \"${{COMPREPLY[@]}}\"\n",
+                                 fmt::join(words, "' '"), words.size() - 1);
+  const TempDirectory folder;
+  const std::string file = folder.path() + "/complete.sh";
+  std::ofstream(file) << script;
+  const auto out = MakePipe();
+  auto bash =
+      Subprocess::Start({.argv = {"bash", file}, .out = out->writer.get()});
+  EXPECT_TRUE(bash.ok()) << bash.status();
+  EXPECT_TRUE(bash->Reap().ok());
+  char text[4096] = {};
+  const ssize_t got = read(out->reader.get(), text, sizeof(text));
+  return {text, static_cast<size_t>(std::max<ssize_t>(got, 1)) - 1};
+}
+
+TEST_F(AppTest, BashCompletesCommandsAndTheirOptions) {
+  EXPECT_EQ(Completed({"carillon", "val"}), "validate");
+  EXPECT_EQ(Completed({"carillon", "fault", "i"}), "inject");
+  EXPECT_EQ(Completed({"carillon", "help", "post"}), "postmortem");
+  EXPECT_EQ(Completed({"carillon", "up", "--det"}), "--detach");
+  EXPECT_EQ(Completed({"carillon", "fault", "inject", "--after-f"}),
+            "--after-fault");
+  EXPECT_EQ(Completed({"carillon", "up", "-f", "x"}), "");
+  const std::string all = " " + Completed({"carillon", ""}) + " ";
+  for (const Command& command : Commands()) {
+    if (command.group.empty()) continue;
+    const std::string first(command.name.substr(0, command.name.find(' ')));
+    EXPECT_THAT(all, HasSubstr(" " + first + " "));
+  }
+  EXPECT_EQ(RunLine({"completion"}).code, 2);
+  EXPECT_EQ(RunLine({"completion", "fish"}).code, 2);
+}
+
+TEST_F(AppTest, SummariesStandInOneColumn) {
+  std::istringstream lines(RunLine({"help"}).out);
+  size_t column = 0;
+  for (std::string line; std::getline(lines, line);) {
+    for (const Command& command : Commands()) {
+      const std::string summary(command.summary);
+      if (command.group.empty() || !line.ends_with(" " + summary)) continue;
+      const size_t here = line.size() - summary.size();
+      if (column == 0) column = here;
+      EXPECT_EQ(here, column) << line;
+    }
+  }
+  EXPECT_GT(column, 0u);
 }
 
 TEST_F(AppTest, HelpOfEveryCommandStartsWithExamples) {
@@ -327,8 +394,77 @@ TEST_F(AppTest, ValidatesFiles) {
   const Json json = Json::parse(outcome.out, nullptr, false);
   EXPECT_EQ(json["ok"], false);
   EXPECT_EQ(json["problems"][1]["line"], 2);
+  std::ofstream(file) << "gpu: {listen: '127.0.0.1:0', tls: {certificate: "
+                         "no.pem, key: no.key, client_ca: no.pem}}\n";
+  outcome = RunLine({"validate", file});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.out,
+              AllOf(HasSubstr("tls: --tls-cert"), HasSubstr("/no.pem")));
   EXPECT_EQ(RunLine({"validate", "/no/such/file"}).code, 3);
   EXPECT_EQ(RunLine({"validate"}).code, 2);
+}
+
+// Puts another file in the place of this process's stdin.
+class Stdin {
+ public:
+  explicit Stdin(int fd) { dup2(fd, STDIN_FILENO); }
+  explicit Stdin(const std::string& text) {
+    const UniqueFd file(memfd_create("stdin", MFD_CLOEXEC));
+    EXPECT_EQ(write(file.get(), text.data(), text.size()),
+              static_cast<ssize_t>(text.size()));
+    lseek(file.get(), 0, SEEK_SET);
+    dup2(file.get(), STDIN_FILENO);
+  }
+  ~Stdin() { dup2(before_.get(), STDIN_FILENO); }
+
+ private:
+  const UniqueFd before_{dup(STDIN_FILENO)};
+};
+
+TEST_F(AppTest, ATopologyOrAPlanComesFromStdin) {
+  {
+    const Stdin in("name: lab\ndevices: [{name: a, kind: fpga}]\n");
+    const CliResult outcome = RunLine({"validate", "-"});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(outcome.out, "-: ok, testbed 'lab' with 1 device\n");
+  }
+  {
+    const Stdin in("plan: p\nfaults: [{name: x, do: kil}]\n");
+    const CliResult outcome = RunLine({"fault", "run", "-"});
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_THAT(outcome.err, HasSubstr("-:2:24: do: 'kil' is no action"));
+  }
+  // Paths count from the current folder.
+  const Stdin in(
+      "gpu: {listen: '127.0.0.1:0', tls: {certificate: no.pem, key: no.key, "
+      "client_ca: no.pem}}\n");
+  EXPECT_THAT(RunLine({"validate", "-"}).out,
+              HasSubstr(std::filesystem::current_path().string() + "/no.pem"));
+}
+
+TEST_F(AppTest, AStdinWithoutAFileIsRefused) {
+  for (const std::vector<std::string>& line :
+       {std::vector<std::string>{"validate", "-"},
+        std::vector<std::string>{"up", "-f", "-"},
+        std::vector<std::string>{"up", "-d", "-f", "-"},
+        std::vector<std::string>{"fault", "run", "-"}}) {
+    {
+      const Stdin in("");
+      const CliResult outcome = RunLine(line);
+      EXPECT_EQ(outcome.code, 2);
+      EXPECT_THAT(outcome.err, HasSubstr("stdin is empty: a "));
+    }
+    const UniqueFd terminal(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
+    ASSERT_TRUE(terminal);
+    const Stdin in(terminal.get());
+    const CliResult outcome = RunLine(line);
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_THAT(outcome.err, HasSubstr("- is stdin, which is a terminal: send "
+                                       "a "));
+  }
+  const CliResult twice = RunLine({"fault", "run", "-", "-"});
+  EXPECT_EQ(twice.code, 2);
+  EXPECT_THAT(twice.err, HasSubstr("stdin holds one plan"));
 }
 
 TEST_F(AppTest, ValidatesPlans) {

@@ -23,10 +23,10 @@ std::string Contents(FILE* file) {
 
 }  // namespace
 
-CliRun::CliRun(const std::vector<std::string>& arguments)
+CliRun::CliRun(const std::vector<std::string>& arguments, int in)
     : out_(std::tmpfile()), err_(std::tmpfile()) {
   SpawnOptions options{
-      .argv = {kProgram}, .out = fileno(out_), .err = fileno(err_)};
+      .argv = {kProgram}, .in = in, .out = fileno(out_), .err = fileno(err_)};
   options.argv.insert(options.argv.end(), arguments.begin(), arguments.end());
   if (auto process = Subprocess::Start(options); process.ok()) {
     process_.emplace(*std::move(process));

@@ -17,7 +17,9 @@ namespace carillon::cli {
 // A run that may still be going on. The destructor kills it.
 class CliRun {
  public:
-  explicit CliRun(const std::vector<std::string>& arguments);
+  // `in` becomes its stdin.
+  explicit CliRun(const std::vector<std::string>& arguments,
+                  int in = SpawnOptions::kNothing);
   ~CliRun();
 
   pid_t pid() const { return process_ ? process_->pid() : 0; }

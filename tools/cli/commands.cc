@@ -7,6 +7,7 @@
 #include "tools/cli/commands/inspect/commands.h"
 #include "tools/cli/commands/sim/commands.h"
 #include "tools/cli/commands/testbed/commands.h"
+#include "tools/cli/completion.h"
 
 namespace carillon::cli {
 namespace {
@@ -17,6 +18,7 @@ constexpr char kSteer[] = "Steer it";
 constexpr char kBreak[] = "Break it on purpose";
 constexpr char kSimulate[] = "Simulate a GPU";
 constexpr char kProve[] = "Measure and prove";
+constexpr char kType[] = "Type less";
 
 constexpr Command kCommands[] = {
     {"demo", kRun,
@@ -61,16 +63,19 @@ constexpr Command kCommands[] = {
      "carillon postmortem\ncarillon postmortem --last 50 --name demo",
      MakePostmortem},
 
-    {"kernel", kSteer, "load kernels of your own from a file that nvcc made",
+    {"kernel load", kSteer,
+     "give gpud kernels of your own, from a file that nvcc made",
      "carillon kernel load saxpy.fatbin \\\n"
      "    --kernel 'saxpy(x: read f32[], y: write f32[], a: f32, n: u32)'\n"
+     "carillon kernel load devices/example/saxpy.ptx \\\n"
+     "    --kernel 'scale(y: write f32[], a: f32)'\n"
      "carillon kernel load lab.cubin --as blur --kernel 'blur_v2(in: read "
      "u8[], out: write u8[])'",
      MakeKernel},
     {"policy", kSteer, "show or set the sharing policy",
      "carillon policy\ncarillon policy priority", MakePolicy},
-    {"trace", kSteer, "stamp the stages of every event: on, off or reset",
-     "carillon trace on", MakeTrace},
+    {"trace", kSteer, "show or set whether every event's stages are stamped",
+     "carillon trace\ncarillon trace on\ncarillon trace reset", MakeTrace},
 
     {"fault run", kBreak,
      "run fault plans, and judge whether what must hold did hold",
@@ -126,8 +131,14 @@ constexpr Command kCommands[] = {
      MakeBench},
     {"gpu-bundle", kProve,
      "make a directory that runs every GPU test and bench elsewhere",
-     "carillon gpu-bundle\ncarillon gpu-bundle --out /tmp/bundle",
+     "carillon gpu-bundle\ncarillon gpu-bundle --tar --out /tmp/bundle",
      MakeGpuBundle},
+
+    {"completion", kType, "make the shell complete command lines of carillon",
+     "source <(carillon completion bash)\n"
+     "carillon completion bash > "
+     "~/.local/share/bash-completion/completions/carillon",
+     MakeCompletion},
 
     {"supervise", "", "what `carillon up -d` leaves running", "",
      MakeSupervise},

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <stdlib.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -53,8 +54,11 @@ class EndlessDemo : public ::testing::Test {
 
 TEST(Demo, ServesRealClientsAndLeavesNothing) {
   testbed::TestFolder folder;
+  // It writes nothing outside of its testbed.
+  setenv("TMPDIR", "/nonexistent", 1);
   const CliResult demo =
       RunCli({"demo", "--seconds", "2", "--name", "short", "-o", "json"});
+  unsetenv("TMPDIR");
   ASSERT_EQ(demo.code, 0) << demo.err;
   const Json report = demo.json();
   ASSERT_TRUE(report.is_object()) << demo.out;

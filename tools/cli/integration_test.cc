@@ -1,6 +1,7 @@
 // The carillon program with the real gpud and the real devices, as a user runs
 // it: what comes up, what it shows, and that nothing stays.
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,6 +15,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/subprocess.h"
 #include "base/unique_fd.h"
 #include "tools/cli/cli_runner.h"
 #include "tools/testbed/supervisor/directory.h"
@@ -106,6 +108,26 @@ TEST_F(CliIntegration, UpNarratesAndDownLeavesNothing) {
   EXPECT_EQ(again.err, "no testbed is up\n");
 }
 
+// The supervisor in the background reads it a second time.
+TEST_F(CliIntegration, ATopologyComesFromStdin) {
+  for (const bool pipe : {false, true}) {
+    auto ends = *MakePipe();
+    UniqueFd in(open(Write("empty.yaml", kEmptyTopology).c_str(),
+                     O_RDONLY | O_CLOEXEC));
+    if (pipe) {
+      const std::string text = kEmptyTopology;
+      ASSERT_EQ(write(ends.writer.get(), text.data(), text.size()),
+                static_cast<ssize_t>(text.size()));
+      in = std::move(ends.reader);
+    }
+    ends.writer.reset();
+    const CliResult up = CliRun({"up", "-d", "-f", "-"}, in.get()).Wait();
+    ASSERT_EQ(up.code, 0) << up.err;
+    EXPECT_EQ(Processes("empty").size(), 1u);
+    EXPECT_EQ(RunCli({"down"}).code, 0);
+  }
+}
+
 TEST_F(CliIntegration, EveryCommandAnswersInJson) {
   const CliResult up = RunCli({"up", "-d", "-f", file_, "-o", "json"});
   ASSERT_EQ(up.code, 0) << up.err;
@@ -123,6 +145,7 @@ TEST_F(CliIntegration, EveryCommandAnswersInJson) {
                                              {"kernels", "null_event"},
                                              {"policy"},
                                              {"policy", "priority"},
+                                             {"trace"},
                                              {"trace", "on"},
                                              {"trace", "reset"},
                                              {"logs"},
@@ -432,6 +455,30 @@ TEST_F(CliIntegration, WatchStreamsChanges) {
   for (std::string line; std::getline(lines, line);) {
     EXPECT_FALSE(Json::parse(line, nullptr, false).is_discarded()) << line;
   }
+}
+
+TEST_F(CliIntegration, WatchSaysWhenGpudIsStoppedAndWhenItGoesOn) {
+  file_ = Write("empty.yaml", kEmptyTopology);
+  Up();
+  const pid_t gpud = PidOf("empty", "gpud");
+  CliRun watch({"watch", "-o", "json"});
+  const auto said = [&](const std::string& words) {
+    return Eventually([&] {
+      return watch.err().find(fmt::format("gpud (pid {}) {}", gpud, words)) !=
+             std::string::npos;
+    });
+  };
+  ASSERT_TRUE(Eventually([&] {
+    RunCli({"policy", "priority"});
+    return testbed::FileText(fmt::format("/proc/{}/fd/1", watch.pid()))
+               .find("\"policy_changed\"") != std::string::npos;
+  }));
+  ASSERT_EQ(kill(gpud, SIGSTOP), 0);
+  EXPECT_TRUE(said("is stopped: nothing comes")) << watch.err();
+  ASSERT_EQ(kill(gpud, SIGCONT), 0);
+  EXPECT_TRUE(said("goes on")) << watch.err();
+  kill(watch.pid(), SIGINT);
+  EXPECT_EQ(watch.Wait().code, 0) << watch.err();
 }
 
 TEST_F(CliIntegration, WatchGoesOnWithTheNextGpud) {

@@ -10,10 +10,13 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/unique_fd.h"
@@ -31,23 +34,40 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// A memcached server's answer over TCP; empty if it does not answer.
-std::string Ask(int port, const std::string& command) {
-  const UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const timeval limit{.tv_sec = 10, .tv_usec = 0};
+constexpr char kOneOfEach[] = R"(
+name: lab
+gpu: {backend: cpu, memory: 64MiB}
+devices:
+  - {name: nic0, kind: nic, udp_port: 0, tcp_port: 0, store_bytes: 1MiB,
+     table_entries: 1024}
+  - {name: fpga0, kind: fpga, size: 64x64, ring: 32, check: true}
+  - {name: host0, kind: cpu_host, kernel: matmul, schedule_event_every_ms: 2}
+)";
+
+// A connection to a memcached server; none if it does not listen.
+UniqueFd Connect(int port) {
+  UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const timeval limit{.tv_sec = 20, .tv_usec = 0};
   setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<uint16_t>(port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   if (connect(fd.get(), reinterpret_cast<sockaddr*>(&address),
-              sizeof(address)) != 0 ||
-      send(fd.get(), command.data(), command.size(), MSG_NOSIGNAL) !=
-          static_cast<ssize_t>(command.size())) {
+              sizeof(address)) != 0) {
+    fd.reset();
+  }
+  return fd;
+}
+
+// The server's answer; empty if it does not answer.
+std::string Ask(const UniqueFd& connection, const std::string& command) {
+  if (send(connection.get(), command.data(), command.size(), MSG_NOSIGNAL) !=
+      static_cast<ssize_t>(command.size())) {
     return "";
   }
   char bytes[512];
-  const ssize_t got = recv(fd.get(), bytes, sizeof(bytes), 0);
+  const ssize_t got = recv(connection.get(), bytes, sizeof(bytes), 0);
   return got > 0 ? std::string(bytes, got) : "";
 }
 
@@ -96,8 +116,10 @@ class RestartTest : public ::testing::Test {
   }
   static bool Serves() {
     const int port = Port();
-    return Ask(port, "set key 0 0 5\r\nvalue\r\n") == "STORED\r\n" &&
-           Ask(port, "get key\r\n") == "VALUE key 0 5\r\nvalue\r\nEND\r\n";
+    const UniqueFd connection = Connect(port);
+    return Ask(connection, "set key 0 0 5\r\nvalue\r\n") == "STORED\r\n" &&
+           Ask(connection, "get key\r\n") ==
+               "VALUE key 0 5\r\nvalue\r\nEND\r\n";
   }
   static void ExpectService() { EXPECT_TRUE(Serves()) << Process("nic0"); }
 
@@ -119,9 +141,10 @@ TEST_F(RestartTest, ADeviceServesAgain) {
   EXPECT_EQ(restarted["pid"], Process("nic0")["pid"]);
   EXPECT_EQ(Process("gpud")["pid"], gpud);
   ExpectService();
-  EXPECT_THAT(RunCli({"logs", "nic0"}).out,
-              HasSubstr("supervisor: starts nic0 again (restart 1); it had "
-                        "ended (exit code 0)\n"));
+  EXPECT_THAT(
+      RunCli({"logs", "nic0"}).out,
+      HasSubstr(" supervisor info starts nic0 again (restart 1); it had "
+                "ended (exit code 0)\n"));
 
   const CliResult killed = RunCli({"restart", "nic0", "--kill"});
   EXPECT_EQ(killed.code, 0) << killed.err;
@@ -141,6 +164,105 @@ TEST_F(RestartTest, GpudServesAgainAndItsDevicesWithIt) {
     EXPECT_EQ(RunCli({"status"}).code, 0);
     ExpectService();
   }
+}
+
+// Stores a value and reads it, again and again, over one connection, which no
+// restart of gpud may break: it only gets slow answers and an empty store.
+class Client {
+ public:
+  explicit Client(int port)
+      : thread_([this, port] {
+          const UniqueFd connection = Connect(port);
+          while (!stop_ && why_.empty()) {
+            const std::string stored =
+                Ask(connection, "set key 0 0 5\r\nvalue\r\n");
+            const std::string got = Ask(connection, "get key\r\n");
+            if (stored != "STORED\r\n" ||
+                (got != "VALUE key 0 5\r\nvalue\r\nEND\r\n" &&
+                 got != "END\r\n")) {
+              why_ = fmt::format("stored '{}', got '{}'", stored, got);
+            }
+            ++turns_;
+          }
+        }) {}
+  ~Client() {
+    stop_ = true;
+    thread_.join();
+    EXPECT_EQ(why_, "");
+  }
+  uint64_t turns() const { return turns_; }
+
+ private:
+  std::atomic<bool> stop_{false};   // writer: the test
+  std::atomic<uint64_t> turns_{0};  // writer: the thread
+  std::string why_;                 // the thread's until it has ended
+  std::thread thread_;
+};
+
+TEST_F(RestartTest, ARestartOfGpudTakesNoDeviceAlong) {
+  const std::string file = files_.path() + "/load.yaml";
+  std::ofstream(file) << kOneOfEach << "record: 262144\n";
+  Up(file);
+  const std::vector<std::string> devices = {"nic0", "fpga0", "host0"};
+  const auto pids = [&] {
+    std::vector<pid_t> pids;
+    for (const std::string& name : devices) {
+      pids.push_back(Process(name)["pid"].get<pid_t>());
+    }
+    return pids;
+  };
+  const std::vector<pid_t> before = pids();
+  // What each has had done in all, whichever gpud did it.
+  const auto done = [&](const std::string& name, const std::string& counter) {
+    const Json json = RunCli({"devices", "-o", "json"}).json();
+    for (const Json& device : json["devices"]) {
+      if (device["name"] != name) continue;
+      for (const Json& each : device["counters"]) {
+        if (each["name"] == counter) return each["value"].get<uint64_t>();
+      }
+    }
+    return uint64_t{0};
+  };
+  {
+    Client client(Port());
+    const auto goes_on = [&] {
+      const uint64_t turns = client.turns();
+      const uint64_t frames = done("fpga0", "frames_done");
+      const uint64_t launches = done("host0", "launches");
+      const uint64_t echoes = done("host0", "scheduled_events");
+      return Eventually([&] {
+        return client.turns() > turns + 20 &&
+               done("fpga0", "frames_done") > frames + 100 &&
+               done("host0", "launches") > launches &&
+               done("host0", "scheduled_events") > echoes + 5;
+      });
+    };
+    ASSERT_TRUE(goes_on());
+    for (int restart = 0; restart < 3; ++restart) {
+      const pid_t gpud = Process("gpud")["pid"];
+      const CliResult result = RunCli({"restart", "gpud"});
+      ASSERT_EQ(result.code, 0) << result.err;
+      EXPECT_NE(Process("gpud")["pid"], gpud);
+      EXPECT_EQ(Process("gpud")["last_exit"]["code"], 0);
+      ASSERT_TRUE(goes_on()) << RunCli({"logs"}).out;
+    }
+  }
+  EXPECT_EQ(pids(), before);
+  EXPECT_EQ(done("fpga0", "mismatches"), 0u);
+  EXPECT_EQ(done("host0", "verify_failures"), 0u);
+  EXPECT_EQ(done("host0", "scheduled_failures"), 0u);
+  // In order, so that their recordings are whole.
+  for (const pid_t pid : before) kill(pid, SIGTERM);
+  ASSERT_TRUE(Eventually([&] {
+    return std::ranges::all_of(devices, [](const std::string& name) {
+      return Process(name)["state"] == "ended";
+    });
+  }));
+  const CliResult verdict =
+      RunCli({"postmortem", "--name", "lab", "-o", "json"});
+  EXPECT_EQ(verdict.code, 0) << verdict.out;
+  EXPECT_EQ(verdict.json()["verdict"], "ok");
+  EXPECT_GT(verdict.json()["events"]["ok"], 400);
 }
 
 TEST_F(RestartTest, SaysWhatItCannotRestart) {
@@ -177,6 +299,51 @@ TEST_F(RestartTest, DownEndsATestbedInTheMidstOfIt) {
   const CliResult result = restart.Wait();
   EXPECT_EQ(result.code, 1) << result.err;
   EXPECT_THAT(result.err, HasSubstr("testbed 'lab' is going down"));
+}
+
+// While there is no gpud, its devices wait for the next: their end is asked for.
+TEST_F(RestartTest, DownReportsNoDeviceThatWaitsForTheNextGpud) {
+  const std::string file = files_.path() + "/all.yaml";
+  std::ofstream(file) << kOneOfEach;
+  CliRun up({"up", "-f", file});
+  ASSERT_TRUE(Eventually([&] {
+    return up.err().find("end it with Ctrl-C") != std::string::npos;
+  })) << up.err();
+  // The next gpud finds no place for its socket, and ends.
+  const TestbedPaths paths = testbed::PathsOf("lab");
+  kill(Process("gpud")["pid"].get<pid_t>(), SIGSTOP);
+  fs::remove(paths.control_socket());
+  fs::create_directory(paths.control_socket());
+  const CliResult restart = RunCli({"restart", "gpud"});
+  EXPECT_EQ(restart.code, 1) << restart.err;
+  fs::remove(paths.control_socket());
+  for (const char* device : {"nic0", "fpga0", "host0"}) {
+    EXPECT_TRUE(Eventually([&] {
+      return RunCli({"logs", device}).out.find("waiting for another gpud") !=
+             std::string::npos;
+    })) << device;
+  }
+  EXPECT_EQ(RunCli({"down"}).code, 0);
+  const CliResult result = up.Wait();
+  EXPECT_THAT(result.err, HasSubstr("gpud (exit code 1)"));
+  for (const char* device : {"nic0 (", "fpga0 (", "host0 ("}) {
+    EXPECT_EQ(result.err.find(device), std::string::npos) << result.err;
+  }
+}
+
+TEST_F(RestartTest, AGpudThatIsKilledToMakeWayTakesNoDeviceAlong) {
+  Up(Topology());
+  const pid_t nic = Process("nic0")["pid"];
+  for (int restart = 0; restart < 3; ++restart) {
+    const pid_t before = Process("gpud")["pid"];
+    const CliResult killed = RunCli({"restart", "gpud", "--kill"});
+    ASSERT_EQ(killed.code, 0) << killed.err;
+    EXPECT_NE(Process("gpud")["pid"], before);
+    EXPECT_TRUE(Eventually(Serves)) << Process("nic0");
+    EXPECT_EQ(Process("nic0")["pid"], nic);
+  }
+  EXPECT_THAT(RunCli({"logs", "nic0"}).out,
+              HasSubstr("has begun anew as zeros"));
 }
 
 TEST_F(RestartTest, CtrlCEndsATestbedInTheMidstOfIt) {

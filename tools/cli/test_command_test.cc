@@ -16,6 +16,7 @@ namespace {
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 class TestCommand : public ::testing::Test {
  protected:
@@ -66,6 +67,19 @@ TEST_F(TestCommand, EndsWithTheVerdictAloneOnTheLastLine) {
               EndsWith("INFO: working\n2 passed, 0 failed, 0 skipped\n"));
 }
 
+TEST_F(TestCommand, KeepsItsFilesWhereTmpdirSays) {
+  MakeBazel("echo $events > where\nsummary //a:a PASSED \"$good\"\n");
+  setenv("TMPDIR", folder_.path().c_str(), 1);
+  EXPECT_EQ(RunCli({"test"}).code, 0);
+  EXPECT_THAT(testbed::FileText(folder_.path() + "/where"),
+              StartsWith(folder_.path() + "/carillon-"));
+  setenv("TMPDIR", "/nonexistent", 1);
+  const CliResult nowhere = RunCli({"test"});
+  unsetenv("TMPDIR");
+  EXPECT_EQ(nowhere.code, 3);
+  EXPECT_THAT(nowhere.err, HasSubstr("TMPDIR names no folder"));
+}
+
 TEST_F(TestCommand, RunsEverythingAsItIsBuiltByDefault) {
   MakeBazel("summary //a:a PASSED\n");
   RunCli({"test", "--", "--jobs=1"});
@@ -94,6 +108,22 @@ TEST_F(TestCommand, AllRunsTheUnitsUnderBothSanitizersToo) {
   EXPECT_THAT(asan, HasSubstr("--jobs=1 -- //... -//integration_tests/..."));
   // These are the folders in which our own threads share memory.
   EXPECT_THAT(tsan, HasSubstr("--jobs=1 -- //shm/... //gpu_daemon/dispatch/"));
+}
+
+TEST_F(TestCommand, SanitizersSeeWholeTestbedsToo) {
+  MakeBazel("summary //a:a PASSED \"$good\"\n");
+  EXPECT_THAT(RunCli({"test", "--sanitizers", "--", "--jobs=1"}).out,
+              EndsWith("2 passed, 0 failed, 0 skipped\n"));
+  std::istringstream calls(Calls());
+  for (const char* name : {"asan", "tsan"}) {
+    std::string line;
+    ASSERT_TRUE(std::getline(calls, line));
+    EXPECT_THAT(line, HasSubstr(std::string("--config=") + name));
+    EXPECT_THAT(line, HasSubstr("--jobs=1 -- //... "));
+    EXPECT_THAT(line, Not(HasSubstr("-integration")));
+    EXPECT_THAT(line, Not(HasSubstr("-//integration_tests")));
+  }
+  EXPECT_EQ(RunCli({"test", "--sanitizers", "--all"}).code, 2);
 }
 
 TEST_F(TestCommand, QuickRunsTheUnitsOnce) {
@@ -199,6 +229,7 @@ TEST_F(TestCommand, MutationsAreTheScripts) {
   EXPECT_EQ(RunCli({"test", "--mutations", "-o", "json"}).code, 2);
   EXPECT_EQ(RunCli({"test", "--mutations", "--quick"}).code, 2);
   EXPECT_EQ(RunCli({"test", "--mutations", "--all"}).code, 2);
+  EXPECT_EQ(RunCli({"test", "--mutations", "--sanitizers"}).code, 2);
 }
 
 TEST_F(TestCommand, SaysThatThereIsNoBazel) {
@@ -306,6 +337,19 @@ TEST_F(GpuBundleCommand, PrintsOnlyADocumentForPrograms) {
   EXPECT_EQ(document.value("revision", ""), "abc") << made.out;
   EXPECT_EQ(document.value("directory", ""), out);
   EXPECT_EQ(document.value("bytes", 0), 20);
+}
+
+TEST_F(GpuBundleCommand, PacksItIntoOneFileIfAsked) {
+  const std::string out = folder_.path() + "/b";
+  MakeBazel("mkdir " + out + "; echo '{}' > " + out +
+            "/MANIFEST.json; printf 12345 > " + out + ".tar.gz\n");
+  const CliResult made =
+      RunCli({"gpu-bundle", "--tar", "-o", "json", "--out", out});
+  EXPECT_EQ(made.code, 0) << made.err;
+  EXPECT_THAT(Calls(), HasSubstr("--out=" + out + " --tar\n"));
+  const Json document = Json::parse(made.out, nullptr, false);
+  EXPECT_EQ(document.value("archive", ""), out + ".tar.gz") << made.out;
+  EXPECT_EQ(document.value("archive_bytes", 0), 5);
 }
 
 TEST_F(GpuBundleCommand, TellsAMissingToolkitFromAFailure) {

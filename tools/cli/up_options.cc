@@ -16,8 +16,10 @@ constexpr char kDemoText[] =
 }  // namespace
 
 void AddUpOptions(Arguments& arguments, testbed::UpOptions& options) {
-  arguments.Text("-f,--file FILE", options.file,
-                 "Topology; ./carillon.yaml if it is there, else the demo's");
+  arguments.Text(
+      "-f,--file FILE", options.file,
+      "Topology, - for stdin; ./carillon.yaml if it is there, else the "
+      "demo's");
   arguments.Text("--name NAME", options.name,
                  "Of the testbed, instead of the topology's");
   arguments.Seconds("--timeout", options.timeout_s, 0.1, 3600,

@@ -8,7 +8,6 @@
 #include <memory>
 #include <thread>
 
-#include "base/operator_socket.h"
 #include "base/testbed_paths.h"
 #include "base/testing/eventually.h"
 #include "devices/sdk/unix_target.h"
@@ -48,7 +47,7 @@ class BusyAdmin : public v1::Admin::Service {
 
 TEST(Watch, EndsAtCtrlCThoughEventsNeverPause) {
   testbed::TestFolder folder;
-  BusyAdmin gpud(OperatorSocketOf(TestbedPaths(folder.path())));
+  BusyAdmin gpud(TestbedPaths(folder.path()).operator_socket());
   for (const char* format : {"table", "json"}) {
     CliRun watch({"watch", "--dir", folder.path(), "-o", format});
     ASSERT_TRUE(Eventually([&] {

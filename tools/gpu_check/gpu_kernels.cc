@@ -47,7 +47,7 @@ struct Form {
   const char* prefix;  // of its CUDA function
   bool device_memory;  // else registered memory of the host
 };
-// A warp of the resident dispatchers calls this form, without a launch.
+// A warp of the resident dispatchers has this form, without a launch.
 constexpr const char* kInline = "carillon_inline_";
 constexpr Form kForms[] = {
     {"carillon_", false},       {"carillon_call_", false},
@@ -60,7 +60,7 @@ constexpr Form kForms[] = {
 bool Applies(const Form& form, const Case& one) {
   return form.prefix != kInline ||
          std::ranges::all_of(one.launches, [](const CaseLaunch& launch) {
-           return launch.kmd.single_warp() && !launch.kmd.kernel->uses_barriers;
+           return launch.kmd.single_warp() && launch.kmd.kernel->runs_inline();
          });
 }
 // Whether the form's status is the kernel's own, not that of a completion.

@@ -1,12 +1,18 @@
 #include "tools/gpu_check/info.h"
 
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/status.h"
@@ -18,7 +24,13 @@ namespace {
 
 using gpud::cuda::Driver;
 using gpud::cuda::ToStatus;
+using Clock = std::chrono::steady_clock;
 using Json = nlohmann::json;
+
+double MillisSince(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start)
+      .count();
+}
 
 struct Attribute {
   const char* name;
@@ -49,7 +61,63 @@ constexpr Attribute kAttributes[] = {
      CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR},
     {"blocks_per_sm", CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR},
     {"kernel_timeout", CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT},
+    {"compute_mode", CU_DEVICE_ATTRIBUTE_COMPUTE_MODE},
+    {"ecc", CU_DEVICE_ATTRIBUTE_ECC_ENABLED},
+    {"mps", CU_DEVICE_ATTRIBUTE_MPS_ENABLED},
+    {"memory_sync_domains", CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT},
+    {"dma_buf", CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED},
+    {"gpu_direct_rdma", CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED},
+    // CU_DEVICE_ATTRIBUTE_DMA_BUF_MMAP_SUPPORTED of later toolkits: GPU memory
+    // that the host can map, for doorbells.
+    {"dma_buf_mmap", static_cast<CUdevice_attribute>(152)},
 };
+
+// The first line of the file.
+Json LineOf(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  return std::getline(file, line) ? Json(line) : Json();
+}
+
+// The first line of /proc/cpuinfo that begins so, behind its colon.
+Json OfCpu(std::string_view name) {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const size_t colon = line.find(": ");
+    if (line.starts_with(name) && colon != std::string::npos) {
+      return line.substr(colon + 2);
+    }
+  }
+  return {};
+}
+
+// The GPU's place on the bus, as Linux describes it.
+Json DescribePci(const Driver& driver, CUdevice device) {
+  int place[3] = {};
+  const CUdevice_attribute attributes[3] = {CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID,
+                                            CU_DEVICE_ATTRIBUTE_PCI_BUS_ID,
+                                            CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID};
+  for (int i = 0; i < 3; ++i) {
+    if (driver.cuDeviceGetAttribute(&place[i], attributes[i], device) !=
+        CUDA_SUCCESS) {
+      return {};
+    }
+  }
+  const std::string address =
+      fmt::format("{:04x}:{:02x}:{:02x}.0", place[0], place[1], place[2]);
+  const std::string folder = "/sys/bus/pci/devices/" + address + "/";
+  Json pci = {{"address", address}};
+  for (const char* const name :
+       {"current_link_speed", "max_link_speed", "current_link_width",
+        "max_link_width", "numa_node"}) {
+    pci[name] = LineOf(folder + name);
+  }
+  struct stat bar = {};
+  pci["bar1_bytes"] = stat((folder + "resource1").c_str(), &bar) == 0
+                          ? Json(bar.st_size)
+                          : Json();
+  return pci;
+}
 
 }  // namespace
 
@@ -109,11 +177,17 @@ absl::StatusOr<Json> DescribeGpu(const Driver& driver) {
     json["attributes"][attribute.name] = std::move(found);
   }
   json["refused"] = std::move(refused);
+  json["pci"] = DescribePci(driver, device);
 
   CUcontext context = nullptr;
-  RETURN_IF_ERROR(ToStatus(driver,
-                           driver.cuDevicePrimaryCtxRetain(&context, device),
-                           "make a context"));
+  for (const char* const name : {"first_context_ms", "second_context_ms"}) {
+    if (context != nullptr) driver.cuDevicePrimaryCtxRelease(device);
+    const auto start = Clock::now();
+    RETURN_IF_ERROR(ToStatus(driver,
+                             driver.cuDevicePrimaryCtxRetain(&context, device),
+                             "make a context"));
+    json[name] = MillisSince(start);
+  }
   driver.cuCtxSetCurrent(context);
   int least = 0;
   int greatest = 0;
@@ -127,25 +201,84 @@ absl::StatusOr<Json> DescribeGpu(const Driver& driver) {
   return json;
 }
 
-int PrintInfo() {
+Json DescribeMachine() {
+  utsname kernel = {};
+  uname(&kernel);
+  rlimit locked = {};
+  getrlimit(RLIMIT_MEMLOCK, &locked);
+  const Json flags = OfCpu("flags");
+  const std::string dmi = "/sys/class/dmi/id/";
+  return {
+      // "... Open Kernel Module ..." or the proprietary one.
+      {"driver_module", LineOf("/proc/driver/nvidia/version")},
+      {"kernel", fmt::format("{} {}", kernel.release, kernel.version)},
+      {"machine", {LineOf(dmi + "sys_vendor"), LineOf(dmi + "product_name")}},
+      {"hypervisor",
+       flags.is_string() &&
+           flags.get<std::string>().find(" hypervisor") != std::string::npos},
+      {"cpu", OfCpu("model name")},
+      {"cpus", sysconf(_SC_NPROCESSORS_ONLN)},
+      // With another than tsc and kvm-clock, asking for the time is a system call.
+      {"clock_source", LineOf("/sys/devices/system/clocksource/clocksource0/"
+                              "current_clocksource")},
+      {"locked_memory_bytes", locked.rlim_cur == RLIM_INFINITY
+                                  ? Json("unlimited")
+                                  : Json(locked.rlim_cur)},
+      {"gdrdrv", access("/dev/gdrdrv", F_OK) == 0}};
+}
+
+int PrintDriver() {
+  const auto start = Clock::now();
   const auto driver = OpenGpu();
+  const double ms = MillisSince(start);
+  if (!driver.ok()) {
+    fmt::print(
+        stderr, "{}{}\n", driver.status().message(),
+        ExitCodeOf(driver.status()) == kNoGpuCode
+            ? fmt::format("; an NVIDIA driver for CUDA {} or newer is "
+                          "needed",
+                          gpud::cuda::VersionName(gpud::cuda::kOldestDriver))
+            : "");
+    return ExitCodeOf(driver.status());
+  }
+  int version = 0;
+  driver->cuDriverGetVersion(&version);
+  fmt::print(
+      "needs a driver for CUDA {} or newer; this one is for {}, and took "
+      "{:.0f} ms to start\n",
+      gpud::cuda::VersionName(gpud::cuda::kOldestDriver),
+      gpud::cuda::VersionName(version), ms);
+  return 0;
+}
+
+int PrintInfo() {
+  const auto start = Clock::now();
+  const auto driver = OpenGpu();
+  const double ms = MillisSince(start);
   if (!driver.ok()) {
     fmt::print(stderr, "{}\n", driver.status().message());
     return ExitCodeOf(driver.status());
   }
-  const auto json = DescribeGpu(*driver);
+  auto json = DescribeGpu(*driver);
   if (!json.ok()) {
     fmt::print(stderr, "{}\n", json.status().message());
     return 1;
   }
+  (*json)["driver_start_ms"] = ms;
+  (*json)["machine"] = DescribeMachine();
   fmt::print("{}\n", json->dump(2));
-  fmt::print("finding: {}, {} SMs, compute {}, driver {}{}\n",
-             (*json)["gpu"].get<std::string>(), (*json)["sms"].dump(),
-             (*json)["compute"].get<std::string>(),
-             (*json)["driver"].get<std::string>(),
-             (*json)["refused"].empty()
-                 ? ""
-                 : "; the back-end refuses it: " + (*json)["refused"].dump());
+  fmt::print(
+      "finding: {}, {} SMs, compute {}, driver {} ({:.0f} ms to start, "
+      "contexts {:.0f} and {:.0f} ms), clock {}{}\n",
+      (*json)["gpu"].get<std::string>(), (*json)["sms"].dump(),
+      (*json)["compute"].get<std::string>(),
+      (*json)["driver"].get<std::string>(), ms,
+      (*json)["first_context_ms"].get<double>(),
+      (*json)["second_context_ms"].get<double>(),
+      (*json)["machine"]["clock_source"].dump(),
+      (*json)["refused"].empty()
+          ? ""
+          : "; the back-end refuses it: " + (*json)["refused"].dump());
   return (*json)["refused"].empty() ? 0 : 1;
 }
 

@@ -20,9 +20,19 @@ int ExitCodeOf(const absl::Status& status);
 // driver. 0, or the exit code for the error, which is on stderr then.
 int ExitCodeOfGpuElsewhere();
 
-// {gpu, driver, compute, sms, ..., attributes: {name: value},
+// {gpu, driver, compute, sms, ..., attributes: {name: value}, pci: {...},
 //  stream_priorities: [least, greatest], refused: [what the back-end lacks]}
 absl::StatusOr<nlohmann::json> DescribeGpu(const gpud::cuda::Driver& driver);
+
+// What of this machine a latency depends on: {driver_module, kernel, machine,
+// cpu, cpus, clock_source, locked_memory_bytes, gdrdrv, ...}; null for what it
+// does not tell.
+nlohmann::json DescribeMachine();
+
+// --part-driver: prints the driver's version, the one that is needed and how long
+// the driver took to start; or, on stderr, why it will not do. Returns the exit
+// code.
+int PrintDriver();
 
 // --part-info: prints the description and a finding. Returns the exit code.
 int PrintInfo();

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@
 #include "base/unique_fd.h"
 #include "fmt/chrono.h"
 #include "fmt/format.h"
+#include "tools/gpu_check/collected.h"
+#include "tools/gpu_check/held_gpu.h"
 #include "tools/gpu_check/info.h"
 #include "tools/gpu_check/limited_run.h"
 #include "tools/gpu_check/parts.h"
@@ -34,7 +37,7 @@ using Json = nlohmann::json;
 struct Options {
   std::vector<std::string> only;
   std::string out = "gpu_check_results";
-  std::string fake;
+  std::string driver;
   uint64_t seed = 0;
   int seconds = 540;
   bool list = false;
@@ -42,21 +45,29 @@ struct Options {
   bool dry_run = false;
 };
 
-// Uses another process: a driver that hangs must not hang this one.
-int LookForGpu(const std::string& self, std::string* text) {
-  const UniqueFd said(memfd_create("info", MFD_CLOEXEC));
-  const LimitedResult run = RunLimited({.argv = {self, "--part-info"},
+// Asks whether there is a driver that will do, and a GPU: before all else, and in
+// another process, since a driver that hangs must not hang this one. Returns the
+// exit code for the answer, which is a sentence.
+int AskDriver(const std::string& self, std::string* sentence) {
+  constexpr std::chrono::seconds kLimit{30};
+  const UniqueFd said(memfd_create("driver", MFD_CLOEXEC));
+  const LimitedResult run = RunLimited({.argv = {self, "--part-driver"},
                                         .out = said.get(),
                                         .err = said.get(),
-                                        .limit = std::chrono::seconds(30)});
-  char bytes[16384];
+                                        .limit = kLimit});
+  char bytes[4096];
   const ssize_t size = pread(said.get(), bytes, sizeof(bytes), 0);
-  text->assign(bytes, size > 0 ? static_cast<size_t>(size) : 0);
-  while (text->ends_with('\n')) text->pop_back();
+  sentence->assign(bytes, size > 0 ? static_cast<size_t>(size) : 0);
+  while (sentence->ends_with('\n')) sentence->pop_back();
   using End = LimitedResult::End;
   if (run.end == End::kExited) return run.code;
   if (run.end == End::kInterrupted) return 130;
-  *text = "the driver does not answer: " + *text;
+  *sentence =
+      run.end == End::kSignalled
+          ? fmt::format("the driver ends the process that opens it (SIG{})",
+                        sigabbrev_np(run.code))
+          : fmt::format("the driver does not answer within {} s {}",
+                        kLimit.count(), *sentence);
   return 1;
 }
 
@@ -68,6 +79,12 @@ std::string FindSanitizer() {
     if (access(program.c_str(), X_OK) == 0) return program;
   }
   return FindProgram("compute-sanitizer").value_or("");
+}
+
+std::string FindNvidiaSmi() {
+  const std::string beside_the_driver = "/usr/local/nvidia/bin/nvidia-smi";
+  if (access(beside_the_driver.c_str(), X_OK) == 0) return beside_the_driver;
+  return FindProgram("nvidia-smi").value_or("");
 }
 
 std::string Now() {
@@ -86,9 +103,10 @@ int Run(const Options& options) {
   PartOptions of_parts{.self = self,
                        .programs = self.substr(0, self.rfind('/')),
                        .sanitizer = FindSanitizer(),
+                       .nvidia_smi = FindNvidiaSmi(),
                        .seed = options.seed,
                        .dry_run = options.dry_run,
-                       .fake_driver = options.fake};
+                       .driver = options.driver};
   if (const char* const chosen = std::getenv("CARILLON_BIN_DIR");
       chosen != nullptr && *chosen != '\0') {
     of_parts.programs = chosen;
@@ -114,19 +132,20 @@ int Run(const Options& options) {
   BlockSignalsOfRuns();
   std::string about = "dry run";
   if (!options.dry_run) {
-    const int code = LookForGpu(self, &about);
-    if (code == kNoGpuCode || code == 130) {
-      fmt::print(stderr, "gpu_check: {}\n", about);
-      return code;
-    }
+    const int code = AskDriver(self, &about);
+    fmt::print(stderr, "gpu_check: {}\n", about);
+    if (code != 0) return code;
   }
+  const HeldGpu held(self, "/dev");
+  fmt::print(stderr, "gpu_check: {}\n", held.about());
   fs::create_directories(of_parts.directory, error);
   std::ofstream(of_parts.directory + "/run.json")
       << Json{{"when", Now()},
               {"seed", of_parts.seed},
               {"dry_run", options.dry_run},
               {"bundle", ReadManifest(of_parts.programs)},
-              {"about", about}}
+              {"driver", about},
+              {"held_open", held.about()}}
              .dump(2)
       << "\n";
   Results results;
@@ -143,18 +162,68 @@ int Run(const Options& options) {
   }
   const std::string table = ResultTable(parts, options.only, results);
   std::ofstream(of_parts.directory + "/table.txt") << table;
-  fmt::print("{}raw results: {}\n", table, of_parts.directory);
+  if (auto collected =
+          Collect(of_parts.directory, parts, options.only, results);
+      !collected.ok()) {
+    fmt::print(stderr, "gpu_check: {}\n", collected.message());
+  }
+  fmt::print("{}{}results: {}/ all.txt, all.json, results.tar.gz\n", table,
+             LeftOut(results), of_parts.directory);
   return status.ok() ? ExitCodeOf(results) : 130;
 }
 
+// What of a bench's document the table has room for: latency and rate of one
+// path's workloads, or of one warp on several paths.
+std::string FindingOf(const Json& document) {
+  const Json cells = document.value("latency", Json::array());
+  std::set<std::string> paths;
+  for (const Json& cell : cells) paths.insert(cell.value("path", ""));
+  std::string finding;
+  for (const Json& cell : cells) {
+    const std::string workload = cell.value("workload", "");
+    if (paths.size() > 1 && workload != "warp") continue;
+    finding +=
+        fmt::format("{}{}", finding.empty() ? "" : "; ",
+                    paths.size() > 1 ? cell.value("path", "") : workload);
+    if (cell.value("status", "") != "measured") {
+      finding += fmt::format(" {}", cell.value("reason", "not measured"));
+      continue;
+    }
+    const auto median = [&](const char* at) {
+      const Json::json_pointer pointer(at);
+      return cell.contains(pointer) && cell[pointer].is_number()
+                 ? cell[pointer].get<double>() / 1000
+                 : 0;
+    };
+    finding += fmt::format(" p50 {:.2f} p99 {:.2f} us, {:.0f} k/s",
+                           median("/latency/p50_ns/median"),
+                           median("/latency/p99_ns/median"),
+                           median("/per_second/median"));
+  }
+  return finding;
+}
+
 // Runs launch_bench if there is a GPU: it has no exit code of its own for a
-// missing one.
-int RunBench(char** argv) {
+// missing one, and its findings are in a document.
+int RunBench(const std::vector<std::string>& argv) {
   const int code = ExitCodeOfGpuElsewhere();
   if (code != 0) return code;
-  execv(argv[0], argv);
-  fmt::print(stderr, "cannot start {}: {}\n", argv[0], strerror(errno));
-  return 1;
+  auto bench = Subprocess::Start({.argv = argv});
+  if (!bench.ok()) {
+    fmt::print(stderr, "{}\n", bench.status().message());
+    return 1;
+  }
+  const ExitReport end = bench->Reap();
+  constexpr std::string_view kOut = "--out=";
+  for (const std::string& argument : argv) {
+    if (!argument.starts_with(kOut)) continue;
+    std::ifstream file(argument.substr(kOut.size()) + "/launch.json");
+    const Json document = Json::parse(file, nullptr, false);
+    if (!document.is_object()) continue;
+    const std::string finding = FindingOf(document);
+    if (!finding.empty()) fmt::print("finding: {}\n", finding);
+  }
+  return end.ShellCode();
 }
 
 }  // namespace
@@ -165,8 +234,14 @@ int main(int argc, char** argv) {
   if (argc == 2 && std::string_view(argv[1]) == "--part-info") {
     return PrintInfo();
   }
+  if (argc == 2 && std::string_view(argv[1]) == "--part-driver") {
+    return PrintDriver();
+  }
+  if (argc == 3 && std::string_view(argv[1]) == "--part-hold") {
+    return HoldGpu(argv[2]);
+  }
   if (argc > 2 && std::string_view(argv[1]) == "--part-bench") {
-    return RunBench(argv + 2);
+    return RunBench({argv + 2, argv + argc});
   }
   Options options;
   CLI::App app{
@@ -187,10 +262,10 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(10, 540))
       ->capture_default_str();
   app.add_flag("--dry-run", options.dry_run,
-               "Start everything without a GPU: on the driver in --fake, or to "
-               "see it say that there is none");
-  app.add_option("--fake", options.fake,
-                 "Folder of a fake libcuda.so.1, for --dry-run");
+               "Start everything without a GPU: on the driver in --driver, or "
+               "to see it say that there is none");
+  app.add_option("--driver", options.driver,
+                 "Folder of another libcuda.so.1 than NVIDIA's, for --dry-run");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

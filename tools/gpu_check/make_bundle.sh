@@ -4,14 +4,15 @@
 # linker, and a script for each program that starts it with these. Older and newer
 # C libraries of that machine do not matter then; its driver is found where it is.
 #
-#   make_bundle.sh --out DIR --toolkit RELEASE [--revision R] [--file F]... PROGRAM...
+#   make_bundle.sh --out DIR --toolkit RELEASE [--tar] [--revision R] [--file F]... PROGRAM...
 #
+# --tar: packs it into DIR.tar.gz, too, for a machine that takes one file.
 # --file: copied beside the scripts, not run. Relative paths are those of
 # $BUILD_WORKING_DIRECTORY (bazel run). Exit codes: 1 failed or too large,
 # 2 usage, 3 no CUDA toolkit.
 set -euo pipefail
 
-readonly most=66000000 # bytes
+readonly most=60000000 most_packed=30000000 # bytes
 
 say() { printf 'gpu-bundle: %s\n' "$*" >&2; }
 fail() {
@@ -19,11 +20,12 @@ fail() {
   exit "${2:-1}"
 }
 
-out='' toolkit='' revision='' files=() programs=()
+out='' toolkit='' revision='' tar='' files=() programs=()
 while [ $# -gt 0 ]; do
   case $1 in
     --out=*) out=${1#*=} ;;
     --toolkit=*) toolkit=${1#*=} ;;
+    --tar) tar=1 ;;
     --revision=*) revision=${1#*=} ;;
     --file=*) files+=("${1#*=}") ;;
     -*) fail "no option $1" 2 ;;
@@ -45,7 +47,8 @@ if [ -e "$out" ] && [ ! -f "$out/MANIFEST.json" ]; then
   [ -d "$out" ] && [ -z "$(ls -A "$out")" ] || fail "$out is there and no bundle: not touched"
 fi
 made=$(mktemp -d "$out.XXXXXX") || fail "cannot make $out"
-trap 'rm -rf "$made"' EXIT
+packed=$made.tar.gz
+trap 'rm -rf "$made" "$packed"' EXIT
 chmod 755 "$made"
 mkdir "$made/bin" "$made/programs" "$made/lib"
 
@@ -121,8 +124,10 @@ compiled by CUDA $toolkit.
 
 Needs Linux on x86-64 and an NVIDIA driver of release ${toolkit%%.*}.0 or newer; nothing else.
 
-  ./gpu_check                  all of it, in at most 9 minutes; results in
-                               ./gpu_check_results, a short table last
+  ./gpu_check                  as much as 9 minutes have room for, the launch
+                               paths' latency first; a table last. All of its
+                               results are in three files, whole after each step:
+                               gpu_check_results/all.txt, all.json, results.tar.gz
   ./gpu_check --resume         goes on behind a part that took the machine along
   ./gpu_check --only paths     parts: ./gpu_check --list
   bin/gpud, bin/carillon, bin/launch_bench   by hand
@@ -140,7 +145,24 @@ if [ "$size" -gt "${CARILLON_BUNDLE_BYTES:-$most}" ]; then
   find "$made" -type f -printf '%s %P\n' | sort -rn | head -n 10 >&2
   fail "$megabytes MB: a bundle has at most $((${CARILLON_BUNDLE_BYTES:-$most} / 1000000)) MB; the largest files are above"
 fi
-rm -rf "$out"
+if [ -n "$tar" ]; then
+  # Whatever it was made as, it unpacks under its own name.
+  tar -C "$made" --transform "s|^\.|${out##*/}|" --sort=name --owner=0 --group=0 \
+    --numeric-owner -cf - . | gzip -9 >"$packed"
+  packed_size=$(wc -c <"$packed")
+  packed_megabytes=$(awk -v s="$packed_size" 'BEGIN { printf "%.1f", s / 1e6 }')
+  if [ "$packed_size" -gt "${CARILLON_BUNDLE_PACKED_BYTES:-$most_packed}" ]; then
+    fail "$packed_megabytes MB packed: a packed bundle has at most $((${CARILLON_BUNDLE_PACKED_BYTES:-$most_packed} / 1000000)) MB"
+  fi
+fi
+rm -rf "$out" "$out.tar.gz"
 mv "$made" "$out"
 printf '%s: %s MB, revision %s, CUDA %s\n' "$out" "$megabytes" "$revision" "$toolkit"
-printf 'copy it to the GPU machine and run there: %s/gpu_check\n' "${out##*/}"
+if [ -n "$tar" ]; then
+  mv "$packed" "$out.tar.gz"
+  printf '%s: %s MB\n' "$out.tar.gz" "$packed_megabytes"
+  printf 'copy that to the GPU machine and run there: tar xzf %s && %s/gpu_check\n' "${out##*/}.tar.gz" "${out##*/}"
+else
+  printf 'copy it to the GPU machine and run there: %s/gpu_check\n' "${out##*/}"
+fi
+printf 'it needs an NVIDIA driver for CUDA %s.0 or newer there\n' "${toolkit%%.*}"

@@ -18,8 +18,10 @@ run() { # expected code, expected words, arguments...
     cat "$work/said"
     failures=$((failures + 1))
   fi
-  if compgen -G "$work/*.??????" >/dev/null; then
-    echo "FAILED: $*: leaves $(compgen -G "$work/*.??????")"
+  # As mktemp names them: no dot, unlike an archive's "tar.gz".
+  if compgen -G "$work/*.[!.][!.][!.][!.][!.][!.]" >/dev/null ||
+    compgen -G "$work/*.*.tar.gz" >/dev/null; then
+    echo "FAILED: $*: leaves something in $(ls "$work")"
     failures=$((failures + 1))
   fi
 }
@@ -37,6 +39,22 @@ run 1 'not touched' --out="$work/mine" --toolkit=13.0 "$program"
 [ -e "$work/mine/precious" ] || failures=$((failures + 1))
 CARILLON_BUNDLE_BYTES=1000000 run 1 'at most 1 MB' --out="$work/b" --toolkit=13.0 "$program"
 [ ! -e "$work/b" ] || failures=$((failures + 1))
+run 0 'needs an NVIDIA driver for CUDA 13.0' --out="$work/a" --toolkit=13.1 "$program"
+# Packed: one file, which unpacks elsewhere under the bundle's name and runs there.
+run 0 'tar xzf c.tar.gz && c/gpu_check' --tar --out="$work/c" --toolkit=13.0 "$program"
+mkdir "$work/elsewhere"
+tar -C "$work/elsewhere" -xzf "$work/c.tar.gz"
+if ! diff -r "$work/c" "$work/elsewhere/c" || [ "$(ls "$work/elsewhere")" != c ]; then
+  echo "FAILED: the archive holds something else than the bundle"
+  failures=$((failures + 1))
+fi
+"$work/elsewhere/c/bin/true" || failures=$((failures + 1))
+CARILLON_BUNDLE_PACKED_BYTES=1000000 run 1 'packed bundle has at most 1 MB' \
+  --tar --out="$work/d" --toolkit=13.0 "$program"
+[ ! -e "$work/d" ] && [ ! -e "$work/d.tar.gz" ] || failures=$((failures + 1))
+# An archive of an earlier bundle must not outlive it.
+run 0 'run there: c/gpu_check' --out="$work/c" --toolkit=13.0 "$program"
+[ ! -e "$work/c.tar.gz" ] || failures=$((failures + 1))
 
 [ "$failures" = 0 ] && echo PASSED
 [ "$failures" = 0 ]

@@ -15,49 +15,70 @@ struct ProbeStep {
   int seconds;  // the time limit
 };
 
+// Those whose answers decide most come first; what takes a context away, last.
 constexpr ProbeStep kProbes[] = {
+    {"beside_resident", 60},
+    {"aliasing", 25},
+    {"fence_cost", 15},
+    {"host_reads", 15},
+    {"poll_rtt", 10},
+    {"htod_order", 15},
+    {"launch_budget", 10},
+    {"launch_rate", 10},
+    {"stream_query", 10},
+    {"graph_priority", 10},
+    {"reserved_where", 10},
+    {"globaltimer", 15},
+    {"sm_clock", 10},
+    {"register_time", 15},
+    {"punch", 10},
     {"registered_memory", 10},
     {"whole_store", 10},
-    {"poll_rtt", 10},
-    {"memory_operations", 10},
-    {"launch_budget", 10},
+    {"memory_operations", 15},
     {"sibling_budget", 10},
     {"exec_memory", 15},
     {"exec_busy", 10},
     {"tail_relaunch", 10},
     {"green_split", 10},
     {"green_launch", 10},
-    {"fault_reset", 15},
-    {"fault_memory", 15},
-    {"trap_kills", 15},
     {"unregister_resident", 15},
     {"cdp_spinning", 15},
+    {"fault_memory", 15},
+    {"trap_kills", 15},
+    {"trap_full_gpu", 15},
+    {"fault_reset", 25},
 };
 
-constexpr const char* kPathScenarios[] = {"load", "churn", "device_killed",
-                                          "gpud_killed"};
+// In the order in which their figures are wanted.
+constexpr const char* kPaths[] = {"edge",       "baseline_flag", "baseline",
+                                  "persistent", "graph",         "stream_wait"};
+// A launch path that hangs takes so long away from the others, and no more.
+constexpr int kPathSeconds = 25;
 
 // Makes the steps of one mode.
 class Maker {
  public:
   explicit Maker(const PartOptions& options) : options_(options) {}
 
-  // `on_fake` says whether the fake driver can do it.
+  // `on_other`: it needs nothing of NVIDIA's but a libcuda.so.1.
   CheckStep Make(std::string name, std::vector<std::string> argv, int limit_s,
-                 bool on_fake) const {
+                 bool on_other = true) const {
     CheckStep step{.name = std::move(name),
                    .argv = std::move(argv),
                    .limit = seconds(limit_s)};
     if (!options_.dry_run) return step;
-    // The fake driver comes before the system's own, if that exists.
-    if (!options_.fake_driver.empty()) {
-      step.environment = {"LD_LIBRARY_PATH=" + options_.fake_driver};
+    // What a dry run shows must not depend on how busy its machine is.
+    step.limit *= 10;
+    // That driver comes before the system's own, if there is one.
+    if (!options_.driver.empty()) {
+      step.environment = {"LD_LIBRARY_PATH=" + options_.driver};
     }
-    if (!on_fake || options_.fake_driver.empty()) {
+    if (!on_other || options_.driver.empty()) {
       step.environment.push_back("CARILLON_FAKE_CUDA=devices=0");
       step.environment.push_back("CUDA_VISIBLE_DEVICES=");
       step.expects_no_gpu = true;
     }
+    step.may_lack = !step.expects_no_gpu;
     return step;
   }
   std::string Program(const char* name) const {
@@ -75,31 +96,75 @@ class Maker {
 CheckPart Probes(const Maker& maker) {
   CheckPart part{"probes", "questions that NVIDIA's documents leave open", {}};
   for (const ProbeStep& probe : kProbes) {
-    const char* const program =
-        probe.name == "cdp_spinning" ? "cdp_probe" : "gpu_probes";
-    part.steps.push_back(maker.Make(
-        std::string(probe.name),
-        {maker.Program(program), std::string(probe.name)}, probe.seconds,
-        /*on_fake=*/false));
+    const bool runtime = probe.name == "cdp_spinning";
+    part.steps.push_back(
+        maker.Make(std::string(probe.name),
+                   {maker.Program(runtime ? "cdp_probe" : "gpu_probes"),
+                    std::string(probe.name)},
+                   probe.seconds, /*on_other=*/!runtime));
+  }
+  return part;
+}
+
+// `launch_bench` on some launch paths.
+CheckStep BenchStep(const Maker& maker, const PartOptions& options,
+                    const std::string& part, const std::string& name,
+                    int limit_s, std::vector<std::string> arguments) {
+  arguments.insert(
+      arguments.begin(),
+      {options.self, "--part-bench", maker.Program("launch_bench"),
+       "--backend=cuda",
+       fmt::format("--out={}/bench_{}_{}", options.directory, part, name)});
+  if (options.dry_run) arguments.push_back("--quick");
+  return maker.Make(name, std::move(arguments), limit_s);
+}
+
+CheckPart Latency(const Maker& maker, const PartOptions& options) {
+  CheckPart part{"latency", "latency and rate of each launch path alone", {}};
+  for (const char* const path : kPaths) {
+    part.steps.push_back(BenchStep(
+        maker, options, part.name, path, kPathSeconds,
+        {"--parts=latency", fmt::format("--paths={}", path), "--rounds=1"}));
+  }
+  return part;
+}
+
+// `gpu_paths` on one launch path.
+CheckStep PathStep(const Maker& maker, const PartOptions& options,
+                   std::string name, const char* scenario, const char* path,
+                   std::vector<std::string> arguments = {}) {
+  arguments.insert(arguments.begin(),
+                   {maker.Program("gpu_paths"), scenario, "--backend=cuda",
+                    fmt::format("--paths={}", path)});
+  if (options.dry_run) arguments.push_back("--quick");
+  return maker.Make(std::move(name), std::move(arguments), kPathSeconds);
+}
+
+CheckPart Load(const Maker& maker, const PartOptions& options) {
+  CheckPart part{"load", "each launch path under load, with a ledger", {}};
+  for (const char* const path : kPaths) {
+    part.steps.push_back(PathStep(maker, options, path, "load", path));
   }
   return part;
 }
 
 CheckPart Paths(const Maker& maker, const PartOptions& options) {
-  CheckPart part{
-      "paths",
-      "every launch path under load, with a ledger; devices and gpud "
-      "killed",
-      {}};
-  const auto add = [&](const char* name, std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), maker.Program("gpu_paths"));
-    arguments.push_back("--backend=cuda");
-    if (options.dry_run) arguments.push_back("--quick");
-    part.steps.push_back(
-        maker.Make(name, std::move(arguments), 60, /*on_fake=*/true));
-  };
-  for (const char* const scenario : kPathScenarios) add(scenario, {scenario});
-  add("reserved_sms", {"load", "--paths=edge,graph", "--reserve-sms=8"});
+  CheckPart part{"paths",
+                 "registering and unregistering meanwhile, a device killed, "
+                 "gpud killed, SMs reserved",
+                 {}};
+  for (const char* const scenario : {"churn", "device_killed", "gpud_killed"}) {
+    for (const char* const path : kPaths) {
+      part.steps.push_back(PathStep(maker, options,
+                                    fmt::format("{}.{}", scenario, path),
+                                    scenario, path));
+    }
+  }
+  for (const char* const path : {"edge", "graph"}) {
+    part.steps.push_back(PathStep(maker, options,
+                                  fmt::format("reserved_sms.{}", path), "load",
+                                  path, {"--reserve-sms=8"}));
+  }
   return part;
 }
 
@@ -121,7 +186,7 @@ CheckPart Faults(const Maker& maker, const PartOptions& options) {
                    {maker.Program("carillon"), "fault", "run",
                     maker.Program(plan) + ".yaml", "--backend", "cuda",
                     fmt::format("--keep={}/faults", options.directory)},
-                   90, /*on_fake=*/true);
+                   90);
     if (step.expects_no_gpu) step.skip = "a plan needs a GPU to break";
     part.steps.push_back(std::move(step));
   }
@@ -135,7 +200,7 @@ CheckPart Hostile(const Maker& maker, const PartOptions& options) {
        options.dry_run
            ? "--gtest_filter=*/doorbell_*:*/punch_holes:*/scribble_all"
            : "--gtest_filter=Tricks/*"},
-      180, /*on_fake=*/true);
+      180);
   if (step.expects_no_gpu) step.skip = "a device needs a GPU to be hostile to";
   step.environment.push_back("CARILLON_TEST_PROGRAMS=" + options.programs);
   step.environment.push_back("CARILLON_TEST_BACKEND=cuda");
@@ -152,7 +217,7 @@ CheckPart Sanitizer(const Maker& maker, const PartOptions& options) {
     argv.push_back(std::move(argument));
   }
   CheckStep step =
-      maker.Make("memcheck", std::move(argv), 90, /*on_fake=*/false);
+      maker.Make("memcheck", std::move(argv), 90, /*on_other=*/false);
   if (options.sanitizer.empty()) {
     step.skip = "compute-sanitizer is not present";
   } else if (options.dry_run) {
@@ -161,34 +226,34 @@ CheckPart Sanitizer(const Maker& maker, const PartOptions& options) {
   return {"sanitizer", "compute-sanitizer over the kernels", {step}};
 }
 
-CheckPart Bench(const Maker& maker, const PartOptions& options) {
-  CheckPart part{
-      "bench", "the launch paths side by side (carillon bench launch)", {}};
-  const auto add = [&](const char* name, int limit_s,
-                       std::vector<std::string> arguments) {
-    arguments.insert(
-        arguments.begin(),
-        {options.self, "--part-bench", maker.Program("launch_bench"),
-         "--backend=cuda",
-         fmt::format("--out={}/bench_{}", options.directory, name)});
-    part.steps.push_back(
-        maker.Make(name, std::move(arguments), limit_s, /*on_fake=*/true));
-  };
+// The launch paths side by side.
+CheckPart Quick(const Maker& maker, const PartOptions& options) {
   if (options.dry_run) {
-    add("quick", 120, {"--quick", "--parts=latency", "--paths=baseline"});
-    return part;
+    return {"quick",
+            "all launch paths side by side, in short",
+            {BenchStep(maker, options, "quick", "all", 120,
+                       {"--parts=latency", "--paths=baseline"})}};
   }
-  add("quick", 60, {"--quick"});
-  // Each is a part of its own, so that finished ones count when time runs out.
-  for (const auto& [name, limit_s] :
-       {std::pair{"latency", 180}, std::pair{"background", 60},
-        std::pair{"breakdown", 90}, std::pair{"idle", 45},
-        std::pair{"power", 60}, std::pair{"co_runner", 90}}) {
-    add(name, limit_s, {fmt::format("--parts={}", name), "--rounds=1"});
+  return {"quick",
+          "all launch paths side by side, in short",
+          {BenchStep(maker, options, "quick", "all", 60, {"--quick"})}};
+}
+
+// Parts of `launch_bench`, each a step, so that finished ones count when time
+// runs out. A dry run leaves them out: `quick` has shown that the bench runs.
+CheckPart Bench(const Maker& maker, const PartOptions& options, CheckPart part,
+                const std::vector<std::pair<std::string, int>>& names) {
+  for (const auto& [name, limit_s] : names) {
+    std::vector<std::string> arguments = {"--parts=" + name, "--rounds=1"};
+    if (name == "reserved_sms") {
+      arguments = {"--parts=latency,background", "--paths=edge",
+                   "--reserve-sms=8", "--rounds=1"};
+    }
+    CheckStep step = BenchStep(maker, options, part.name, name, limit_s,
+                               std::move(arguments));
+    if (options.dry_run) step.skip = "not in a dry run";
+    part.steps.push_back(std::move(step));
   }
-  add("reserved_sms", 60,
-      {"--parts=latency,background", "--paths=edge", "--reserve-sms=8",
-       "--rounds=1"});
   return part;
 }
 
@@ -197,20 +262,38 @@ CheckPart Bench(const Maker& maker, const PartOptions& options) {
 std::vector<CheckPart> MakeParts(const PartOptions& options) {
   const Maker maker(options);
   std::vector<CheckPart> parts;
-  parts.push_back({"info",
-                   "the GPU, its driver, what the back-end needs of them",
-                   {maker.Make("device", {options.self, "--part-info"}, 30,
-                               /*on_fake=*/true)}});
+  CheckPart info{"info",
+                 "the GPU, its driver, the machine, what the back-end needs",
+                 {maker.Make("device", {options.self, "--part-info"}, 30)}};
+  CheckStep smi = maker.Make("nvidia_smi", {options.nvidia_smi, "-q"}, 20);
+  if (options.dry_run) {
+    smi.skip = "not in a dry run";
+  } else if (options.nvidia_smi.empty()) {
+    smi.skip = "nvidia-smi is not present";
+  }
+  info.steps.push_back(std::move(smi));
+  parts.push_back(std::move(info));
   parts.push_back(Probes(maker));
   parts.push_back({"kernels",
                    "every kernel on the GPU against its CPU form",
-                   {maker.Make("compare", maker.Kernels("20"), 60,
-                               /*on_fake=*/true)}});
+                   {maker.Make("compare", maker.Kernels("5"), 60)}});
+  parts.push_back(Latency(maker, options));
+  parts.push_back(Load(maker, options));
+  parts.push_back(Quick(maker, options));
   parts.push_back(Paths(maker, options));
+  parts.push_back(Bench(
+      maker, options,
+      {"bench", "beside background kernels, Fig. 5, idle, SMs reserved", {}},
+      {{"background", 60},
+       {"breakdown", 90},
+       {"idle", 45},
+       {"reserved_sms", 60}}));
   parts.push_back(Faults(maker, options));
   parts.push_back(Hostile(maker, options));
+  parts.push_back(Bench(maker, options,
+                        {"power", "power, and processes beside it", {}},
+                        {{"power", 60}, {"co_runner", 90}}));
   parts.push_back(Sanitizer(maker, options));
-  parts.push_back(Bench(maker, options));
   return parts;
 }
 

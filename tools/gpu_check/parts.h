@@ -16,13 +16,16 @@ struct PartOptions {
   std::string directory;  // for results
   // The path of compute-sanitizer; empty if there is none.
   std::string sanitizer;
-  uint64_t seed = 0;  // the seed of random inputs
-  // Runs short versions on the fake driver: a folder with its libcuda.so.1.
-  // What cannot run there must report that there is no GPU.
+  std::string nvidia_smi;  // its path; empty if there is none
+  uint64_t seed = 0;       // the seed of random inputs
+  // Runs short versions on another driver than NVIDIA's. What cannot run there
+  // must report that there is no GPU; a probe may say what that driver lacks.
   bool dry_run = false;
-  std::string fake_driver;
+  std::string driver;  // a folder with its libcuda.so.1; empty: there is none
 };
 
+// What is wanted most comes first, since a machine may be lent for ten minutes:
+// the latency of each launch path right behind what it depends on.
 std::vector<CheckPart> MakeParts(const PartOptions& options);
 
 }  // namespace carillon::gpu_check

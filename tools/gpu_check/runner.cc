@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "fmt/format.h"
+#include "tools/gpu_check/collected.h"
 #include "tools/gpu_check/limited_run.h"
 
 namespace carillon::gpu_check {
@@ -71,18 +72,51 @@ absl::StatusOr<UniqueFd> Create(const std::string& path) {
   return file;
 }
 
+// What the kernel's log says of the GPU from now on.
+class KernelLog {
+ public:
+  explicit KernelLog(const std::string& path)
+      : file_(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
+    lseek(file_.get(), 0, SEEK_END);
+  }
+
+  // The lines of NVIDIA's kernel module since the last call: an Xid says what a
+  // GPU has met.
+  std::string News() {
+    std::string news;
+    char record[8192];
+    while (true) {
+      const ssize_t size = read(file_.get(), record, sizeof(record));
+      // EPIPE: records were overwritten; those after them are there.
+      if (size < 0 && errno == EPIPE) continue;
+      if (size <= 0) return news;
+      for (const std::string& line :
+           LinesOf({record, static_cast<size_t>(size)})) {
+        if (line.find("NVRM") == std::string::npos) continue;
+        news += fmt::format("kernel log: {}\n", line);
+      }
+    }
+  }
+
+ private:
+  const UniqueFd file_;
+};
+
 class Runner {
  public:
-  Runner(const RunnerOptions& options, Results* results)
-      : options_(options),
+  Runner(const std::vector<CheckPart>& parts, const RunnerOptions& options,
+         Results* results)
+      : parts_(parts),
+        options_(options),
         results_(*results),
+        kernel_log_(options.kernel_log),
         start_(Clock::now()),
         deadline_(start_ + options.total) {}
 
-  absl::Status Run(const std::vector<CheckPart>& parts) {
+  absl::Status Run() {
     if (options_.resume) Load();
     RETURN_IF_ERROR(Store());
-    for (const CheckPart& part : parts) {
+    for (const CheckPart& part : parts_) {
       if (!IsChosen(part, options_.only)) continue;
       for (const CheckStep& step : part.steps) {
         RETURN_IF_ERROR(Take(part, step));
@@ -145,7 +179,8 @@ class Runner {
       result = {Outcome::kSkipped, 0, step.skip};
     } else if (left < kMinTime) {
       result = {Outcome::kNotRun, 0,
-                fmt::format("no time left of {} s: run it with --only {}",
+                fmt::format("no time left of {} s: go on with --resume, or "
+                            "run it with --only {}",
                             options_.total.count(), part.name)};
     } else {
       results_[key] = {Outcome::kLost, 0, "gpu_check ended while this ran"};
@@ -157,11 +192,17 @@ class Runner {
     results_[key] = result;
     Say(key, result);
     RETURN_IF_ERROR(Store());
+    // What a GPU has still to say is worth more than the files that hold it all.
+    if (const absl::Status collected =
+            Collect(options_.directory, parts_, options_.only, results_);
+        !collected.ok()) {
+      fmt::print(stderr, "gpu_check: {}\n", std::string(collected.message()));
+    }
     return status;
   }
 
   absl::Status Start(const CheckPart& part, const CheckStep& step,
-                     milliseconds left, StepResult* result) const {
+                     milliseconds left, StepResult* result) {
     const std::string stem =
         fmt::format("{}/{}.{}", options_.directory, part.name, step.name);
     ASSIGN_OR_RETURN(auto out, Create(stem + ".out"));
@@ -176,6 +217,9 @@ class Runner {
                                           .kill_grace = options_.kill_grace});
     const std::string said = ReadFile(stem + ".out");
     const std::string complained = ReadFile(stem + ".err");
+    if (const std::string news = kernel_log_.News(); !news.empty()) {
+      std::ofstream(stem + ".err", std::ios::app) << news;
+    }
     using End = LimitedResult::End;
     switch (run.end) {
       case End::kExited:
@@ -210,8 +254,10 @@ class Runner {
     return absl::OkStatus();
   }
 
+  const std::vector<CheckPart>& parts_;
   const RunnerOptions& options_;
   Results& results_;
+  KernelLog kernel_log_;
   const Clock::time_point start_;
   const Clock::time_point deadline_;
 };
@@ -240,8 +286,7 @@ StepResult Summarize(const CheckPart& part, const Results& results) {
   }
   if (bad > 1) sum.finding += fmt::format(" (and {} more)", bad - 1);
   if (bad == 0 && part.steps.size() > 1) {
-    sum.finding =
-        fmt::format("all {} steps; {}", part.steps.size(), sum.finding);
+    sum.finding = fmt::format("all {} steps", part.steps.size());
   }
   return sum;
 }
@@ -270,7 +315,7 @@ absl::Status RunParts(const std::vector<CheckPart>& parts,
                       const RunnerOptions& options, Results* results) {
   results->clear();
   RETURN_IF_ERROR(CheckParts(parts, options.only));
-  return Runner(options, results).Run(parts);
+  return Runner(parts, options, results).Run();
 }
 
 StepResult Judge(const CheckStep& step, int exit_code, bool signalled,
@@ -289,6 +334,11 @@ StepResult Judge(const CheckStep& step, int exit_code, bool signalled,
     }
     return result;
   }
+  if (!signalled && exit_code == kLacksCode && step.may_lack) {
+    result.outcome = Outcome::kPassed;
+    result.finding = LastLine(err);
+    return result;
+  }
   result.outcome = Outcome::kFailed;
   const std::string how =
       signalled
@@ -305,15 +355,43 @@ StepResult Judge(const CheckStep& step, int exit_code, bool signalled,
 std::string ResultTable(const std::vector<CheckPart>& parts,
                         const std::vector<std::string>& only,
                         const Results& results) {
-  std::string table = fmt::format("{:<10} {:<9} {:>7}  {}\n", "PART", "RESULT",
-                                  "SECONDS", "FINDING");
-  for (const CheckPart& part : parts) {
-    if (!IsChosen(part, only)) continue;
-    const StepResult sum = Summarize(part, results);
-    table += fmt::format("{:<10} {:<9} {:>7.1f}  {}\n", part.name,
-                         NameOf(sum.outcome), sum.seconds, sum.finding);
+  constexpr size_t kMostCharacters = 11'000;
+  std::string table;
+  // Of steps that passed, as much as fits; of others all.
+  for (const size_t length : {kMaxFinding, size_t{120}, size_t{90}, size_t{60},
+                              size_t{40}, size_t{0}}) {
+    table = fmt::format("{:<26} {:<9} {:>7}  {}\n", "PART", "RESULT", "SECONDS",
+                        "FINDING");
+    for (const CheckPart& part : parts) {
+      if (!IsChosen(part, only)) continue;
+      const StepResult sum = Summarize(part, results);
+      table += fmt::format("{:<26} {:<9} {:>7.1f}  {}\n", part.name,
+                           NameOf(sum.outcome), sum.seconds, sum.finding);
+      if (part.steps.size() == 1) continue;
+      for (const CheckStep& step : part.steps) {
+        const auto found = results.find(KeyOf(part, step));
+        if (found == results.end()) continue;
+        const StepResult& result = found->second;
+        table += fmt::format(
+            "  {:<24} {:<9} {:>7.1f}  {}\n", step.name, NameOf(result.outcome),
+            result.seconds,
+            result.finding.substr(0, result.bad() ? kMaxFinding : length));
+      }
+    }
+    if (table.size() <= kMostCharacters) break;
   }
   return table;
+}
+
+std::string LeftOut(const Results& results) {
+  std::string names;
+  for (const auto& [key, result] : results) {
+    if (result.outcome == Outcome::kNotRun) {
+      names += (names.empty() ? "" : ", ") + key;
+    }
+  }
+  return names.empty() ? ""
+                       : fmt::format("not run (--resume goes on): {}\n", names);
 }
 
 int ExitCodeOf(const Results& results) {

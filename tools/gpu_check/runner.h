@@ -7,7 +7,9 @@
 //          runner (or the machine).
 //
 // A step's exit code: 0 passed, kNoGpuCode no GPU, else failed. The table shows
-// the last line of its stdout that begins with "finding: ".
+// the last line of its stdout that begins with "finding: ": a step may print
+// what it has so far, and more later. What NVIDIA's driver writes to the kernel's
+// log while a step runs goes to the end of its stderr.
 #ifndef CARILLON_TOOLS_GPU_CHECK_RUNNER_H_
 #define CARILLON_TOOLS_GPU_CHECK_RUNNER_H_
 
@@ -24,6 +26,8 @@ namespace carillon::gpu_check {
 
 // There is no GPU, or no driver for it. Nothing else uses this code.
 inline constexpr int kNoGpuCode = 77;
+// The driver lacks a kernel or a function that only a GPU's has: a dry run's.
+inline constexpr int kLacksCode = 78;
 
 struct CheckStep {
   std::string name;  // unique in its part
@@ -34,6 +38,8 @@ struct CheckStep {
   std::string skip;
   // A dry run: the step must report that there is no GPU.
   bool expects_no_gpu = false;
+  // A dry run: the step may also say what its driver lacks (kLacksCode).
+  bool may_lack = false;
 };
 
 struct CheckPart {
@@ -74,14 +80,15 @@ struct RunnerOptions {
   // The time that is reserved for ending a step that exceeds its limit.
   std::chrono::milliseconds grace{2000};
   std::chrono::milliseconds kill_grace{5000};
+  std::string kernel_log = "/dev/kmsg";  // where it can be read
 };
 
 // Errors: InvalidArgument names a part that does not exist.
 absl::Status CheckParts(const std::vector<CheckPart>& parts,
                         const std::vector<std::string>& only);
 
-// Runs the chosen parts; writes DIR/<part>.<step>.{out,err} and the state file,
-// and reports progress on stderr. Call BlockSignalsOfRuns() first. Errors:
+// Runs the chosen parts; writes DIR/<part>.<step>.{out,err}, the state file and,
+// after each step, what collected.h names, and reports progress on stderr. Call BlockSignalsOfRuns() first. Errors:
 // InvalidArgument, PermissionDenied (cannot write there), Cancelled
 // (interrupted). `results` is always filled in.
 absl::Status RunParts(const std::vector<CheckPart>& parts,
@@ -91,11 +98,15 @@ absl::Status RunParts(const std::vector<CheckPart>& parts,
 StepResult Judge(const CheckStep& step, int exit_code, bool signalled,
                  std::string_view out, std::string_view err);
 
-// One line per part: part, result, seconds, finding (of the first step that
-// failed, otherwise of the last step with one).
+// A line for each part (finding: of the first step that failed, or of its only
+// step) and, under it, for each of several steps. Fits into what a
+// machine that keeps only the last 12,000 characters shows.
 std::string ResultTable(const std::vector<CheckPart>& parts,
                         const std::vector<std::string>& only,
                         const Results& results);
+
+// One line with the steps that did not come to run; empty if there are none.
+std::string LeftOut(const Results& results);
 
 // 0, 1, or kNoGpuCode if every step that ran says so.
 int ExitCodeOf(const Results& results);

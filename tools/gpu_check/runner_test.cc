@@ -6,16 +6,23 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string_view>
 
 #include "base/temp_directory.h"
+#include "fmt/format.h"
+#include "tools/gpu_check/collected.h"
+#include "tools/gpu_check/held_gpu.h"
 #include "tools/gpu_check/limited_run.h"
 #include "tools/gpu_check/parts.h"
 
@@ -219,24 +226,184 @@ TEST_F(RunnerTest, GivesTheStepItsEnvironment) {
   EXPECT_EQ(Run({{"a", "", {step}}}).at("a/one").finding, "green");
 }
 
-TEST(ResultTable, HasALineAPartWithTheFirstStepThatWentWrong) {
+TEST_F(RunnerTest, LeavesAllThatItHasInThreeFilesBehindEachStep) {
+  // What the second step finds is what a kill during it would leave.
+  const std::string seen = directory_ + "/seen";
+  const Results results =
+      Run({{"a",
+            "",
+            {Shell("one",
+                   "echo '{'; echo '\"x\": 7'; echo '}'; echo finding: 42 us; "
+                   "echo why >&2; mkdir -p " +
+                       directory_ + "/bench_q; echo '{\"y\": 8}' > " +
+                       directory_ + "/bench_q/launch.json")}},
+           {"b",
+            "",
+            {Shell("two", "mkdir " + seen + " && cd " + seen +
+                              " && cp ../all.* . " +
+                              "&& tar xzf ../results.tar.gz && test ! -e " +
+                              "../all.txt.next")}}});
+  EXPECT_EQ(results.at("b/two").outcome, Outcome::kPassed) << Read("b.two.err");
+  EXPECT_THAT(Read("seen/all.txt"), HasSubstr("=== a/one: passed"));
+  EXPECT_THAT(Read("seen/all.txt"), HasSubstr("--- .err\nwhy\n"));
+  EXPECT_THAT(Read("seen/all.txt"), HasSubstr("42 us"));
+  const auto all = nlohmann::json::parse(Read("seen/all.json"), nullptr, false);
+  EXPECT_EQ(all["steps"]["a/one"]["finding"], "42 us") << all;
+  EXPECT_EQ(all["steps"]["a/one"]["document"]["x"], 7) << all;
+  EXPECT_EQ(all["files"]["bench_q/launch.json"]["y"], 8) << all;
+  EXPECT_EQ(Read("seen/a.one.out"), Read("a.one.out"));
+  EXPECT_EQ(Read("seen/bench_q/launch.json"), "{\"y\": 8}\n");
+}
+
+TEST_F(RunnerTest, CollectsTheEndOfWhatIsLongAndNamesWhatItLeavesOut) {
+  Run({{"a",
+        "",
+        {Shell("long",
+               "head -c 200000 /dev/zero | tr '\\0' x; echo; "
+               "echo the end; head -c 3000000 /dev/zero > " +
+                   directory_ + "/big")}}});
+  const std::string text = Read("all.txt");
+  EXPECT_LT(text.size(), kMaxCollectedText + 2000);
+  EXPECT_THAT(text, HasSubstr("bytes before]"));
+  EXPECT_THAT(text, HasSubstr("\nthe end\n"));
+  EXPECT_THAT(text,
+              HasSubstr("left out of results.tar.gz: big (3000000 bytes)"));
+  EXPECT_LT(fs::file_size(directory_ + "/results.tar.gz"), 100'000u);
+}
+
+TEST_F(RunnerTest, KeepsWhatTheDriverWritesToTheKernelsLogWhileAStepRuns) {
+  RunnerOptions options = Options();
+  options.kernel_log = directory_ + "/kmsg";
+  std::ofstream(options.kernel_log) << "NVRM: Xid 1, of yesterday\n";
+  Run({{"a",
+        "",
+        {Shell("one", "echo mine >&2; echo 'NVRM: Xid (PCI:0): 13' >> " +
+                          options.kernel_log + "; echo 'usb: x' >> " +
+                          options.kernel_log)}}},
+      options);
+  EXPECT_EQ(Read("a.one.err"), "mine\nkernel log: NVRM: Xid (PCI:0): 13\n");
+}
+
+TEST_F(RunnerTest, ShowsTheLastFindingOfAStepThatItKills) {
+  const Results results =
+      Run({{"a",
+            "",
+            {Shell("one",
+                   "echo finding: so far 1; echo finding: so far 1, 2; "
+                   "exec sleep 60",
+                   1)}}});
+  EXPECT_THAT(results.at("a/one").finding, HasSubstr("so far 1, 2"));
+}
+
+TEST_F(RunnerTest, LetsAStepOfADryRunSayWhatItsDriverLacks) {
+  CheckStep step = Shell("one", "echo no kernel x >&2; exit 78");
+  EXPECT_EQ(Run({{"a", "", {step}}}).at("a/one").outcome, Outcome::kFailed);
+  step.may_lack = true;
+  const Results results = Run({{"a", "", {step}}});
+  EXPECT_EQ(results.at("a/one").outcome, Outcome::kPassed);
+  EXPECT_EQ(results.at("a/one").finding, "no kernel x");
+}
+
+TEST(HeldGpuTest, SaysWhatIsMissing) {
+  const TempDirectory folder;
+  EXPECT_EQ(HoldGpu(folder.path()), 1);
+  const HeldGpu held("/no/such/program", folder.path());
+  EXPECT_THAT(held.about(), HasSubstr("not held open"));
+}
+
+TEST(HeldGpuTest, HoldsEachDeviceFileUntilItIsKilled) {
+  const TempDirectory folder;
+  std::vector<std::string> files;
+  for (const char* const name : {"nvidiactl", "nvidia0", "nvidia3"}) {
+    files.push_back(folder.path() + "/" + name);
+    std::ofstream(files.back()) << "";
+  }
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], STDOUT_FILENO);
+    _exit(HoldGpu(folder.path()));
+  }
+  close(ends[1]);
+  char said[1024] = "";
+  const ssize_t size = read(ends[0], said, sizeof(said) - 1);
+  std::set<std::string> open;
+  std::error_code error;
+  for (const auto& entry :
+       fs::directory_iterator(fmt::format("/proc/{}/fd", child), error)) {
+    open.insert(fs::read_symlink(entry.path(), error).string());
+  }
+  kill(child, SIGKILL);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  close(ends[0]);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  ASSERT_GT(size, 0);
+  for (const std::string& file : files) {
+    EXPECT_THAT(std::string(said), HasSubstr(file));
+    EXPECT_TRUE(open.contains(fs::canonical(file).string())) << file;
+  }
+}
+
+TEST(HeldGpuTest, EndsWhoHoldsItWithItself) {
+  const TempDirectory folder;
+  const std::string holder = folder.path() + "/holder";
+  std::ofstream(holder) << "#!/bin/sh\necho \"$2 is held by $$\"\n"
+                           "exec sleep 600 >/dev/null\n";
+  fs::permissions(holder, fs::perms::owner_all);
+  pid_t pid = 0;
+  {
+    const HeldGpu held(holder, "/dev/x");
+    ASSERT_EQ(std::sscanf(held.about().c_str(), "/dev/x is held by %d", &pid),
+              1)
+        << held.about();
+    EXPECT_EQ(kill(pid, 0), 0);
+  }
+  EXPECT_NE(kill(pid, 0), 0);
+}
+
+TEST(ResultTable, HasALineAPartAndALineAStep) {
   const std::vector<CheckPart> parts = {
+      {"single", "", {{.name = "x"}}},
       {"good", "", {{.name = "x"}, {.name = "y"}}},
       {"bad", "", {{.name = "x"}, {.name = "y"}, {.name = "z"}}},
       {"unseen", "", {{.name = "x"}}}};
-  const std::string table =
-      ResultTable(parts, {},
-                  {{"good/x", {Outcome::kPassed, 1, "one"}},
-                   {"good/y", {Outcome::kPassed, 2, "two"}},
-                   {"bad/x", {Outcome::kPassed, 1, "fine"}},
-                   {"bad/y", {Outcome::kTimedOut, 5, "stuck"}},
-                   {"bad/z", {Outcome::kFailed, 1, "worse"}}});
-  EXPECT_THAT(table, HasSubstr("good       passed        3.0  all 2 steps; "
-                               "two\n"));
-  EXPECT_THAT(table, HasSubstr("bad        TIMED OUT     7.0  y: stuck (and 1 "
-                               "more)\n"));
-  EXPECT_THAT(table, HasSubstr("unseen     not run"));
+  const Results results = {{"single/x", {Outcome::kPassed, 1, "alone"}},
+                           {"good/x", {Outcome::kPassed, 1, "one"}},
+                           {"good/y", {Outcome::kPassed, 2, "two"}},
+                           {"bad/x", {Outcome::kPassed, 1, "fine"}},
+                           {"bad/y", {Outcome::kTimedOut, 5, "stuck"}},
+                           {"bad/z", {Outcome::kNotRun, 0, "no time"}}};
+  const std::string table = ResultTable(parts, {}, results);
+  const auto line = [](std::string_view name, std::string_view rest) {
+    return fmt::format("{:<26} {}\n", name, rest);
+  };
+  EXPECT_THAT(table, HasSubstr(line("single", "passed        1.0  alone")));
+  EXPECT_THAT(table, HasSubstr(line("good", "passed        3.0  all 2 steps")));
+  EXPECT_THAT(table, HasSubstr(line("  y", "passed        2.0  two")));
+  EXPECT_THAT(table, HasSubstr(line("bad",
+                                    "TIMED OUT     6.0  y: stuck (and "
+                                    "1 more)")));
+  EXPECT_THAT(table, HasSubstr(line("  y", "TIMED OUT     5.0  stuck")));
+  EXPECT_THAT(table, HasSubstr(line("unseen", "not run       0.0  ")));
   EXPECT_THAT(ResultTable(parts, {"good"}, {}), Not(HasSubstr("bad")));
+  EXPECT_EQ(LeftOut(results), "not run (--resume goes on): bad/z\n");
+  EXPECT_EQ(LeftOut({}), "");
+}
+
+TEST(ResultTable, FitsIntoTheEndOfALogWhateverWasFound) {
+  CheckPart part{"many", "", {}};
+  Results results;
+  for (int i = 0; i < 110; ++i) {
+    part.steps.push_back({.name = fmt::format("step{}", i)});
+    results["many/" + part.steps.back().name] = {Outcome::kPassed, 1,
+                                                 std::string(180, 'x')};
+  }
+  const std::string table = ResultTable({part}, {}, results);
+  EXPECT_LT(table.size(), 12'000u);
+  EXPECT_THAT(table, HasSubstr("step109"));
+  EXPECT_THAT(table, HasSubstr("xxx"));
 }
 
 TEST(Parts, ComeInOrderAndFitTheirOwnNames) {
@@ -252,8 +419,32 @@ TEST(Parts, ComeInOrderAndFitTheirOwnNames) {
     }
   }
   EXPECT_THAT(
-      names, ::testing::ElementsAre("info", "probes", "kernels", "paths",
-                                    "faults", "hostile", "sanitizer", "bench"));
+      names, ::testing::ElementsAre("info", "probes", "kernels", "latency",
+                                    "load", "quick", "paths", "bench", "faults",
+                                    "hostile", "power", "sanitizer"));
+}
+
+TEST(Parts, HaveAStepOfTwentyFiveSecondsForEachPathAndScenario) {
+  const auto parts = MakeParts({.self = "/b/gpu_check", .programs = "/b"});
+  size_t steps = 0;
+  for (const CheckPart& part : parts) {
+    if (part.name != "latency" && part.name != "load" && part.name != "paths") {
+      continue;
+    }
+    for (const CheckStep& step : part.steps) {
+      ++steps;
+      EXPECT_EQ(step.limit, seconds(25)) << step.name;
+      EXPECT_EQ(std::ranges::count_if(
+                    step.argv,
+                    [](const std::string& argument) {
+                      return argument.starts_with("--paths=") &&
+                             argument.find(',') == std::string::npos;
+                    }),
+                1)
+          << step.name;
+    }
+  }
+  EXPECT_EQ(steps, 6u + 6 + 3 * 6 + 2);
 }
 
 TEST(Parts, OfADryRunWithoutADriverAllExpectNoGpu) {

@@ -29,6 +29,7 @@ SYSTEM = {
     "rapidcheck": "@system//:rapidcheck",
     "spdlog/": "@system//:spdlog",
     "yaml-cpp": "@system//:yaml_cpp",
+    "zlib": "@system//:zlib",
     "zmq": "@system//:zmq",
 }
 # Needed at link time by those that name them, whoever includes what.

@@ -38,6 +38,22 @@ def draw_panel(axes, part, key, title, scale, tail):
     plotting.head(axes, f"{part['name']}: {title}", "x")
 
 
+def draw_curve(axes, part):
+    """What an event costs among so many, over what it costs alone: round trip and, pipelined, the time of one."""
+    crowds = {c["name"]: c["of"] for c in part["contenders"] if "of" in c}
+    numbers = list(crowds.values())
+    for key, name, colour in (("round_trip_p50_ns", "round trip, p50", plotting.BLUE), ("per_second", "pipelined", plotting.RED)):
+        costs = [part["summary"][contender][key]["median"] for contender in crowds]
+        ratios = [cost / costs[0] if key.endswith("_ns") else costs[0] / cost for cost in costs]
+        axes.plot(numbers, ratios, "o-", color=colour, markersize=4, label=name)
+    axes.axhline(1.2, color="black", linewidth=1, linestyle=":", label="target")
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(numbers, [str(number) for number in numbers])
+    axes.set_ylim(bottom=0)
+    axes.legend(fontsize=7)
+    plotting.head(axes, f"{part['name']}: cost of an event / among 1 (medians)", "both")
+
+
 def draw_figures(axes, figures):
     """Ratios with their ranges and, as a tick, the target."""
     figures = list(reversed(figures))
@@ -64,6 +80,9 @@ def draw(document, path):
             if rows := rows_of(part, panel[0]):
                 panels.append(lambda axes, part=part, panel=panel: draw_panel(axes, part, *panel))
                 heights.append(len(rows) + 1.2)
+        if any("of" in contender for contender in part["contenders"]):
+            panels.append(lambda axes, part=part: draw_curve(axes, part))
+            heights.append(5)
     ratios = [f for f in document["figures"] if f["unit"] == "x" and f["value"]["runs"] > 0]
     if ratios:
         panels.append(lambda axes: draw_figures(axes, ratios))

@@ -36,10 +36,9 @@ constexpr size_t kMaxEngineThreads = 32;
 // used. When their last user goes, they wait for their threads, even for one that
 // could not be started: where there can be none, that is for ever.
 void KeepGrpc() {
-  static const auto* const kept =
+  [[gnu::used]] static const auto* const kept =
       new std::shared_ptr<grpc::Channel>(grpc::CreateChannel(
           "unix:/dev/null", grpc::InsecureChannelCredentials()));
-  (void)kept;
 }
 
 }  // namespace
@@ -67,6 +66,9 @@ absl::StatusOr<std::unique_ptr<TestbedRun>> TestbedRun::Make(
   // Made before gRPC starts its threads, so that they inherit the mask.
   std::unique_ptr<TestbedRun> run(new TestbedRun());
   ASSIGN_OR_RETURN(auto directory, LockedDirectory::Create(paths));
+  if (std::ranges::any_of(plan.devices, &PlannedProcess::other_user)) {
+    directory.LetOthersPass();
+  }
   KeepGrpc();
   run->probe_ = std::make_unique<GrpcReadinessProbe>(paths);
   run->supervisor_ = std::make_unique<Supervisor>(

@@ -8,6 +8,8 @@
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cpu/cpu_memory.h"
 #include "gpu_daemon/backends/cpu/run_block.h"
+#include "gpu_daemon/backends/sim/sim_block_runner.h"
+#include "gpu_daemon/backends/sim/sim_memory.h"
 #include "gpu_daemon/dispatch/baseline_launcher.h"
 #include "gpu_daemon/dispatch/edge_launcher.h"
 #include "gpu_daemon/dispatch/front_end.h"
@@ -15,6 +17,52 @@
 
 namespace carillon::gpud {
 namespace {
+
+// gpud's own kernels are compiled for this CPU; a user's are PTX.
+class CpuAndPtxRunner final : public BlockRunner {
+ public:
+  explicit CpuAndPtxRunner(PtxEngine* ptx) : ptx_(ptx) {}
+
+  void Run(const KernelMetadata& kmd, uint64_t block, const void* args,
+           LaunchRun* run) override {
+    if (kmd.kernel->is_users()) return ptx_.Run(kmd, block, args, run);
+    RunBlock(kmd, block, args, &run->fail_status);
+  }
+
+ private:
+  SimBlockRunner ptx_;
+};
+
+// Both find it at the host's addresses; PTX finds nothing else.
+class CpuAndPtxMemory final : public CpuMemory {
+ public:
+  explicit CpuAndPtxMemory(sim::Memory* ptx) : ptx_(ptx) {}
+
+  absl::StatusOr<std::unique_ptr<HostMapping>> MapHost(
+      std::span<std::byte> memory) override {
+    return ptx_.MapHost(memory);
+  }
+  absl::StatusOr<std::unique_ptr<GpuMemory>> Allocate(uint64_t bytes) override {
+    ASSIGN_OR_RETURN(auto memory, CpuMemory::Allocate(bytes));
+    ASSIGN_OR_RETURN(auto mapping, MapHost({memory->data(), bytes}));
+    return std::make_unique<Allocation>(std::move(memory), std::move(mapping));
+  }
+
+ private:
+  class Allocation final : public GpuMemory {
+   public:
+    Allocation(std::unique_ptr<GpuMemory> memory,
+               std::unique_ptr<HostMapping> mapping)
+        : memory_(std::move(memory)), mapping_(std::move(mapping)) {}
+    std::byte* data() const override { return memory_->data(); }
+
+   private:
+    const std::unique_ptr<GpuMemory> memory_;
+    const std::unique_ptr<HostMapping> mapping_;
+  };
+
+  SimMemory ptx_;
+};
 
 struct CpuPath {
   LaunchPathInfo info;
@@ -81,16 +129,21 @@ absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(
     const BackendOptions& options) {
   RETURN_IF_ERROR(CheckFor(kCpuBackend, options));
   ASSIGN_OR_RETURN(auto policy, MakePolicy(options.policy));
-  return std::unique_ptr<Backend>(new CpuBackend(
-      options, std::move(policy), std::make_unique<CpuBlockRunner>(),
-      std::make_unique<CpuMemory>()));
+  auto ptx = std::make_unique<PtxEngine>(sim::Addresses::kHost);
+  auto runner = std::make_unique<CpuAndPtxRunner>(ptx.get());
+  auto memory = std::make_unique<CpuAndPtxMemory>(&ptx->memory);
+  return std::unique_ptr<Backend>(
+      new CpuBackend(options, std::move(policy), std::move(runner),
+                     std::move(memory), std::move(ptx)));
 }
 
 CpuBackend::CpuBackend(const BackendOptions& options,
                        std::unique_ptr<SharingPolicy> policy,
                        std::unique_ptr<BlockRunner> runner,
-                       std::unique_ptr<KernelMemory> memory)
+                       std::unique_ptr<KernelMemory> memory,
+                       std::unique_ptr<PtxEngine> ptx)
     : options_(options),
+      ptx_(std::move(ptx)),
       runner_(std::move(runner)),
       memory_(std::move(memory)),
       kmu_(options.gpu, std::move(policy)),
@@ -122,15 +175,13 @@ absl::Status CpuBackend::SetPolicy(std::string_view name) {
 
 absl::StatusOr<std::vector<const simt::KernelInfo*>> CpuBackend::LoadKernels(
     const ModuleSource& source) {
-  return absl::FailedPreconditionError(fmt::format(
-      "{} has code for a GPU, and this is the cpu back-end: start gpud with "
-      "--backend cuda (gpu: backend: cuda), on a machine with an NVIDIA GPU",
-      source.file));
+  return ptx_->kernels.Load(source);
 }
 
 void CpuBackend::Stop() {
   paths_.Stop();
   kmu_.Stop();
+  ptx_->latch.Stop();
 }
 
 void CpuBackend::Join() { workers_.reset(); }

@@ -1,5 +1,5 @@
 // The CPU back-end: kernels on cores of this machine, under an emulated GPU's
-// limits. The embedded default. It makes the KMU and the workers, and for each
+// limits; gpud's own as compiled for a CPU, users' as PTX. The embedded default. It makes the KMU and the workers, and for each
 // launch path, when an event kernel first asks for it, a FrontEnd and a Launcher
 // of gpu_daemon/dispatch (the table kPaths).
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CPU_CPU_BACKEND_H_
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "gpu_daemon/backends/sim/sim_kernels.h"
 #include "gpu_daemon/dispatch/cpu_workers.h"
 #include "gpu_daemon/dispatch/kmu.h"
 #include "gpu_daemon/event/backend.h"
@@ -47,10 +48,19 @@ class CpuBackend : public Backend {
     kmu_.Cancel(which, why);
   }
 
+  // Of a user's PTX; gpud's own kernels do not wait there.
+  absl::Status ReleaseBarrier(const DeviceMemory& device) override {
+    ptx_->latch.Release(device.releases());
+    return absl::OkStatus();
+  }
+
   std::string policy() const override { return kmu_.policy_name(); }
   absl::Status SetPolicy(std::string_view name) override;
 
   KernelMemory& memory() override { return *memory_; }
+  // PTX text only: the simulated GPU's executor runs its blocks. Errors:
+  // InvalidArgument, Unimplemented (the PTX, with its place in the file),
+  // NotFound (a symbol).
   absl::StatusOr<std::vector<const simt::KernelInfo*>> LoadKernels(
       const ModuleSource& source) override;
 
@@ -62,11 +72,13 @@ class CpuBackend : public Backend {
   CpuBackend(const BackendOptions& options,
              std::unique_ptr<SharingPolicy> policy,
              std::unique_ptr<BlockRunner> runner,
-             std::unique_ptr<KernelMemory> memory);
-  BlockRunner& block_runner() { return *runner_; }
+             std::unique_ptr<KernelMemory> memory,
+             std::unique_ptr<PtxEngine> ptx);
+  const PtxEngine& ptx() const { return *ptx_; }
 
  private:
   const BackendOptions options_;
+  const std::unique_ptr<PtxEngine> ptx_;  // outlives what runs its kernels
   const std::unique_ptr<BlockRunner> runner_;
   const std::unique_ptr<KernelMemory> memory_;
   Kmu kmu_;

@@ -17,8 +17,8 @@ void RunBlock(const KernelMetadata& kmd, uint64_t block, const void* args,
 class CpuBlockRunner final : public BlockRunner {
  public:
   void Run(const KernelMetadata& kmd, uint64_t block, const void* args,
-           uint32_t* fail_status) override {
-    RunBlock(kmd, block, args, fail_status);
+           LaunchRun* run) override {
+    RunBlock(kmd, block, args, &run->fail_status);
   }
 };
 

@@ -1,7 +1,11 @@
 #include "gpu_daemon/backends/cuda/cuda_backend.h"
 
+#include <spdlog/spdlog.h>
 #include <stdlib.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -17,6 +21,23 @@
 #include "gpu_daemon/dispatch/front_end.h"
 
 namespace carillon::gpud::cuda {
+namespace {
+
+// It lies beside gpud.
+absl::StatusOr<Driver> LoadSimDriver() {
+  std::error_code failed;
+  const auto gpud = std::filesystem::read_symlink("/proc/self/exe", failed);
+  const auto library = gpud.parent_path() / "libcarillon_sim_cuda.so";
+  if (failed || !std::filesystem::exists(library)) {
+    return absl::NotFoundError(fmt::format(
+        "no {} beside gpud: the driver of --driver sim is built with gpud, "
+        "and runs from where it was built",
+        library.string()));
+  }
+  return Driver::Load(library.string());
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<Backend>> CudaBackend::Create(
     const BackendOptions& options) {
@@ -24,10 +45,23 @@ absl::StatusOr<std::unique_ptr<Backend>> CudaBackend::Create(
   // other; and no loading of kernels while others run, which may wait for them.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
   setenv("CUDA_MODULE_LOADING", "EAGER", 1);
-  ASSIGN_OR_RETURN(auto driver, Driver::Load());
-  return CreateOn(
-      driver, options,
-      {.image = CudaModule(), .reserved_sms = options.reserved_sms});
+  ASSIGN_OR_RETURN(auto driver, options.driver == kSimDriver ? LoadSimDriver()
+                                                             : Driver::Load());
+  return CreateOn(driver, options,
+                  {.image = CudaModule(),
+                   .reserved_sms = options.reserved_sms,
+                   .on_unusable = EndToStartAgain});
+}
+
+void CudaBackend::EndToStartAgain(const std::string& why) {
+  spdlog::critical(
+      "gpud ends with exit code {}, to be started again: its GPU cannot be "
+      "used "
+      "by this process any more ({})",
+      kStartAgainCode, why);
+  spdlog::default_logger()->flush();
+  // At once: whoever is in the driver may never return from there.
+  std::_Exit(kStartAgainCode);
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> CudaBackend::CreateOn(
@@ -46,7 +80,9 @@ absl::Status CudaBackend::Open(Driver driver, const Gpu::Options& gpu_options) {
   std::vector<PathSet::Entry> entries;
   entries.push_back(
       {{kEdgePath, "resident dispatchers poll, launch and complete on the GPU"},
-       [this](bool tracing) { return StartResident<EdgePath>(tracing); }});
+       [this](bool tracing) {
+         return MakeEdgePath(gpu_.get(), ResidentOptionsFor(tracing));
+       }});
   // What takes its place comes nearest to it: first the other one without a CPU
   // in an event's way, then those that launch with the least work. Last, what
   // keeps SMs for itself.
@@ -54,7 +90,7 @@ absl::Status CudaBackend::Open(Driver driver, const Gpu::Options& gpu_options) {
       {{"stream_wait",
         "kernels launched ahead, each behind a wait for its doorbell"},
        [this](bool tracing) {
-         return StartResident<StreamWaitPath>(tracing);
+         return MakeStreamWaitPath(gpu_.get(), ResidentOptionsFor(tracing));
        }});
   entries.push_back(HostPath(
       {"graph", "a CPU thread launches a graph made beforehand"}, "gpud-graph",
@@ -74,7 +110,8 @@ absl::Status CudaBackend::Open(Driver driver, const Gpu::Options& gpu_options) {
       }));
   entries.push_back({{"persistent", "resident thread blocks poll and run"},
                      [this](bool tracing) {
-                       return StartResident<PersistentPath>(tracing);
+                       return MakePersistentPath(gpu_.get(),
+                                                 ResidentOptionsFor(tracing));
                      }});
   paths_ = std::make_unique<PathSet>(std::move(entries), options_.tracing);
   return absl::OkStatus();
@@ -88,15 +125,10 @@ CudaBackend::~CudaBackend() {
   memory_.reset();
 }
 
-template <class Path>
-absl::StatusOr<std::unique_ptr<LaunchPath>> CudaBackend::StartResident(
-    bool tracing) {
-  ASSIGN_OR_RETURN(
-      auto path,
-      Path::Create(gpu_.get(), {.tracing = tracing,
-                                .on_violation = options_.on_violation,
-                                .longest_kernel = gpu_->longest_kernel()}));
-  return std::unique_ptr<LaunchPath>(std::move(path));
+ResidentOptions CudaBackend::ResidentOptionsFor(bool tracing) const {
+  return {.tracing = tracing,
+          .on_violation = options_.on_violation,
+          .longest_kernel = gpu_->longest_kernel()};
 }
 
 PathSet::Entry CudaBackend::HostPath(

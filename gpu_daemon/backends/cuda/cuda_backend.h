@@ -15,12 +15,17 @@
 #include "gpu_daemon/backends/cuda/driver/driver.h"
 #include "gpu_daemon/backends/cuda/driver/gpu.h"
 #include "gpu_daemon/backends/cuda/paths/background.h"
-#include "gpu_daemon/backends/cuda/paths/edge_path.h"
 #include "gpu_daemon/backends/cuda/paths/host_launcher.h"
+#include "gpu_daemon/backends/cuda/paths/resident_engine.h"
 #include "gpu_daemon/event/backend.h"
 #include "gpu_daemon/options/backend_options.h"
 
 namespace carillon::gpud::cuda {
+
+// gpud's exit code when its GPU needs another process: it was well until then, so
+// start it again (docs/decisions/013-a-new-process-after-a-lost-gpu.md). EX_TEMPFAIL
+// of sysexits.h.
+inline constexpr int kStartAgainCode = 75;
 
 class CudaBackend : public Backend {
  public:
@@ -33,6 +38,9 @@ class CudaBackend : public Backend {
       Driver driver, const BackendOptions& options,
       const Gpu::Options& gpu_options);
   ~CudaBackend() override;
+
+  // Gpu::Options::on_unusable of a gpud: ends the process with kStartAgainCode.
+  [[noreturn]] static void EndToStartAgain(const std::string& why);
 
   std::string_view name() const override { return "cuda"; }
   std::string description() const override;
@@ -69,8 +77,7 @@ class CudaBackend : public Backend {
   PathSet::Entry HostPath(LaunchPathInfo info, std::string thread_name,
                           std::function<std::unique_ptr<HostLauncher>()> make);
   std::vector<HostLauncher*> launchers() const;
-  template <class Path>
-  absl::StatusOr<std::unique_ptr<LaunchPath>> StartResident(bool tracing);
+  ResidentOptions ResidentOptionsFor(bool tracing) const;
 
   const BackendOptions options_;
   std::unique_ptr<Gpu> gpu_;

@@ -142,9 +142,9 @@ class CudaBackendFixture : public ::testing::Test {
     return violations_.size();
   }
   template <class Condition>
-  static bool Until(Condition condition) {
-    const auto limit =
-        std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  static bool Until(Condition condition,
+                    std::chrono::seconds at_most = std::chrono::seconds(10)) {
+    const auto limit = std::chrono::steady_clock::now() + at_most;
     while (!condition()) {
       if (std::chrono::steady_clock::now() > limit) return false;
       std::this_thread::yield();

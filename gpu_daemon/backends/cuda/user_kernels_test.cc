@@ -1,5 +1,5 @@
 // A user's own kernels on the CUDA back-end: loaded, checked, launched by every
-// path with a CPU front-end, and loaded again after a fault.
+// path that can, and loaded again after a fault.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <future>
 #include <iterator>
 #include <memory>
@@ -203,6 +204,40 @@ TEST_F(UserKernelsTest, WhatIsNotAsDeclaredIsRefusedWhole) {
   EXPECT_FALSE(Load(kPtx, {Scale(), kernel}).ok());
   EXPECT_EQ(catalog_.Find("scale"), nullptr);
   EXPECT_TRUE(Load(kPtx, {Scale()}).ok());
+}
+
+TEST_F(UserKernelsTest, AStackLargerThanAllBeforeIsTakenBeforeItIsNeeded) {
+  Open();
+  const auto served = backend_->paths().Find("persistent");
+  ASSERT_TRUE(served.ok());
+  auto resident = device_->Register(
+      {.kernel = catalog_.Find("null_event"), .bindings = {Constant(0)}});
+  ASSERT_TRUE(served->path->Add(resident.kernel).ok());
+  std::string ptx = kPtx;
+  ptx.replace(ptx.find("{ ret; }"), 8,
+              "{ .local .align 8 .b8 __local_depot0[9000]; ret; }");
+  const auto loaded = Load(ptx, {Saxpy()});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const auto path = backend_->paths().Find("baseline");
+  ASSERT_TRUE(path.ok());
+  auto event =
+      device_->Register({.kernel = loaded->front(),
+                         .bindings = {Buffer(SaxpyDevice::Range(device_->x)),
+                                      Buffer(SaxpyDevice::Range(device_->y)),
+                                      Constant(0), Constant(kFloats)},
+                         .block = {kFloats, 1, 1}});
+  ASSERT_TRUE(path->path->Add(event.kernel).ok());
+  event.ring->Commit();
+  event.ring->RingDoorbell();
+  EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+  path->path->Remove(event.kernel);
+  backend_->Cancel(LaunchFilter::Of(*event.kernel), EventStatus::kUnregistered);
+  served->path->Remove(resident.kernel);
+  // More than any GPU gives.
+  ptx.replace(ptx.find("[9000]"), 6, "[900000]");
+  modules_ = fake_.live_objects().modules;
+  ExpectRefused(ptx, Saxpy("deeper"), absl::StatusCode::kInvalidArgument,
+                "user.ptx: give every thread 901024 bytes of stack");
 }
 
 TEST_F(UserKernelsTest, NamesThatAreTakenAreRefused) {
@@ -417,28 +452,187 @@ TEST_P(UserPathsTest, OneThatDoesNotEndIsStopped) {
   TakeAway(event);
 }
 
-TEST_F(UserKernelsTest, WhoNamesNoPathIsServedByOneThatTellsItsEnd) {
+TEST_F(UserKernelsTest, WhoNamesNoPathIsServedByOneThatTakesItsArguments) {
   Open();
   const simt::KernelInfo* kernel = MustLoad(Saxpy());
-  TestDevice::Event event;
-  const auto served = backend_->paths().Serve("", [&](const StartedPath& path) {
-    event =
-        device_->Register({.kernel = kernel,
-                           .bindings = {Buffer(SaxpyDevice::Range(device_->x)),
-                                        Buffer(SaxpyDevice::Range(device_->y)),
-                                        Constant(std::bit_cast<uint32_t>(2.0f)),
-                                        Constant(kFloats)},
-                           .block = {kFloats, 1, 1}});
-    return path.path->Add(event.kernel);
-  });
-  ASSERT_TRUE(served.ok()) << served.status();
-  EXPECT_EQ(served->name, "graph");
-  event.ring->Commit();
-  event.ring->RingDoorbell();
-  EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
-  EXPECT_EQ(device_->y[3], 7.0f);
-  served->path->Remove(event.kernel);
-  backend_->Cancel(LaunchFilter::Of(*event.kernel), EventStatus::kUnregistered);
+  const float two = 2;
+  for (const bool writable : {false, true}) {
+    TestDevice::Event event;
+    const auto served =
+        backend_->paths().Serve("", [&](const StartedPath& path) {
+          event = device_->Register(
+              {.kernel = kernel,
+               .bindings = {Buffer(SaxpyDevice::Range(device_->x)),
+                            Buffer(SaxpyDevice::Range(device_->y)),
+                            writable ? Writable()
+                                     : Constant(std::bit_cast<uint32_t>(two)),
+                            Constant(kFloats)},
+               .block = {kFloats, 1, 1}});
+          return path.path->Add(event.kernel);
+        });
+    ASSERT_TRUE(served.ok()) << served.status();
+    EXPECT_EQ(served->name, writable ? "graph" : "edge");
+    device_->y[3] = 1;
+    if (writable) std::memcpy(event.ring->parameters(), &two, sizeof(two));
+    event.ring->Commit();
+    event.ring->RingDoorbell();
+    EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+    EXPECT_EQ(device_->y[3], 7.0f);
+    served->path->Remove(event.kernel);
+    backend_->Cancel(LaunchFilter::Of(*event.kernel),
+                     EventStatus::kUnregistered);
+  }
+}
+
+// Launch path edge: no argument comes from an entry, but each slot has its own
+// quarter of x and y.
+class UserEdgeTest : public UserKernelsTest {
+ protected:
+  static constexpr uint32_t kSlots = 4;
+  static constexpr uint32_t kQuarter = kFloats / kSlots;
+
+  TestDevice::Event AddSaxpy(const simt::KernelInfo* kernel,
+                             simt::Dim3 grid = {1, 1, 1},
+                             simt::Dim3 block = {kQuarter, 1, 1}) {
+    path_ = backend_->paths().Find("edge")->path;
+    const auto quarters = [](float* data) {
+      constexpr uint64_t kBytes = kQuarter * sizeof(float);
+      return ParameterBinding{
+          .buffer = {reinterpret_cast<std::byte*>(data), kBytes},
+          .slot_stride = kBytes};
+    };
+    auto event = device_->Register(
+        {.kernel = kernel,
+         .bindings = {quarters(device_->x), quarters(device_->y),
+                      Constant(std::bit_cast<uint32_t>(2.0f)),
+                      Constant(kQuarter)},
+         .grid = grid,
+         .block = block,
+         .entries = kSlots});
+    const auto status = path_->Add(event.kernel);
+    EXPECT_TRUE(status.ok()) << status;
+    return event;
+  }
+  // So many events, and how each ended.
+  std::vector<Completion> Ring(const TestDevice::Event& event,
+                               uint32_t events = kSlots) {
+    for (uint32_t i = 0; i < events; ++i) event.ring->Commit();
+    event.ring->RingDoorbell();
+    std::vector<Completion> ends;
+    for (uint32_t i = 0; i < events; ++i) {
+      ends.push_back(device_->Wait(*event.ring));
+    }
+    return ends;
+  }
+  // Of the kernel that sees the quarter of slot `slot`.
+  std::function<bool(const KernelCall&)> OnSlot(uint32_t slot) {
+    return [y = device_->y + slot * kQuarter](const KernelCall& call) {
+      return call.param<float*>(1) == y;
+    };
+  }
+
+  LaunchPath* path_ = nullptr;
+};
+
+TEST_F(UserEdgeTest, EveryEventComputesWithItsSlotsArguments) {
+  Open();
+  auto event = AddSaxpy(MustLoad(Saxpy()));
+  constexpr int kLaps = 40;  // beyond what one dispatcher may launch
+  for (int lap = 1; lap <= kLaps; ++lap) {
+    for (const Completion& end : Ring(event)) {
+      ASSERT_EQ(end.state, EventState::kDone) << end.status;
+    }
+    for (uint32_t i = 0; i < kFloats; ++i) {
+      ASSERT_EQ(device_->y[i], 1 + 2 * lap * static_cast<float>(i));
+    }
+  }
+  EXPECT_EQ(fake_.launches("saxpy"), uint64_t{kLaps} * kSlots);
+  path_->Remove(event.kernel);
+  EXPECT_EQ(event.kernel->counts().done, uint64_t{kLaps} * kSlots);
+}
+
+TEST_F(UserEdgeTest, AFaultFailsItsOwnEventAndTheModuleIsLoadedAgain) {
+  Open();
+  auto event = AddSaxpy(MustLoad(Saxpy()));
+  fake_.FaultOn("saxpy", OnSlot(2));
+  const uint32_t slot_of_first = event.ring->next_slot();
+  for (int lap = 0; lap < 2; ++lap) {
+    const auto ends = Ring(event);
+    for (uint32_t i = 0; i < kSlots; ++i) {
+      const bool bad = (slot_of_first + i) % kSlots == 2;
+      EXPECT_EQ(ends[i].state, bad ? EventState::kFailed : EventState::kDone);
+      if (!bad) continue;
+      EXPECT_EQ(ends[i].status,
+                static_cast<uint32_t>(EventStatus::kKernelFault));
+    }
+  }
+  EXPECT_THAT(backend_->description(), HasSubstr("context lost"));
+  path_->Remove(event.kernel);
+}
+
+TEST_F(UserEdgeTest, OneThatDoesNotEndIsStopped) {
+  Open();
+  auto event = AddSaxpy(MustLoad(Saxpy()));
+  fake_.HangOn("saxpy", OnSlot(event.ring->next_slot()));
+  const auto ends = Ring(event, 2);
+  EXPECT_EQ(ends[0].status, static_cast<uint32_t>(EventStatus::kTimedOut));
+  EXPECT_EQ(ends[1].state, EventState::kDone);
+  path_->Remove(event.kernel);
+}
+
+// The dispatchers keep their room beside it, and one of them traps.
+TEST_F(UserEdgeTest, OneThatFillsTheGpuAndDoesNotEndIsStopped) {
+  fake_.ChangeSettings([](FakeSettings& settings) { settings.sms = 2; });
+  Open();
+  auto event = AddSaxpy(MustLoad(Saxpy()), {64, 1, 1}, {64, 1, 1});
+  fake_.HangOn("saxpy", FakeGpu::Nth(1));
+  EXPECT_EQ(Ring(event, 1)[0].status,
+            static_cast<uint32_t>(EventStatus::kTimedOut));
+  EXPECT_EQ(Ring(event, 1)[0].state, EventState::kDone);
+  path_->Remove(event.kernel);
+}
+
+TEST_F(UserEdgeTest, ModulesAreLoadedWhileEverythingIsResident) {
+  Open();
+  auto event = AddSaxpy(MustLoad(Saxpy()));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(Ring(event, 1)[0].state, EventState::kDone);
+    auto later = AddSaxpy(MustLoad(Saxpy("later" + std::to_string(i))));
+    EXPECT_EQ(Ring(later, 1)[0].state, EventState::kDone);
+    EXPECT_EQ(Ring(event, 1)[0].state, EventState::kDone);
+    path_->Remove(later.kernel);
+  }
+  path_->Remove(event.kernel);
+}
+
+TEST_F(UserKernelsTest, PathsSayWhyTheyDoNotTakeOne) {
+  Open();
+  const simt::KernelInfo* kernel = MustLoad(Saxpy());
+  auto event =
+      device_->Register({.kernel = kernel,
+                         .bindings = {Buffer(SaxpyDevice::Range(device_->x)),
+                                      Buffer(SaxpyDevice::Range(device_->y)),
+                                      Writable(), Constant(kFloats)},
+                         .block = {kFloats, 1, 1}});
+  const struct {
+    std::string path;
+    std::string why;
+  } cases[] = {
+      {"edge",
+       "parameter 'a' of kernel 'saxpy' of user.ptx is to be written "
+       "with every event"},
+      {"stream_wait",
+       "kernel 'saxpy' of user.ptx is a user's own: launch path "
+       "stream_wait launches kernels before their doorbells"},
+      {"persistent",
+       "and CUDA calls no kernel, and no function of another "
+       "module; use launch path edge, graph"},
+  };
+  for (const auto& [path, why] : cases) {
+    const auto status = backend_->paths().Find(path)->path->Add(event.kernel);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << path;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(why));
+  }
 }
 
 // The kernel was launched, and then the driver refused what would have told its

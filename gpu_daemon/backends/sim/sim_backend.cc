@@ -12,37 +12,25 @@ absl::StatusOr<std::unique_ptr<Backend>> SimBackend::Create(
     const BackendOptions& options) {
   RETURN_IF_ERROR(CheckFor(kSimBackend, options));
   ASSIGN_OR_RETURN(auto policy, MakePolicy(options.policy));
-  auto memory = std::make_shared<sim::Memory>();
-  auto kernels = std::make_unique<SimKernels>(memory.get());
-  RETURN_IF_ERROR(kernels->LoadOwn());
-  return std::unique_ptr<Backend>(new SimBackend(
-      options, std::move(policy), std::move(memory), std::move(kernels)));
+  auto ptx = std::make_unique<PtxEngine>(sim::Addresses::kOwn);
+  RETURN_IF_ERROR(ptx->kernels.LoadOwn());
+  auto runner = std::make_unique<SimBlockRunner>(ptx.get());
+  auto memory = std::make_unique<SimMemory>(&ptx->memory);
+  return std::unique_ptr<Backend>(
+      new SimBackend(options, std::move(policy), std::move(runner),
+                     std::move(memory), std::move(ptx)));
 }
 
 SimBackend::SimBackend(const BackendOptions& options,
                        std::unique_ptr<SharingPolicy> policy,
-                       std::shared_ptr<sim::Memory> simulated,
-                       std::unique_ptr<SimKernels> kernels)
-    : CpuBackend(
-          options, std::move(policy),
-          std::make_unique<SimBlockRunner>(simulated.get(), kernels.get()),
-          std::make_unique<SimMemory>(simulated.get())),
-      simulated_(std::move(simulated)),
-      kernels_(std::move(kernels)) {}
-
-// No block may run when the kernels and the memory go.
-SimBackend::~SimBackend() {
-  Stop();
-  Join();
-}
+                       std::unique_ptr<BlockRunner> runner,
+                       std::unique_ptr<KernelMemory> memory,
+                       std::unique_ptr<PtxEngine> ptx)
+    : CpuBackend(options, std::move(policy), std::move(runner),
+                 std::move(memory), std::move(ptx)) {}
 
 std::string SimBackend::description() const {
   return fmt::format("PTX, functionally, on {}", CpuBackend::description());
-}
-
-absl::StatusOr<std::vector<const simt::KernelInfo*>> SimBackend::LoadKernels(
-    const ModuleSource& source) {
-  return kernels_->Load(source);
 }
 
 }  // namespace carillon::gpud

@@ -6,12 +6,10 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "gpu_daemon/backends/cpu/cpu_backend.h"
 #include "gpu_daemon/backends/sim/sim_kernels.h"
-#include "sim/exec/memory.h"
 
 namespace carillon::gpud {
 
@@ -22,24 +20,19 @@ class SimBackend final : public CpuBackend {
   // Internal (gpud's own PTX).
   static absl::StatusOr<std::unique_ptr<Backend>> Create(
       const BackendOptions& options);
-  ~SimBackend() override;
-
   std::string_view name() const override { return "sim"; }
   std::string description() const override;
 
-  // PTX text only. Errors: InvalidArgument, Unimplemented (the PTX, with its
-  // place in the file), NotFound (a symbol).
-  absl::StatusOr<std::vector<const simt::KernelInfo*>> LoadKernels(
-      const ModuleSource& source) override;
+  absl::Status CheckKernel(const simt::KernelInfo& kernel) const override {
+    return ptx().kernels.Check(kernel);
+  }
 
  private:
   SimBackend(const BackendOptions& options,
              std::unique_ptr<SharingPolicy> policy,
-             std::shared_ptr<sim::Memory> simulated,
-             std::unique_ptr<SimKernels> kernels);
-
-  const std::shared_ptr<sim::Memory> simulated_;
-  const std::unique_ptr<SimKernels> kernels_;
+             std::unique_ptr<BlockRunner> runner,
+             std::unique_ptr<KernelMemory> memory,
+             std::unique_ptr<PtxEngine> ptx);
 };
 
 }  // namespace carillon::gpud

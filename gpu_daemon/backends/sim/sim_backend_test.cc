@@ -1,5 +1,4 @@
-// The sim back-end behind the launch paths: gpud's own kernels and a user's, as
-// PTX.
+// The sim back-end behind the launch paths: gpud's own kernels, as PTX.
 #include "gpu_daemon/backends/sim/sim_backend.h"
 
 #include <gmock/gmock.h>
@@ -19,7 +18,6 @@ namespace {
 using shm::Completion;
 using shm::EventState;
 using shm::EventStatus;
-using ::testing::HasSubstr;
 
 ParameterBinding Constant(uint64_t bits) { return {.constant_bits = bits}; }
 ParameterBinding Writable() { return {.writable = true}; }
@@ -109,80 +107,7 @@ TEST_P(SimBackendTest, BlocksComputeInTheHostsMemory) {
   }
 }
 
-// data[at + thread] += 1, and at 7777 without an end.
-constexpr char kUserPtx[] = R"(.version 9.0
-.target sm_75
-.address_size 64
-.visible .entry bump(.param .u64 data, .param .u32 at)
-{
-  .reg .b32 %r<6>;
-  .reg .b64 %rd<4>;
-  ld.param.u64 %rd1, [data];
-  ld.param.u32 %r1, [at];
-  mov.u32 %r2, %tid.x;
-  add.s32 %r3, %r1, %r2;
-  mul.wide.u32 %rd2, %r3, 4;
-  add.s64 %rd3, %rd1, %rd2;
-  ld.global.u32 %r4, [%rd3];
-  add.s32 %r5, %r4, 1;
-  st.global.u32 [%rd3], %r5;
-  ret;
-}
-)";
-
-ModuleSource UserSource(std::string_view text, std::string symbol = "bump") {
-  return {
-      .image = std::as_bytes(std::span(text)),
-      .file = "bump.ptx",
-      .kernels = {{.symbol = symbol,
-                   .name = "bump",
-                   .parameters = {{"data", simt::ParamKind::kWriteBuffer, 4},
-                                  {"at", simt::ParamKind::kU32, 0}}}}};
-}
-
-TEST_P(SimBackendTest, AUsersPtxRunsAndABadAddressFailsItsEventAlone) {
-  std::vector<uint32_t> data(64);
-  const auto kernels = backend_->LoadKernels(UserSource(kUserPtx));
-  ASSERT_TRUE(kernels.ok()) << kernels.status();
-  const TestDevice::Spec spec{.kernel = kernels->at(0),
-                              .bindings = {Map(data), Writable()}};
-  if (GetParam() == "persistent") {
-    // As on the cpu back-end: how long it runs is not known.
-    EXPECT_EQ(path_->Add(device_.Register(spec).kernel).code(),
-              absl::StatusCode::kInvalidArgument);
-    return;
-  }
-  auto event = Add(spec);
-  RingWith(*event.ring, 0);
-  EXPECT_EQ(device_.Wait(*event.ring).state, EventState::kDone);
-  // Lanes 16 and up are beyond the end.
-  RingWith(*event.ring, 48);
-  const Completion bad = device_.Wait(*event.ring);
-  EXPECT_EQ(bad.state, EventState::kFailed);
-  EXPECT_EQ(bad.status, Number(EventStatus::kKernelFault));
-  RingWith(*event.ring, 32);
-  EXPECT_EQ(device_.Wait(*event.ring).state, EventState::kDone);
-  // The one that failed has stored nothing.
-  EXPECT_EQ(data, std::vector<uint32_t>(64, 1));
-}
-
-TEST(SimBackend, RefusesWhatItCannotRunWithItsPlace) {
-  const auto backend = *SimBackend::Create({.workers = 1});
-  const auto refuse = [&](std::string text, std::string symbol) {
-    return backend->LoadKernels(UserSource(text, symbol)).status();
-  };
-  std::string unknown = kUserPtx;
-  unknown.replace(unknown.find("add.s32 %r3"), 7, "mmm.s32");
-  EXPECT_THAT(std::string(refuse(unknown, "bump").message()),
-              HasSubstr("bump.ptx:11:3: instruction 'mmm.s32' is not "
-                        "supported"));
-  EXPECT_THAT(std::string(refuse(kUserPtx, "bumb").message()),
-              HasSubstr("bump.ptx has no kernel 'bumb'"));
-  EXPECT_THAT(std::string(refuse("\x7f"
-                                 "ELF....",
-                                 "bump")
-                              .message()),
-              HasSubstr("nvcc -ptx"));
+TEST(SimBackend, RefusesWhatAnotherBackEndHas) {
   EXPECT_EQ(SimBackend::Create({.reserved_sms = 8}).status().code(),
             absl::StatusCode::kUnimplemented);
 }

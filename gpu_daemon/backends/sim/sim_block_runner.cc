@@ -3,26 +3,51 @@
 #include <spdlog/spdlog.h>
 
 #include <atomic>
+#include <limits>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "base/clock.h"
+#include "fmt/format.h"
 #include "gpu_daemon/backends/cpu/run_block.h"
 
 namespace carillon::gpud {
 struct SimBlockRunner::Engine {
-  explicit Engine(const sim::Memory* memory)
-      : gpu(memory, {.printed = &printed, .nanoseconds = &NowNs}) {}
+  Engine(const sim::Memory* memory, ReleaseLatch* latch)
+      : gpu(memory, {.cancelled = [this] { return NowNs() > stop_at; },
+                     .outside =
+                         [this, latch](sim::FunctionalGpu::At at,
+                                       sim::Releases& known) {
+                           switch (at) {
+                             case sim::FunctionalGpu::At::kBegin:
+                               latch->Begin(*run, known, imported);
+                               break;
+                             case sim::FunctionalGpu::At::kWait:
+                               return latch->Await(*run, known, imported,
+                                                   stop_at);
+                             case sim::FunctionalGpu::At::kEnd:
+                               latch->End(*run, known, imported);
+                               break;
+                           }
+                           return true;
+                         },
+                     .printed = &printed,
+                     .nanoseconds = &NowNs}) {}
 
+  // When the block that it runs has run for too long.
+  Nanoseconds stop_at = 0;
+  uint64_t imported = 0;  // ReleaseLatch's
+  const LaunchRun* run = nullptr;
   std::string printed;
   sim::FunctionalGpu gpu;
   sim::Launch launch;
-  // The launch's fail_status is the host's; this one kernels can reach.
+  // LaunchRun::fail_status is the host's; this one kernels can reach.
   sim::DeviceAddress status_address = 0;
   uint32_t* status = nullptr;
 };
 
-SimBlockRunner::SimBlockRunner(sim::Memory* memory, const SimKernels* kernels)
-    : memory_(memory), kernels_(kernels) {}
+SimBlockRunner::SimBlockRunner(PtxEngine* ptx, std::chrono::nanoseconds longest)
+    : ptx_(ptx), longest_(longest.count()) {}
 
 SimBlockRunner::~SimBlockRunner() = default;
 
@@ -35,13 +60,13 @@ std::unique_ptr<SimBlockRunner::Engine> SimBlockRunner::TakeEngine() {
       return engine;
     }
   }
-  auto engine = std::make_unique<Engine>(memory_);
+  auto engine = std::make_unique<Engine>(&ptx_->memory, &ptx_->latch);
   const auto address =
-      memory_->Allocate(sizeof(uint32_t), "status of a kernel");
+      ptx_->memory.Allocate(sizeof(uint32_t), "status of a kernel");
   if (!address.ok()) return nullptr;
   engine->status_address = *address;
   engine->status = reinterpret_cast<uint32_t*>(
-      memory_->At(*address, sizeof(uint32_t))->data());
+      ptx_->memory.At(*address, sizeof(uint32_t))->data());
   return engine;
 }
 
@@ -51,16 +76,23 @@ void SimBlockRunner::GiveBack(std::unique_ptr<Engine> engine) {
 }
 
 void SimBlockRunner::Run(const KernelMetadata& kmd, uint64_t block,
-                         const void* args, uint32_t* fail_status) {
+                         const void* args, LaunchRun* run) {
   const simt::KernelInfo& kernel = *kmd.kernel;
   const auto fail = [&](uint32_t status) {
     uint32_t none = simt::kFailNone;
     // Other blocks of the launch may fail at this moment. Relaxed: whoever
     // reads it is told by the queue that the blocks have ended.
-    std::atomic_ref<uint32_t>(*fail_status)
+    std::atomic_ref<uint32_t>(run->fail_status)
         .compare_exchange_strong(none, status, std::memory_order_relaxed);
   };
-  const SimKernels::Code code = kernels_->Find(kmd.kernel);
+  // A user's kernel that has failed ends, as on a GPU: nobody waits for each of
+  // its blocks to time out.
+  if (kernel.is_users() &&
+      std::atomic_ref<uint32_t>(run->fail_status)
+              .load(std::memory_order_relaxed) != simt::kFailNone) {
+    return;
+  }
+  const SimKernels::Code code = ptx_->kernels.Find(kmd.kernel);
   if (code.entry == nullptr) {
     LogEventFailure(std::string(kernel.name) +
                     ": the simulated GPU has no PTX of it");
@@ -75,12 +107,20 @@ void SimBlockRunner::Run(const KernelMetadata& kmd, uint64_t block,
   sim::Launch& launch = engine->launch;
   SimKernels::FillIn(code, kmd, args, engine->status_address, launch);
   *engine->status = simt::kFailNone;
+  engine->run = run;
+  engine->stop_at = kernel.is_users() ? NowNs() + longest_
+                                      : std::numeric_limits<Nanoseconds>::max();
   engine->gpu.set_no_progress_limit(SimKernels::NoProgressLimit(kernel));
   absl::Status status = sim::CheckLaunch(launch);
   if (status.ok()) {
     const simt::Dim3 index = BlockIndex(kmd.grid, block);
     status =
         engine->gpu.RunOneBlock(launch, {index.x, index.y, index.z}).status();
+  }
+  if (absl::IsCancelled(status)) {
+    status = absl::CancelledError(
+        fmt::format("{}: a block of {} ran for more than {} ms and was stopped",
+                    kernel.name, kernel.file, longest_ / 1'000'000));
   }
   if (!status.ok()) {
     LogEventFailure(std::string(status.message()));

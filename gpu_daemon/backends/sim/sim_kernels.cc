@@ -13,6 +13,23 @@
 namespace carillon::gpud {
 namespace {
 
+// Of a file's variables, which take the host's memory.
+constexpr uint64_t kMaxVariableBytes = 256 << 20;
+
+absl::Status CheckVariables(const sim::ptx::Module& module) {
+  uint64_t bytes = 0;
+  for (const sim::ptx::Variable& variable : module.variables) {
+    bytes += variable.bytes;
+    if (bytes <= kMaxVariableBytes) continue;
+    return absl::ResourceExhaustedError(fmt::format(
+        "{}:{}:{}: with '{}' the file's variables have {} bytes; without a GPU "
+        "the limit is {}",
+        module.file, variable.at.line, variable.at.column, variable.name, bytes,
+        kMaxVariableBytes));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::shared_ptr<const sim::Program>> ParseAndLower(
     std::span<const std::byte> image, std::string file, sim::Memory* memory) {
   std::string text(reinterpret_cast<const char*>(image.data()), image.size());
@@ -20,8 +37,19 @@ absl::StatusOr<std::shared_ptr<const sim::Program>> ParseAndLower(
   while (!text.empty() && text.back() == '\0') text.pop_back();
   ASSIGN_OR_RETURN(auto module,
                    sim::ptx::ParseModule(std::move(text), std::move(file)));
-  return sim::Lower(std::make_shared<const sim::ptx::Module>(std::move(module)),
-                    memory);
+  RETURN_IF_ERROR(CheckVariables(module));
+  ASSIGN_OR_RETURN(
+      auto program,
+      sim::Lower(std::make_shared<const sim::ptx::Module>(std::move(module)),
+                 memory));
+  // Whoever refuses it afterwards leaves none of its variables behind.
+  const sim::Program* const lowered = program.get();
+  return std::shared_ptr<const sim::Program>(
+      lowered, [memory, program = std::move(program)](const sim::Program*) {
+        for (const sim::ProgramVariable& variable : program->variables) {
+          memory->Free(variable.address).IgnoreError();
+        }
+      });
 }
 
 // Of an object file (ELF: cubin) or a fatbin.
@@ -73,8 +101,8 @@ absl::StatusOr<std::vector<const simt::KernelInfo*>> SimKernels::Load(
     const ModuleSource& source) {
   if (IsBinary(source.image)) {
     return absl::InvalidArgumentError(fmt::format(
-        "{} is machine code for a GPU, and the sim back-end runs PTX: compile "
-        "it with nvcc -ptx -arch=compute_75",
+        "{} is machine code for a GPU, and without a GPU gpud runs PTX: "
+        "compile it with nvcc -ptx -arch=compute_75",
         source.file));
   }
   ASSIGN_OR_RETURN(const auto program,
@@ -117,6 +145,16 @@ SimKernels::Code SimKernels::Find(const simt::KernelInfo* kernel) const {
   return found == code_.end() ? Code{} : found->second;
 }
 
+absl::Status SimKernels::Check(const simt::KernelInfo& kernel) const {
+  if (Find(&kernel).entry != nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(fmt::format(
+      "kernel '{}': this gpud has no PTX of it, and its sim back-end runs "
+      "nothing else; 'bazel test //kernels:kernels_ptx_test' says how "
+      "kernels.ptx is made again, and the cpu back-end runs the kernel as it "
+      "is",
+      kernel.name));
+}
+
 void SimKernels::FillIn(const Code& code, const KernelMetadata& kmd,
                         const void* args, sim::DeviceAddress status,
                         sim::Launch& launch) {
@@ -151,6 +189,7 @@ uint32_t SimKernels::FailStatusOf(const absl::Status& status) {
     case absl::StatusCode::kAborted:
       return simt::kFailBarrierDeadlock;
     case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kCancelled:
       return simt::kFailNoProgress;
     default:
       return simt::kFailFault;

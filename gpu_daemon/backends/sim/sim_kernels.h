@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
+#include "gpu_daemon/backends/sim/release_latch.h"
 #include "gpu_daemon/event/kernel_metadata.h"
 #include "gpu_daemon/event/user_kernel.h"
 #include "sim/exec/memory.h"
@@ -37,6 +38,8 @@ class SimKernels {
       const ModuleSource& source);
 
   Code Find(const simt::KernelInfo* kernel) const;
+  // As Backend::CheckKernel().
+  absl::Status Check(const simt::KernelInfo& kernel) const;
 
   // Fills `launch` in, but for its id. `status`: where the kernel finds its
   // launch's status word (simt::FailStatus); a user's has none.
@@ -58,6 +61,15 @@ class SimKernels {
   std::unordered_map<const simt::KernelInfo*, Code> code_;
   Mutex users_mutex_;
   std::vector<std::unique_ptr<UserKernel>> users_ ABSL_GUARDED_BY(users_mutex_);
+};
+
+// What gpud's threads need to run PTX, and the memory that it reaches.
+struct PtxEngine {
+  explicit PtxEngine(sim::Addresses addresses) : memory(addresses) {}
+
+  sim::Memory memory;
+  SimKernels kernels{&memory};
+  ReleaseLatch latch;
 };
 
 }  // namespace carillon::gpud

@@ -41,6 +41,7 @@ absl::StatusOr<std::unique_ptr<Backend>> TimedBackend::Create(
                         .tracing = options.tracing,
                         .max_spin_ns = options.max_spin_ns,
                         .on_violation = options.on_violation,
+                        .ticks = NoTicks,  // its order is the simulation's
                         .thread_name = "gpud-sim"},
       std::move(launcher));
   return std::unique_ptr<Backend>(

@@ -54,6 +54,9 @@ class TimedBackend final : public Backend {
   KernelMemory& memory() override { return memory_; }
   absl::StatusOr<std::vector<const simt::KernelInfo*>> LoadKernels(
       const ModuleSource& source) override;
+  absl::Status CheckKernel(const simt::KernelInfo& kernel) const override {
+    return kernels_->Check(kernel);
+  }
 
   void Stop() override;
   void Join() override {}

@@ -53,6 +53,7 @@ class TimedLauncher final : public Launcher {
   bool Launch(const std::shared_ptr<EventKernel>& event, shm::Sequence sequence,
               CheckedEntry& entry) override;
   bool Advance() override;
+  bool looks_at_all() const override { return true; }
   bool must_poll() const override;
 
   // A background kernel, at its device's now, which has no turn until it ends.

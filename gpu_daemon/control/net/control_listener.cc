@@ -13,13 +13,14 @@
 namespace carillon::gpud {
 
 absl::StatusOr<std::unique_ptr<ControlListener>> ControlListener::Open(
-    const std::string& path, EventLoop* loop, PeerTable* peers,
-    Callbacks callbacks) {
-  ASSIGN_OR_RETURN(auto listener, UnixListener::Listen(path, SOCK_STREAM));
+    const std::string& path, std::vector<uid_t> users, EventLoop* loop,
+    PeerTable* peers, Callbacks callbacks) {
+  ASSIGN_OR_RETURN(auto listener,
+                   UnixListener::Listen(path, SOCK_STREAM, users));
   ASSIGN_OR_RETURN(auto guard, Http2Guard::Start());
   std::unique_ptr<ControlListener> door(
-      new ControlListener(std::move(listener), std::move(guard), loop, peers,
-                          std::move(callbacks)));
+      new ControlListener(std::move(listener), std::move(guard),
+                          std::move(users), loop, peers, std::move(callbacks)));
   ASSIGN_OR_RETURN(door->watch_,
                    loop->Watch(door->listener_.fd(),
                                [self = door.get()] { self->Accept(); }));
@@ -28,10 +29,11 @@ absl::StatusOr<std::unique_ptr<ControlListener>> ControlListener::Open(
 
 ControlListener::ControlListener(UnixListener listener,
                                  std::unique_ptr<Http2Guard> guard,
-                                 EventLoop* loop, PeerTable* peers,
-                                 Callbacks callbacks)
+                                 std::vector<uid_t> users, EventLoop* loop,
+                                 PeerTable* peers, Callbacks callbacks)
     : listener_(std::move(listener)),
       guard_(std::move(guard)),
+      users_(std::move(users)),
       loop_(loop),
       peers_(peers),
       callbacks_(std::move(callbacks)) {}
@@ -56,8 +58,8 @@ void ControlListener::Accept() {
 absl::Status ControlListener::Admit(UniqueFd connection) {
   ASSIGN_OR_RETURN(auto ends, Http2Guard::MakePair());
   bool is_new = false;
-  ASSIGN_OR_RETURN(auto peer,
-                   peers_->Admit(connection.get(), ends.first.get(), &is_new));
+  ASSIGN_OR_RETURN(auto peer, peers_->Admit(connection.get(), ends.first.get(),
+                                            &is_new, users_));
   if (is_new) WatchForDeath(peer);
   spdlog::debug("connection {} admitted: pid {}, uid {}", ends.first.get(),
                 peer->pid, peer->uid);

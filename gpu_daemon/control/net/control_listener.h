@@ -4,9 +4,12 @@
 #ifndef CARILLON_GPU_DAEMON_CONTROL_NET_CONTROL_LISTENER_H_
 #define CARILLON_GPU_DAEMON_CONTROL_NET_CONTROL_LISTENER_H_
 
+#include <sys/types.h>
+
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
@@ -29,10 +32,11 @@ class ControlListener {
     std::function<void(const Peer& peer)> on_death;
   };
 
-  // Errors: as UnixListener::Listen() and Http2Guard::Start().
+  // `users` may connect beside gpud's own. Errors: as UnixListener::Listen() and
+  // Http2Guard::Start().
   static absl::StatusOr<std::unique_ptr<ControlListener>> Open(
-      const std::string& path, EventLoop* loop, PeerTable* peers,
-      Callbacks callbacks);
+      const std::string& path, std::vector<uid_t> users, EventLoop* loop,
+      PeerTable* peers, Callbacks callbacks);
   ~ControlListener();
 
   // Accepts no more; those that are open stay.
@@ -45,13 +49,15 @@ class ControlListener {
 
  private:
   ControlListener(UnixListener listener, std::unique_ptr<Http2Guard> guard,
-                  EventLoop* loop, PeerTable* peers, Callbacks callbacks);
+                  std::vector<uid_t> users, EventLoop* loop, PeerTable* peers,
+                  Callbacks callbacks);
   void Accept();
   absl::Status Admit(UniqueFd connection);
   void WatchForDeath(const std::shared_ptr<const Peer>& peer);
 
   UnixListener listener_;
   const std::unique_ptr<Http2Guard> guard_;
+  const std::vector<uid_t> users_;
   EventLoop* const loop_;
   PeerTable* const peers_;
   const Callbacks callbacks_;

@@ -93,7 +93,8 @@ absl::StatusOr<DaemonLock> DaemonLock::Take(const std::string& directory,
                       ReadHolder(file.get()).ToString(), directory));
     }
   } while (!IsAt(file.get(), path));
-  // A gpud that goes down in order removes the file; one that dies leaves it.
+  // A gpud that goes down for good removes the file; one that dies or restarts
+  // leaves it.
   const Holder before = ReadHolder(file.get());
   const uint32_t deaths = before.pid == 0 ? 0 : before.deaths + 1;
   const std::string text = fmt::format("{} {}\n", getpid(), deaths);
@@ -107,7 +108,8 @@ absl::StatusOr<DaemonLock> DaemonLock::Take(const std::string& directory,
 }
 
 DaemonLock::~DaemonLock() {
-  if (file_ && IsAt(file_.get(), path_)) unlink(path_.c_str());
+  if (file_ && !path_.empty() && IsAt(file_.get(), path_))
+    unlink(path_.c_str());
 }
 
 }  // namespace carillon::gpud

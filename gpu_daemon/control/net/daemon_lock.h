@@ -25,8 +25,11 @@ class DaemonLock {
   static absl::StatusOr<DaemonLock> Take(const std::string& directory,
                                          const std::string& testbed);
 
-  // How many gpuds have died in this directory since one went down in order.
+  // How many gpuds have died in this directory, or have made way for the next,
+  // since one went down for good.
   uint32_t deaths() const { return deaths_; }
+  // The next one shall count this one.
+  void KeepFile() { path_.clear(); }
 
   DaemonLock(DaemonLock&&) = default;
   DaemonLock& operator=(DaemonLock&&) = default;

@@ -87,11 +87,18 @@ TEST(Http2FramesTest, NobodyAcknowledgesWhatWasNotSent) {
 
 class Http2GuardTest : public testing::Test {
  protected:
-  Http2GuardTest() {
+  Http2GuardTest() { Connect(512 << 10); }
+
+  void Connect(int buffer_bytes) {
     auto outside = *Http2Guard::MakePair();
     auto inside = *Http2Guard::MakePair();
     client_ = std::move(outside.first);
     grpc_ = std::move(inside.first);
+    for (const UniqueFd* end : {&outside.second, &inside.second}) {
+      EXPECT_EQ(setsockopt(end->get(), SOL_SOCKET, SO_SNDBUF, &buffer_bytes,
+                           sizeof(buffer_bytes)),
+                0);
+    }
     EXPECT_TRUE(guard_
                     ->Carry(std::move(outside.second), std::move(inside.second),
                             "a test")
@@ -129,6 +136,7 @@ class Http2GuardTest : public testing::Test {
 };
 
 TEST_F(Http2GuardTest, CarriesEveryByteBothWaysWhoeverIsSlow) {
+  Connect(4 << 10);  // less than the guard reads at once
   Bytes there = Preface();
   for (size_t i = there.size(); i < 3'000'000; ++i) {
     there.push_back(static_cast<uint8_t>(i * 7 >> 8));
@@ -171,10 +179,11 @@ TEST_F(Http2GuardTest, AnEndIsToldToTheOtherSide) {
 }
 
 TEST_F(Http2GuardTest, WhatGrpcSaidLastIsDelivered) {
-  Write(grpc_, Bytes(1000, 'x'));
+  // More than the guard moves at once, and less than the socket's buffer.
+  Write(grpc_, Bytes(150'000, 'x'));
   grpc_.reset();
   guard_.reset();
-  EXPECT_EQ(Read(client_, 1001).size(), 1000u);
+  EXPECT_EQ(Read(client_, 150'001).size(), 150'000u);
 }
 
 TEST_F(Http2GuardTest,

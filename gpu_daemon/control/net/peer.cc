@@ -10,9 +10,11 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "base/status.h"
@@ -70,6 +72,15 @@ absl::Status Gone(pid_t pid) {
 
 bool Peer::alive() const { return !IsDead(pidfd.get()); }
 
+pid_t Peer::tracer() const {
+  std::ifstream file(fmt::format("/proc/{}/status", pid));
+  pid_t tracer = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (std::sscanf(line.c_str(), "TracerPid: %d", &tracer) == 1) break;
+  }
+  return tracer;
+}
+
 absl::StatusOr<PeerCredentials> CredentialsOf(int connection) {
   ucred credentials{};
   socklen_t size = sizeof(credentials);
@@ -81,8 +92,10 @@ absl::StatusOr<PeerCredentials> CredentialsOf(int connection) {
   return PeerCredentials{credentials.pid, credentials.uid};
 }
 
-absl::Status CheckUser(uid_t peer, uid_t own) {
-  if (peer == own || peer == 0) return absl::OkStatus();
+absl::Status CheckUser(uid_t peer, uid_t own, std::span<const uid_t> also) {
+  if (peer == own || peer == 0 || std::ranges::count(also, peer) != 0) {
+    return absl::OkStatus();
+  }
   return Error(
       absl::StatusCode::kPermissionDenied,
       fmt::format("this testbed belongs to uid {}; uid {} may not use it", own,
@@ -118,12 +131,12 @@ absl::Status PeerTable::CheckRoom(pid_t pid) {
         by_connection_.begin(), by_connection_.end(),
         [&](const auto& entry) { return entry.second.peer->pid == pid; }));
   };
-  if (count() < kMaxConnectionsOfAProcess) return absl::OkStatus();
+  if (count() < connections_of_a_process_) return absl::OkStatus();
   std::erase_if(by_connection_, [](const auto& entry) {
     return InodeOf(entry.first) != entry.second.inode;
   });
   const size_t open = count();
-  if (open < kMaxConnectionsOfAProcess) return absl::OkStatus();
+  if (open < connections_of_a_process_) return absl::OkStatus();
   return Error(
       absl::StatusCode::kResourceExhausted,
       fmt::format("process {} has {} connections to the control socket: that "
@@ -132,12 +145,11 @@ absl::Status PeerTable::CheckRoom(pid_t pid) {
       reason::kTooMany, "connections");
 }
 
-absl::StatusOr<std::shared_ptr<const Peer>> PeerTable::Admit(int connection,
-                                                             int served,
-                                                             bool* is_new) {
+absl::StatusOr<std::shared_ptr<const Peer>> PeerTable::Admit(
+    int connection, int served, bool* is_new, std::span<const uid_t> also) {
   *is_new = false;
   ASSIGN_OR_RETURN(auto credentials, CredentialsOf(connection));
-  RETURN_IF_ERROR(CheckUser(credentials.uid, geteuid()));
+  RETURN_IF_ERROR(CheckUser(credentials.uid, geteuid(), also));
   if (credentials.pid == 0) {
     return Error(absl::StatusCode::kPermissionDenied,
                  "the caller lives in another PID namespace, where gpud cannot "

@@ -7,6 +7,7 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -24,6 +25,8 @@ struct Peer {
   UniqueFd pidfd;
 
   bool alive() const;
+  // The process that traces it, as a debugger does; 0 if none is known.
+  pid_t tracer() const;
 };
 
 struct PeerCredentials {
@@ -34,8 +37,9 @@ struct PeerCredentials {
 // Returns the process that connected (SO_PEERCRED). Errors: Internal.
 absl::StatusOr<PeerCredentials> CredentialsOf(int connection);
 
-// Lets gpud's own user and root in. Errors: PermissionDenied.
-absl::Status CheckUser(uid_t peer, uid_t own);
+// Lets gpud's own user, root, and the users in `also` in. Errors:
+// PermissionDenied.
+absl::Status CheckUser(uid_t peer, uid_t own, std::span<const uid_t> also = {});
 
 // Returns a pidfd of the process that connected, by SO_PEERPIDFD (Linux 6.5) or
 // else by pidfd_open. In the second case it compares start times, so that a pid
@@ -47,16 +51,22 @@ absl::StatusOr<UniqueFd> PidfdOf(int connection, pid_t pid);
 // connection. Thread safe.
 class PeerTable {
  public:
-  // A device has one; a process may have several devices.
-  static constexpr size_t kMaxConnectionsOfAProcess = 64;
+  // Of one process, beside one for each device that it may have.
+  static constexpr size_t kConnectionsBesideDevices = 32;
+
+  explicit PeerTable(size_t devices_of_a_process = 0)
+      : connections_of_a_process_(devices_of_a_process +
+                                  kConnectionsBesideDevices) {}
 
   // Adds a connection and returns its process. gRPC gets `served` in its place
   // (http2_guard.h), or the connection itself. `is_new` says that this is the
-  // process's first connection, so that its pidfd must be watched. Errors:
-  // PermissionDenied, Unavailable, ResourceExhausted (too many connections of
-  // that process are open, or gpud is out of descriptors).
-  absl::StatusOr<std::shared_ptr<const Peer>> Admit(int connection, int served,
-                                                    bool* is_new);
+  // process's first connection, so that its pidfd must be watched. `also` is as
+  // for CheckUser(). Errors: PermissionDenied, Unavailable, ResourceExhausted
+  // (too many connections of that process are open, or gpud is out of
+  // descriptors).
+  absl::StatusOr<std::shared_ptr<const Peer>> Admit(
+      int connection, int served, bool* is_new,
+      std::span<const uid_t> also = {});
   // Forgets a dead process.
   void Forget(const Peer& peer);
 
@@ -82,6 +92,7 @@ class PeerTable {
   };
   absl::Status CheckRoom(pid_t pid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  const size_t connections_of_a_process_;
   mutable Mutex mutex_;
   std::map<pid_t, std::shared_ptr<const Peer>> by_pid_ ABSL_GUARDED_BY(mutex_);
   // Numbers are reused: each accept overwrites what its number meant before.

@@ -100,6 +100,16 @@ TEST(CheckUser, LetsInTheOwnUserAndRootOnly) {
   EXPECT_FALSE(CheckUser(1000, 0).ok());
 }
 
+TEST(CheckUser, LetsInTheUsersWhoAreNamedBesideThem) {
+  const std::vector<uid_t> also = {1001, 65534};
+  EXPECT_TRUE(CheckUser(1000, 1000, also).ok());
+  EXPECT_TRUE(CheckUser(0, 1000, also).ok());
+  EXPECT_TRUE(CheckUser(1001, 1000, also).ok());
+  EXPECT_TRUE(CheckUser(65534, 1000, also).ok());
+  EXPECT_EQ(CheckUser(1002, 1000, also).code(),
+            absl::StatusCode::kPermissionDenied);
+}
+
 TEST(PeerTable, FindsACallerByTheNumberOfItsConnection) {
   PeerTable peers;
   const Pair pair = MakePair();

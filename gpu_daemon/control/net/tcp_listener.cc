@@ -147,6 +147,7 @@ void TcpListener::Close() {
   loop_->Unwatch(watch_);
   listener_.reset();
   reserve_.reset();
+  waiting_.clear();
 }
 
 void TcpListener::Accept() {
@@ -163,7 +164,24 @@ void TcpListener::Accept() {
   Set(connection.get(), IPPROTO_TCP, TCP_KEEPIDLE, kProbeEveryS);
   Set(connection.get(), IPPROTO_TCP, TCP_KEEPINTVL, kProbeEveryS);
   Set(connection.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, kSilentMs);
-  on_connection_(listener_.get(), connection.release());
+  waiting_.push_back(std::move(connection));
+  LetIn(NowNs());
+}
+
+void TcpListener::LetIn(Nanoseconds now) {
+  {
+    MutexLock lock(mutex_);
+    if (now < pause_ends_ns_) return;
+  }
+  for (UniqueFd& connection : waiting_) {
+    on_connection_(listener_.get(), connection.release());
+  }
+  waiting_.clear();
+}
+
+void TcpListener::Tick(Nanoseconds now) {
+  LetIn(now);
+  refusals_.Tick(now);
 }
 
 absl::Status TcpListener::Admit(int connection) {
@@ -223,11 +241,56 @@ void TcpListener::Cut(std::string_view grpc_peer) {
   }
 }
 
-void TcpListener::MarkServed(std::string_view grpc_peer) {
+void TcpListener::MarkServed(std::string_view grpc_peer, uint64_t bytes) {
   MutexLock lock(mutex_);
   for (auto& [connection, entry] : connections_) {
-    if (entry.grpc_peer == grpc_peer) entry.served = true;
+    if (entry.grpc_peer != grpc_peer) continue;
+    entry.served = true;
+    // No more than has come: small calls save nothing up for a long one.
+    entry.read_bytes =
+        std::min(entry.read_bytes + bytes, BytesReceivedOn(connection));
   }
+}
+
+void TcpListener::CutForAFlood(int connection) {
+  Disconnect(connection);
+  // Whoever floods again at once does not keep the door closed.
+  const Nanoseconds now = NowNs();
+  if (now >= pause_ends_ns_ + kOpenNs) pause_ends_ns_ = now + kPauseNs;
+}
+
+uint64_t TcpListener::UnreadOf(int connection, const Connection& entry) {
+  if (InodeOf(connection) != entry.inode) return 0;
+  const uint64_t received = BytesReceivedOn(connection);
+  // One that is just ending counts no bytes any more.
+  return received < entry.read_bytes ? 0 : received - entry.read_bytes;
+}
+
+uint64_t TcpListener::unread_bytes() {
+  MutexLock lock(mutex_);
+  uint64_t unread = 0;
+  for (const auto& [connection, entry] : connections_) {
+    unread += UnreadOf(connection, entry);
+  }
+  return unread;
+}
+
+void TcpListener::CutHoards() {
+  MutexLock lock(mutex_);
+  uint64_t unread = 0;
+  std::vector<int> hoards;
+  for (const auto& [connection, entry] : connections_) {
+    const uint64_t of_one = UnreadOf(connection, entry);
+    unread += of_one;
+    if (of_one > kMaxUnreadOfOne) hoards.push_back(connection);
+  }
+  if (unread <= kMaxUnreadBytes) return;
+  for (const int connection : hoards) CutForAFlood(connection);
+  refusals_.Warn(
+      fmt::format("{} connections over TCP ended: without a whole call, all "
+                  "had sent {} bytes, and may send {}",
+                  hoards.size(), unread, kMaxUnreadBytes),
+      NowNs());
 }
 
 void TcpListener::CutFlood(std::string_view grpc_peer) {
@@ -237,7 +300,7 @@ void TcpListener::CutFlood(std::string_view grpc_peer) {
         grpc_peer.empty()
             ? !entry.served && BytesReceivedOn(connection) > kMaxUnservedBytes
             : entry.grpc_peer == grpc_peer;
-    if (meant && InodeOf(connection) == entry.inode) Disconnect(connection);
+    if (meant && InodeOf(connection) == entry.inode) CutForAFlood(connection);
   }
 }
 

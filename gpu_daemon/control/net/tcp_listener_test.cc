@@ -10,11 +10,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <functional>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/host_port.h"
 #include "proto/admin.grpc.pb.h"
 
@@ -64,10 +68,46 @@ class TcpListenerTest : public testing::Test {
     return poll(&look, 1, ms) == 1 && read(fd.get(), &byte, 1) <= 0;
   }
 
+  // Runs `task` on the loop's thread, and waits for it.
+  void OnLoop(std::function<void()> task) {
+    std::promise<void> done;
+    loop_->Post([&] {
+      task();
+      done.set_value();
+    });
+    done.get_future().wait();
+  }
+  // By which gRPC names the other end.
+  static std::string GrpcPeerOf(const UniqueFd& fd) {
+    sockaddr_in own{};
+    socklen_t size = sizeof(own);
+    getsockname(fd.get(), reinterpret_cast<sockaddr*>(&own), &size);
+    char host[INET_ADDRSTRLEN];
+    inet_ntop(AF_INET, &own.sin_addr, host, sizeof(host));
+    return std::string("ipv4:") + host + ":" +
+           std::to_string(ntohs(own.sin_port));
+  }
+  // Of one end, while the other end is read.
+  static void Send(const UniqueFd& from, int to, size_t bytes) {
+    std::vector<char> buffer(64 << 10);
+    for (size_t sent = 0, read = 0; read < bytes;) {
+      const ssize_t more =
+          send(from.get(), buffer.data(), std::min(buffer.size(), bytes - sent),
+               MSG_DONTWAIT | MSG_NOSIGNAL);
+      if (more > 0) sent += static_cast<size_t>(more);
+      pollfd look{.fd = to, .events = POLLIN, .revents = 0};
+      ASSERT_EQ(poll(&look, 1, 20'000), 1);
+      const ssize_t got = recv(to, buffer.data(), buffer.size(), MSG_DONTWAIT);
+      ASSERT_GT(got, 0);
+      read += static_cast<size_t>(got);
+    }
+  }
+
   std::unique_ptr<EventLoop> loop_ = *EventLoop::Create();
   std::unique_ptr<TcpListener> door_;
   std::thread thread_;
   std::vector<int> accepted_;  // the loop's thread, while it runs
+  size_t ends_ = 0;            // of them, that a test has seen
 };
 
 TEST_F(TcpListenerTest, AnAddressHasOnlySoManyConnectionsAndOthersGetIn) {
@@ -108,6 +148,105 @@ TEST_F(TcpListenerTest, ClosedConnectionsMakeRoom) {
   }
   EXPECT_EQ(door_->refused(), 0u);
   EXPECT_EQ(door_->connections(), 0u);
+}
+
+TEST_F(TcpListenerTest, WhoConnectsAfterAFloodWaitsForTheEndOfAPause) {
+  ASSERT_TRUE(Open("127.0.0.1:0", [this](int, int connection) {
+    accepted_.push_back(connection);
+  }));
+  // Where the machine stalls for longer than the pause, it shows nothing.
+  for (size_t attempt = 0; attempt < 20; ++attempt) {
+    const UniqueFd flood = Connect("127.0.0.2");
+    size_t let_in = 0;
+    while (let_in == 2 * attempt) OnLoop([&] { let_in = accepted_.size(); });
+    const size_t connections = door_->connections();
+    UniqueFd other;
+    Nanoseconds cut_ns = 0;
+    OnLoop([&] {
+      cut_ns = NowNs();
+      door_->CutFlood(GrpcPeerOf(flood));
+      other = Connect("127.0.0.3");
+    });
+    EXPECT_TRUE(Closed(flood, 20'000));
+    while (door_->connections() <= connections) std::this_thread::yield();
+    size_t early = 0;
+    OnLoop([&] { early = accepted_.size(); });
+    const bool in_time = NowNs() < cut_ns + TcpListener::kPauseNs;
+    EXPECT_FALSE(Closed(other, 0));
+    size_t late = 0;
+    OnLoop([&] {
+      door_->Tick(NowNs() + TcpListener::kPauseNs);
+      late = accepted_.size();
+    });
+    EXPECT_EQ(late, let_in + 1);
+    if (!in_time) {
+      const Nanoseconds next =
+          cut_ns + TcpListener::kPauseNs + TcpListener::kOpenNs;
+      while (NowNs() <= next) std::this_thread::yield();
+      continue;
+    }
+    EXPECT_EQ(early, let_in);
+    return;
+  }
+  FAIL() << "20 times this machine stood still";
+}
+
+TEST_F(TcpListenerTest, AFloodDuringAPauseDoesNotMakeItLonger) {
+  ASSERT_TRUE(Open("127.0.0.1:0", [this](int, int connection) {
+    accepted_.push_back(connection);
+  }));
+  const UniqueFd one = Connect("127.0.0.2");
+  const UniqueFd two = Connect("127.0.0.2");
+  size_t let_in = 0;
+  while (let_in < 2) OnLoop([&] { let_in = accepted_.size(); });
+  Nanoseconds cut_ns = 0;
+  OnLoop([&] {
+    door_->CutFlood(GrpcPeerOf(one));
+    cut_ns = NowNs();
+    while (NowNs() == cut_ns) continue;  // a pause from here on would be longer
+    door_->CutFlood(GrpcPeerOf(two));
+  });
+  const size_t connections = door_->connections();
+  const UniqueFd other = Connect("127.0.0.3");
+  while (door_->connections() <= connections) std::this_thread::yield();
+  OnLoop([&] {
+    door_->Tick(cut_ns + TcpListener::kPauseNs);
+    let_in = accepted_.size();
+  });
+  EXPECT_EQ(let_in, 3u);
+}
+
+TEST_F(TcpListenerTest, WhoSendsMuchWithoutAWholeCallIsCut) {
+  ASSERT_TRUE(Open("127.0.0.1:0", [this](int, int connection) {
+    accepted_.push_back(connection);
+  }));
+  const auto connect = [&](const char* from) {
+    UniqueFd fd = Connect(from);
+    const size_t before = ends_;
+    while (ends_ == before) OnLoop([&] { ends_ = accepted_.size(); });
+    return fd;
+  };
+  constexpr size_t kHalf = TcpListener::kMaxUnreadBytes / 2;
+  const UniqueFd one = connect("127.0.0.2");
+  const UniqueFd another = connect("127.0.0.3");
+  const UniqueFd small = connect("127.0.0.4");
+  const UniqueFd uploads = connect("127.0.0.5");
+  Send(one, accepted_[0], kHalf - (1 << 20));
+  Send(small, accepted_[2], 1000);
+  Send(uploads, accepted_[3], kHalf);
+  // What will have come with calls accounts for nothing before it came.
+  door_->MarkServed(GrpcPeerOf(another), 2 * kHalf);
+  Send(another, accepted_[1], kHalf - (1 << 20));
+  door_->MarkServed(GrpcPeerOf(uploads), kHalf);
+  OnLoop([&] { door_->CutHoards(); });
+  EXPECT_FALSE(Closed(one, 0));
+  EXPECT_FALSE(Closed(another, 0));
+  Send(one, accepted_[0], 2 << 20);
+  OnLoop([&] { door_->CutHoards(); });
+  EXPECT_TRUE(Closed(one, 20'000));
+  EXPECT_TRUE(Closed(another, 20'000));
+  EXPECT_FALSE(Closed(small, 50));
+  EXPECT_FALSE(Closed(uploads, 50));
 }
 
 TEST_F(TcpListenerTest, WhatCannotBeListenedOnIsSaid) {

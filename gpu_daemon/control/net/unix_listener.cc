@@ -13,6 +13,7 @@
 #include "base/testbed_paths.h"
 #include "fmt/format.h"
 #include "gpu_daemon/control/net/accept.h"
+#include "gpu_daemon/control/net/user_access.h"
 
 namespace carillon::gpud {
 namespace {
@@ -60,8 +61,8 @@ absl::Status RemoveStaleSocket(const std::string& path, int type) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<UnixListener> UnixListener::Listen(const std::string& path,
-                                                  int type) {
+absl::StatusOr<UnixListener> UnixListener::Listen(
+    const std::string& path, int type, std::span<const uid_t> users) {
   RETURN_IF_ERROR(CheckSocketPath(path));
   RETURN_IF_ERROR(RemoveStaleSocket(path, type));
   UnixListener listener;
@@ -76,8 +77,13 @@ absl::StatusOr<UnixListener> UnixListener::Listen(const std::string& path,
     return SystemError("cannot bind", path);
   }
   struct stat info;
-  if (lstat(path.c_str(), &info) != 0 || listen(listener.fd(), kBacklog) != 0) {
-    const absl::Status status = SystemError("cannot listen on", path);
+  absl::Status status;
+  if (!users.empty()) status = LetUsers(path, users, UserAccess::kReadAndWrite);
+  if (status.ok() && (lstat(path.c_str(), &info) != 0 ||
+                      listen(listener.fd(), kBacklog) != 0)) {
+    status = SystemError("cannot listen on", path);
+  }
+  if (!status.ok()) {
     unlink(path.c_str());
     return status;
   }

@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <span>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -21,9 +22,10 @@ absl::Status RemoveStaleSocket(const std::string& path, int type);
 class UnixListener {
  public:
   // Binds with mode 0600, removing a stale socket first; non-blocking,
-  // close-on-exec. Errors: as the two functions above; Unavailable with the
-  // system's reason.
-  static absl::StatusOr<UnixListener> Listen(const std::string& path, int type);
+  // close-on-exec. `users` may connect, too. Errors: as RemoveStaleSocket() and
+  // LetUsers(); Unavailable with the system's reason.
+  static absl::StatusOr<UnixListener> Listen(const std::string& path, int type,
+                                             std::span<const uid_t> users = {});
 
   UnixListener() = default;
   UnixListener(UnixListener&&) = default;

@@ -9,6 +9,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "base/clock.h"
+#include "base/text.h"
 #include "fmt/format.h"
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/rpc/describe.h"
@@ -33,8 +34,6 @@ std::string_view ReasonOf(const absl::Status& status) {
       return reason::kKernelNameTaken;
     case absl::StatusCode::kNotFound:
       return reason::kUnknownKernel;
-    case absl::StatusCode::kFailedPrecondition:
-      return reason::kNoGpuCode;
     case absl::StatusCode::kResourceExhausted:
       return reason::kTooMany;
     default:
@@ -201,7 +200,8 @@ grpc::Status AdminService::SetPolicy(grpc::ServerContext* context,
   message.mutable_policy_changed()->set_from(previous);
   message.mutable_policy_changed()->set_to(request->policy());
   context_->bus->Publish(std::move(message));
-  spdlog::info("policy: {} instead of {}", request->policy(), previous);
+  changes_->Tell(*context, "SetPolicy",
+                 fmt::format("{} instead of {}", request->policy(), previous));
   return grpc::Status::OK;
 }
 
@@ -210,6 +210,7 @@ grpc::Status AdminService::ResetStatistics(grpc::ServerContext* context,
                                            v1::ResetStatisticsResponse*) {
   if (auto s = PassRpc("ResetStatistics"); !s.ok()) return ToGrpc(s, context);
   for (const auto& event : context_->ekt->events()) event->stages().Reset();
+  changes_->Tell(*context, "ResetStatistics", "the latencies so far");
   return grpc::Status::OK;
 }
 
@@ -220,6 +221,7 @@ grpc::Status AdminService::SetTracing(grpc::ServerContext* context,
   context_->backend->paths().SetTracing(request->on());
   // A path whose doorbells a GPU polls does not tell the devices.
   for (const auto& session : sessions_->All()) session->TellTracing();
+  changes_->Tell(*context, "SetTracing", request->on() ? "on" : "off");
   return grpc::Status::OK;
 }
 
@@ -251,6 +253,8 @@ grpc::Status AdminService::Drain(grpc::ServerContext* context,
                   context);
   }
   const std::chrono::milliseconds limit = DrainLimit(request->timeout_ms());
+  changes_->Tell(*context, "Drain",
+                 fmt::format("for {} ms at most", limit.count()));
   uint64_t in_flight = 0;
   bool idle = false;
   const DrainOutcome outcome = WaitUntilDrained(
@@ -282,6 +286,7 @@ grpc::Status AdminService::Shutdown(grpc::ServerContext* context,
                                     const v1::ShutdownRequest*,
                                     v1::ShutdownResponse*) {
   if (auto s = PassRpc("Shutdown"); !s.ok()) return ToGrpc(s, context);
+  changes_->Tell(*context, "Shutdown", "the testbed goes down");
   request_shutdown_();
   return grpc::Status::OK;
 }
@@ -300,7 +305,14 @@ grpc::Status AdminService::RegisterModule(
   }
   for (const simt::KernelInfo* kernel : *loaded) {
     Describe(*kernel, response->add_kernels());
-    spdlog::info("kernel '{}' from {}", kernel->name, source->file);
+  }
+  changes_->Tell(*context, "RegisterModule",
+                 fmt::format("{} from {}, '{}' the first",
+                             FormatPlural(loaded->size(), "kernel"),
+                             source->file, loaded->front()->name));
+  if (const auto kept = context_->modules->Keep(*request); !kept.ok()) {
+    spdlog::warn("{}: the next gpud will not have its kernels: {}",
+                 source->file, std::string(kept.message()));
   }
   return grpc::Status::OK;
 }

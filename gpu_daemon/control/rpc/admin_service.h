@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "gpu_daemon/control/rpc/change_log.h"
 #include "gpu_daemon/control/sessions/session_context.h"
 #include "gpu_daemon/control/sessions/session_table.h"
 #include "gpu_daemon/control/telemetry_bus.h"
@@ -30,12 +31,13 @@ class AdminService final : public v1::Admin::Service {
   // `request_shutdown` returns at once. `describe_tcp` fills in the fields of
   // GetStatusResponse that are of TCP.
   AdminService(ServerInfo info, SessionContext* context, SessionTable* sessions,
-               std::function<void()> request_shutdown,
+               ChangeLog* changes, std::function<void()> request_shutdown,
                std::function<void(const std::string& grpc_peer)> cut,
                std::function<void(v1::GetStatusResponse*)> describe_tcp)
       : info_(std::move(info)),
         context_(context),
         sessions_(sessions),
+        changes_(changes),
         request_shutdown_(std::move(request_shutdown)),
         cut_(std::move(cut)),
         describe_tcp_(std::move(describe_tcp)) {}
@@ -96,6 +98,7 @@ class AdminService final : public v1::Admin::Service {
   const ServerInfo info_;
   SessionContext* const context_;
   SessionTable* const sessions_;
+  ChangeLog* const changes_;
   const std::function<void()> request_shutdown_;
   // Ends a caller's connection.
   const std::function<void(const std::string& grpc_peer)> cut_;

@@ -21,10 +21,12 @@ class Callers {
  public:
   Callers(const PeerTable* peers, const SessionTable* sessions)
       : peers_(peers), sessions_(sessions) {}
+  virtual ~Callers() = default;
 
-  // Returns the process that calls over one of the testbed's sockets. Errors:
-  // PermissionDenied UNKNOWN_PEER.
-  absl::StatusOr<std::shared_ptr<const Peer>> PeerOf(
+  // Returns the process that calls over one of the testbed's sockets. A fuzzer,
+  // which calls without one, has an answer of its own. Errors: PermissionDenied
+  // UNKNOWN_PEER.
+  virtual absl::StatusOr<std::shared_ptr<const Peer>> PeerOf(
       const grpc::ServerContext& context) const;
   // Returns the caller's session with that token. `method` is the one that was
   // called, for injected faults. Errors: those of PeerOf() and of

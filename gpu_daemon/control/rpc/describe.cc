@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <numeric>
 #include <string>
 
 #include "base/clock.h"
@@ -10,9 +11,11 @@
 namespace carillon::gpud {
 namespace {
 
-// No bucket of an honest device gets there; it bounds how long a message can
-// get.
+// No bucket of an honest device gets there. With how many buckets of a histogram
+// are shown, it bounds how long a message can get: that of all devices has less
+// than the 4 MiB that gRPC's clients take by default, whatever the devices write.
 constexpr uint64_t kMaxCount = uint64_t{1} << 42;
+constexpr size_t kMaxShownBuckets = shm::kHistogramBuckets / 2;
 
 void SetDim3(const simt::Dim3& dim, v1::Dim3* out) {
   out->set_x(dim.x);
@@ -73,8 +76,14 @@ void Describe(const EventCounts& counts, v1::EventCounts* out) {
 void Describe(std::string_view name, const shm::HistogramSnapshot& histogram,
               v1::Histogram* out) {
   out->set_name(std::string(name));
-  for (uint32_t i = 0; i < shm::kHistogramBuckets; ++i) {
-    const uint64_t count = histogram.buckets()[i];
+  const auto& buckets = histogram.buckets();
+  const auto empty = static_cast<size_t>(
+      std::count(buckets.begin(), buckets.end(), uint64_t{0}));
+  // Two at a time, if they are too many.
+  const uint32_t step = buckets.size() - empty > kMaxShownBuckets ? 2 : 1;
+  for (uint32_t i = 0; i < shm::kHistogramBuckets; i += step) {
+    const uint64_t count =
+        std::accumulate(&buckets[i], &buckets[i] + step, uint64_t{0});
     if (count == 0) continue;
     out->add_bucket(i);
     out->add_count(std::min(count, kMaxCount));
@@ -131,8 +140,10 @@ void Describe(const Session& session, Nanoseconds now, v1::Device* out) {
   out->set_generation(identity.generation.value());
   out->set_state(std::string(SessionStateName(session.state())));
   out->set_note(session.note());
-  out->set_submission_bytes(session.memory().submission().size());
-  out->set_completion_bytes(session.memory().completion().size());
+  out->set_submission_bytes(
+      session.space().reserved_bytes(shm::RegionKind::kSubmission));
+  out->set_completion_bytes(
+      session.space().reserved_bytes(shm::RegionKind::kCompletion));
   out->set_gpu_memory_bytes(session.gpu_memory_bytes());
   out->set_attached_ns_ago(now - identity.attached_ns);
   out->set_silent_ns(session.SilentFor(now));

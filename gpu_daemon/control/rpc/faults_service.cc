@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "base/text.h"
+#include "fmt/format.h"
 #include "gpu_daemon/control/error_detail.h"
 #include "shm/faults/fault.h"
 #include "shm/faults/fault_message.h"
@@ -38,6 +40,12 @@ grpc::Status FaultsService::Inject(grpc::ServerContext* context,
                   context);
   }
   response->mutable_ids()->Add(ids->begin(), ids->end());
+  if (!list.empty()) {
+    changes_->Tell(
+        *context, "Inject",
+        fmt::format("{}, '{}' the first", FormatPlural(list.size(), "fault"),
+                    list.front().name));
+  }
   for (const faults::MemberProcess& process : board_->Members()) {
     if (!process.up_to_date) response->add_behind(process.name);
   }
@@ -79,6 +87,7 @@ grpc::Status FaultsService::Clear(grpc::ServerContext* context,
   if (auto s = CheckBoard(); !s.ok()) return ToGrpc(s, context);
   if (request->name().empty()) {
     response->set_cleared(static_cast<uint32_t>(board_->ClearAll()));
+    changes_->Tell(*context, "Clear", "all faults");
     return grpc::Status::OK;
   }
   if (auto s = board_->Clear(request->name()); !s.ok()) {
@@ -87,6 +96,7 @@ grpc::Status FaultsService::Clear(grpc::ServerContext* context,
         context);
   }
   response->set_cleared(1);
+  changes_->Tell(*context, "Clear", fmt::format("'{}'", request->name()));
   return grpc::Status::OK;
 }
 

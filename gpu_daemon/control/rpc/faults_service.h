@@ -4,6 +4,7 @@
 #define CARILLON_GPU_DAEMON_CONTROL_RPC_FAULTS_SERVICE_H_
 
 #include "absl/status/status.h"
+#include "gpu_daemon/control/rpc/change_log.h"
 #include "proto/faults.grpc.pb.h"
 #include "shm/faults/board.h"
 
@@ -12,6 +13,8 @@ namespace carillon::gpud {
 // Implements carillon.v1.Faults; proto/faults.proto describes the calls.
 class FaultsService final : public v1::Faults::Service {
  public:
+  explicit FaultsService(ChangeLog* changes) : changes_(changes) {}
+
   // Must come before the first call. Null means that there is no board.
   void UseBoard(faults::Board* board) { board_ = board; }
 
@@ -28,6 +31,7 @@ class FaultsService final : public v1::Faults::Service {
  private:
   absl::Status CheckBoard() const;
 
+  ChangeLog* const changes_;
   faults::Board* board_ = nullptr;
 };
 

@@ -4,7 +4,7 @@
 // gRPC holds a client to GRPC_ARG_MAX_CONCURRENT_STREAMS only once it has
 // acknowledged the server's SETTINGS, and each call that has begun takes some
 // 15 KB. gpud cannot see HTTP/2's frames in TLS, but it sees every call twice:
-// RoleGate when it begins, an interceptor's factory when its message is there.
+// RoleGate when it begins, an interceptor when its message is there.
 #ifndef CARILLON_GPU_DAEMON_CONTROL_RPC_UNREAD_CALLS_H_
 #define CARILLON_GPU_DAEMON_CONTROL_RPC_UNREAD_CALLS_H_
 
@@ -29,8 +29,9 @@ class UnreadCalls {
   static constexpr uint32_t kMaxUnread = 128;
 
   struct Callbacks {
-    // The first call of a connection has come.
-    std::function<void(const std::string& grpc_peer)> served;
+    // A call of a connection has come whole, or what belongs to one, of at most
+    // so many bytes.
+    std::function<void(const std::string& grpc_peer, uint64_t bytes)> served;
     // A connection must end: TcpListener::CutFlood().
     std::function<void(const std::string& grpc_peer)> cut;
   };
@@ -42,8 +43,12 @@ class UnreadCalls {
   // false if it has too many; the connection is then cut. An honest client,
   // which has given up many calls, makes a new one.
   bool Begin(grpc::AuthContext* context);
-  // Its message has come.
-  void Arrive(const grpc::AuthContext& context, const std::string& grpc_peer);
+  // Its message has come, and had at most so many bytes.
+  void Arrive(const grpc::AuthContext& context, const std::string& grpc_peer,
+              uint64_t bytes);
+  // A message of a stream has gone to a connection, which answers it with
+  // flow control.
+  void Answer(const grpc::AuthContext& context, const std::string& grpc_peer);
 
  private:
   // Far more than connections can be open. An older one than so many loses its
@@ -61,8 +66,8 @@ class UnreadCalls {
   std::array<Place, kPlaces> places_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Tells `calls` of every call whose message has come. gRPC makes no interceptor
-// of it.
+// Tells `calls` of every call whose message has come, and of every message that
+// goes out.
 class ArrivalWatch final
     : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:

@@ -31,7 +31,7 @@ class WatchStreamTest : public ::testing::Test {
   std::unique_ptr<TelemetryBus> bus_;
   SessionContext context_;
   TicketStore tickets_;
-  SessionTable sessions_{&context_, &tickets_};
+  SessionTable sessions_{&context_, &tickets_, SessionTable::kMaxSessions};
 };
 
 TEST_F(WatchStreamTest, AReaderThatFallsBehindIsToldSo) {

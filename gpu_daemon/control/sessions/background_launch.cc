@@ -38,8 +38,7 @@ absl::StatusOr<std::shared_ptr<BackgroundLaunch>> BackgroundLaunch::Create(
       MakeKernelMetadata(
           request.kernel(), request.has_grid() ? &request.grid() : nullptr,
           request.has_block() ? &request.block() : nullptr,
-          request.shared_bytes(), *context->kernels, context->backend->gpu()));
-  RETURN_IF_ERROR(CheckPriority(request.priority()));
+          request.shared_bytes(), *context->kernels, *context->backend));
   RETURN_IF_ERROR(CheckUnchanging(request));
   ASSIGN_OR_RETURN(auto bound, BindParameters(*kmd.kernel, request.parameters(),
                                               1, find_buffer));

@@ -1,9 +1,8 @@
 #include "gpu_daemon/control/sessions/buffer_table.h"
 
 #include <algorithm>
-#include <optional>
+#include <utility>
 
-#include "base/status.h"
 #include "fmt/format.h"
 #include "gpu_daemon/control/error_detail.h"
 
@@ -16,36 +15,28 @@ constexpr uint32_t kLastBufferId = 1u << 31;
 
 }  // namespace
 
-absl::StatusOr<v1::AllocateBufferResponse> BufferTable::Allocate(
-    const v1::AllocateBufferRequest& request) {
+absl::StatusOr<uint32_t> BufferTable::NextId(
+    const v1::AllocateBufferRequest& request) const {
   if (buffers_.size() >= kMaxBuffers) {
     return Error(absl::StatusCode::kResourceExhausted,
                  fmt::format("device '{}' has {} buffers: that is the limit",
                              device_, buffers_.size()),
                  reason::kTooMany, "buffers");
   }
-  std::optional<uint64_t> offset;
-  uint32_t id = next_id_;
-  if (request.has_resumed()) {
-    offset = request.resumed().offset();
-    id = request.resumed().buffer_id();
-    if (id == 0 || id > kLastBufferId || buffers_.contains(id)) {
-      return Error(
-          absl::StatusCode::kFailedPrecondition,
-          fmt::format("device '{}' cannot have buffer {} again: it must be "
-                      "from 1 to {}, and not in use",
-                      device_, id, kLastBufferId),
-          reason::kUnknownBuffer, "resumed");
-    }
-  }
-  ASSIGN_OR_RETURN(auto buffer, space_->AllocateBuffer(
-                                    request.place(), request.bytes(), offset));
+  if (!request.has_resumed()) return next_id_;
+  const uint32_t id = request.resumed().buffer_id();
+  if (id != 0 && id <= kLastBufferId && !buffers_.contains(id)) return id;
+  return Error(
+      absl::StatusCode::kFailedPrecondition,
+      fmt::format("device '{}' cannot have buffer {} again: it must be "
+                  "from 1 to {}, and not in use",
+                  device_, id, kLastBufferId),
+      reason::kUnknownBuffer, "resumed");
+}
+
+void BufferTable::Add(uint32_t id, std::shared_ptr<Buffer> buffer) {
   next_id_ = std::max(next_id_, id + 1);
-  v1::AllocateBufferResponse response;
-  response.set_buffer_id(id);
-  response.set_offset(buffer->offset());
   buffers_[id] = std::move(buffer);
-  return response;
 }
 
 absl::StatusOr<std::shared_ptr<Buffer>> BufferTable::Find(

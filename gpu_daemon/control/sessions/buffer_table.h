@@ -18,16 +18,17 @@ namespace carillon::gpud {
 // Not thread safe: its session guards it.
 class BufferTable {
  public:
-  // `device` names the device in errors; `space` must outlive the table.
-  BufferTable(std::string device, DeviceSpace* space)
-      : device_(std::move(device)), space_(space) {}
+  // `device` names the device in errors.
+  explicit BufferTable(std::string device) : device_(std::move(device)) {}
 
-  // If the request names the buffer that the device had before gpud's death, the
-  // new one has the same id and offset. Errors: ResourceExhausted TOO_MANY,
-  // FailedPrecondition UNKNOWN_BUFFER (the id is in use or out of range), and
-  // those of DeviceSpace::AllocateBuffer().
-  absl::StatusOr<v1::AllocateBufferResponse> Allocate(
-      const v1::AllocateBufferRequest& request);
+  // The id of the buffer that the request asks for: if it names one that the
+  // device had before gpud's death, the same. Errors: ResourceExhausted
+  // TOO_MANY, FailedPrecondition UNKNOWN_BUFFER (the id is in use or out of
+  // range).
+  absl::StatusOr<uint32_t> NextId(
+      const v1::AllocateBufferRequest& request) const;
+  // `id` is NextId()'s, and no other buffer was added since.
+  void Add(uint32_t id, std::shared_ptr<Buffer> buffer);
 
   // Errors: NotFound UNKNOWN_BUFFER.
   absl::StatusOr<std::shared_ptr<Buffer>> Find(uint32_t buffer_id) const;
@@ -45,7 +46,6 @@ class BufferTable {
 
  private:
   const std::string device_;
-  DeviceSpace* const space_;
   uint32_t next_id_ = 1;
   std::map<uint32_t, std::shared_ptr<Buffer>> buffers_;
 };

@@ -22,20 +22,22 @@ class BufferTableTest : public ::testing::Test {
                                      &budget_, &memory_);
     EXPECT_TRUE(space.ok()) << space.status();
     space_ = *std::move(space);
-    table_ = std::make_unique<BufferTable>("nic0", space_.get());
+    table_ = std::make_unique<BufferTable>("nic0");
   }
 
-  static v1::AllocateBufferRequest Request(uint64_t bytes) {
+  static v1::AllocateBufferRequest Resumed(uint32_t id) {
     v1::AllocateBufferRequest request;
-    request.set_place(v1::OUTPUT);
-    request.set_bytes(bytes);
+    request.mutable_resumed()->set_buffer_id(id);
     return request;
   }
-  static v1::AllocateBufferRequest Resumed(uint32_t id, uint64_t offset) {
-    auto request = Request(1024);
-    request.mutable_resumed()->set_buffer_id(id);
-    request.mutable_resumed()->set_offset(offset);
-    return request;
+  std::shared_ptr<Buffer> MakeBuffer() {
+    return *space_->AllocateBuffer(v1::OUTPUT, 1024);
+  }
+  // Adds one, and returns its id.
+  uint32_t Add() {
+    const uint32_t id = *table_->NextId({});
+    table_->Add(id, MakeBuffer());
+    return id;
   }
 
   CpuMemory memory_;
@@ -45,43 +47,43 @@ class BufferTableTest : public ::testing::Test {
 };
 
 TEST_F(BufferTableTest, FindsABufferUntilItIsRemoved) {
-  const auto made = table_->Allocate(Request(1024));
-  ASSERT_TRUE(made.ok()) << made.status();
-  const auto found = table_->Find(made->buffer_id());
-  ASSERT_TRUE(found.ok());
-  EXPECT_EQ((*found)->offset(), made->offset());
-  EXPECT_EQ(table_->finder()(made->buffer_id()), *found);
-  table_->Remove(made->buffer_id());
-  EXPECT_EQ(DetailOf(table_->Find(made->buffer_id()).status()).reason(),
+  const uint32_t id = *table_->NextId({});
+  const auto buffer = MakeBuffer();
+  table_->Add(id, buffer);
+  EXPECT_EQ(*table_->Find(id), buffer);
+  EXPECT_EQ(table_->finder()(id), buffer);
+  table_->Remove(id);
+  EXPECT_EQ(DetailOf(table_->Find(id).status()).reason(),
             reason::kUnknownBuffer);
-  EXPECT_EQ(table_->finder()(made->buffer_id()), nullptr);
+  EXPECT_EQ(table_->finder()(id), nullptr);
 }
 
-TEST_F(BufferTableTest, ResumesABufferUnderItsIdAndOffset) {
-  const uint64_t offset = table_->Allocate(Request(1024))->offset();
-  table_->TakeAll();
-  const auto resumed = table_->Allocate(Resumed(7, offset));
+TEST_F(BufferTableTest, ResumesABufferUnderItsId) {
+  const auto resumed = table_->NextId(Resumed(7));
   ASSERT_TRUE(resumed.ok()) << resumed.status();
-  EXPECT_EQ(resumed->buffer_id(), 7u);
-  EXPECT_EQ(resumed->offset(), offset);
-  EXPECT_EQ(table_->Allocate(Request(1024))->buffer_id(), 8u);
+  EXPECT_EQ(*resumed, 7u);
+  table_->Add(*resumed, MakeBuffer());
+  EXPECT_EQ(Add(), 8u);
 }
 
 TEST_F(BufferTableTest, RefusesToResumeAnIdThatIsInUseOrOutOfRange) {
-  const auto made = table_->Allocate(Request(1024));
-  ASSERT_TRUE(made.ok());
-  for (const uint32_t id : {0u, made->buffer_id(), (1u << 31) + 1}) {
-    EXPECT_EQ(DetailOf(table_->Allocate(Resumed(id, made->offset())).status())
-                  .reason(),
+  for (const uint32_t id : {0u, Add(), (1u << 31) + 1}) {
+    EXPECT_EQ(DetailOf(table_->NextId(Resumed(id)).status()).reason(),
               reason::kUnknownBuffer)
         << id;
   }
 }
 
-TEST_F(BufferTableTest, AFailedAllocationUsesUpNoId) {
-  const uint32_t id = table_->Allocate(Request(1024))->buffer_id();
-  ASSERT_FALSE(table_->Allocate(Request(1 << 30)).ok());
-  EXPECT_EQ(table_->Allocate(Request(1024))->buffer_id(), id + 1);
+TEST_F(BufferTableTest, AnIdThatNoBufferGotIsUsedForTheNext) {
+  const uint32_t id = Add();
+  ASSERT_TRUE(table_->NextId({}).ok());
+  EXPECT_EQ(Add(), id + 1);
+}
+
+TEST_F(BufferTableTest, RefusesMoreBuffersThanADeviceMayHave) {
+  const auto buffer = MakeBuffer();
+  for (uint32_t id = 1; id <= 4096; ++id) table_->Add(id, buffer);
+  EXPECT_EQ(DetailOf(table_->NextId({}).status()).reason(), reason::kTooMany);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #include "gpu_daemon/control/sessions/event_kernel_table.h"
 
-#include <algorithm>
+#include <utility>
 
 #include "fmt/format.h"
 #include "gpu_daemon/control/error_detail.h"
@@ -17,11 +17,10 @@ EventCounts operator+(const EventCounts& a, const EventCounts& b) {
 
 absl::StatusOr<EventKernelTable::Slot> EventKernelTable::Reserve() {
   MutexLock lock(mutex_);
-  const auto free = std::find_if(entries_.begin(), entries_.end(),
-                                 [](const Entry& e) { return !e.taken; });
-  if (free == entries_.end()) return Full();
-  free->taken = true;
-  return Slot(this, static_cast<uint32_t>(free - entries_.begin()));
+  const auto free = numbers_.LowestFree();
+  if (!free) return Full();
+  numbers_.Take(*free);
+  return Slot(this, *free);
 }
 
 absl::Status EventKernelTable::Full() const {
@@ -35,30 +34,27 @@ absl::Status EventKernelTable::Full() const {
 
 void EventKernelTable::Slot::Fill(std::shared_ptr<EventKernel> event) {
   MutexLock lock(table_->mutex_);
-  table_->entries_[index_].event = std::move(event);
+  table_->entries_[index_] = std::move(event);
 }
 
 void EventKernelTable::Release(uint32_t index) {
   std::shared_ptr<EventKernel> event;  // may free memory: not under the lock
   MutexLock lock(mutex_);
-  Entry& entry = entries_[index];
-  if (entry.event != nullptr) retired_ = retired_ + entry.event->counts();
-  event = std::move(entry.event);
-  entry = {};
+  event = std::exchange(entries_[index], nullptr);
+  if (event != nullptr) retired_ = retired_ + event->counts();
+  numbers_.GiveBack(index);
 }
 
 uint32_t EventKernelTable::used() const {
   MutexLock lock(mutex_);
-  return static_cast<uint32_t>(
-      std::count_if(entries_.begin(), entries_.end(),
-                    [](const Entry& e) { return e.taken; }));
+  return numbers_.used();
 }
 
 std::vector<std::shared_ptr<EventKernel>> EventKernelTable::events() const {
   std::vector<std::shared_ptr<EventKernel>> events;
   MutexLock lock(mutex_);
-  for (const Entry& entry : entries_) {
-    if (entry.event != nullptr) events.push_back(entry.event);
+  for (const auto& event : entries_) {
+    if (event != nullptr) events.push_back(event);
   }
   return events;
 }
@@ -66,8 +62,8 @@ std::vector<std::shared_ptr<EventKernel>> EventKernelTable::events() const {
 EventCounts EventKernelTable::totals() const {
   MutexLock lock(mutex_);
   EventCounts totals = retired_;
-  for (const Entry& entry : entries_) {
-    if (entry.event != nullptr) totals = totals + entry.event->counts();
+  for (const auto& event : entries_) {
+    if (event != nullptr) totals = totals + event->counts();
   }
   return totals;
 }

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
+#include "gpu_daemon/control/sessions/number_pool.h"
 #include "gpu_daemon/event/event_kernel.h"
 
 namespace carillon::gpud {
@@ -47,7 +48,7 @@ class EventKernelTable {
 
   // 1 to shm::kMaxDoorbells entries.
   explicit EventKernelTable(uint32_t capacity)
-      : capacity_(capacity), entries_(capacity) {}
+      : capacity_(capacity), numbers_(capacity), entries_(capacity) {}
 
   // The lowest free entry. Errors: ResourceExhausted EKT_FULL.
   absl::StatusOr<Slot> Reserve();
@@ -62,16 +63,13 @@ class EventKernelTable {
   EventCounts totals() const;
 
  private:
-  struct Entry {
-    bool taken = false;
-    std::shared_ptr<EventKernel> event;
-  };
-
   void Release(uint32_t index);
 
   const uint32_t capacity_;
   mutable Mutex mutex_;
-  std::vector<Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  NumberPool numbers_ ABSL_GUARDED_BY(mutex_);
+  // Null: free, or not filled yet.
+  std::vector<std::shared_ptr<EventKernel>> entries_ ABSL_GUARDED_BY(mutex_);
   EventCounts retired_ ABSL_GUARDED_BY(mutex_);  // of released entries
 };
 

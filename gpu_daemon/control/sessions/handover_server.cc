@@ -15,20 +15,23 @@
 
 namespace carillon::gpud {
 absl::StatusOr<std::unique_ptr<HandoverServer>> HandoverServer::Open(
-    const std::string& path, EventLoop* loop, TicketStore* tickets,
-    SessionTable* sessions) {
-  ASSIGN_OR_RETURN(auto listener, UnixListener::Listen(path, SOCK_SEQPACKET));
-  std::unique_ptr<HandoverServer> desk(
-      new HandoverServer(std::move(listener), loop, tickets, sessions));
+    const std::string& path, std::vector<uid_t> users, EventLoop* loop,
+    TicketStore* tickets, SessionTable* sessions) {
+  ASSIGN_OR_RETURN(auto listener,
+                   UnixListener::Listen(path, SOCK_SEQPACKET, users));
+  std::unique_ptr<HandoverServer> desk(new HandoverServer(
+      std::move(listener), std::move(users), loop, tickets, sessions));
   ASSIGN_OR_RETURN(desk->listener_watch_,
                    loop->Watch(desk->listener_.fd(),
                                [self = desk.get()] { self->Accept(); }));
   return desk;
 }
 
-HandoverServer::HandoverServer(UnixListener listener, EventLoop* loop,
-                               TicketStore* tickets, SessionTable* sessions)
+HandoverServer::HandoverServer(UnixListener listener, std::vector<uid_t> users,
+                               EventLoop* loop, TicketStore* tickets,
+                               SessionTable* sessions)
     : listener_(std::move(listener)),
+      users_(std::move(users)),
       loop_(loop),
       tickets_(tickets),
       sessions_(sessions) {}
@@ -60,7 +63,7 @@ void HandoverServer::Accept() {
   if (!connection) return;
   auto credentials = CredentialsOf(connection.get());
   absl::Status status = credentials.status();
-  if (status.ok()) status = CheckUser(credentials->uid, geteuid());
+  if (status.ok()) status = CheckUser(credentials->uid, geteuid(), users_);
   if (status.ok()) status = CheckRoom(*credentials);
   if (!status.ok()) {
     refusals_.Warn(fmt::format("hand-over refused: {}", status.message()),

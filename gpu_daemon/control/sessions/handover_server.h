@@ -3,10 +3,13 @@
 #ifndef CARILLON_GPU_DAEMON_CONTROL_SESSIONS_HANDOVER_SERVER_H_
 #define CARILLON_GPU_DAEMON_CONTROL_SESSIONS_HANDOVER_SERVER_H_
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
@@ -23,10 +26,11 @@ namespace carillon::gpud {
 // Not thread safe. Everything happens on the main loop's thread.
 class HandoverServer {
  public:
-  // Errors: as UnixListener::Listen().
+  // `users` may fetch apertures beside gpud's own. Errors: as
+  // UnixListener::Listen().
   static absl::StatusOr<std::unique_ptr<HandoverServer>> Open(
-      const std::string& path, EventLoop* loop, TicketStore* tickets,
-      SessionTable* sessions);
+      const std::string& path, std::vector<uid_t> users, EventLoop* loop,
+      TicketStore* tickets, SessionTable* sessions);
   ~HandoverServer();
 
   // Ends the sessions whose tickets have expired, and closes connections that
@@ -45,14 +49,15 @@ class HandoverServer {
   // A device presents its ticket as soon as it has connected.
   static constexpr size_t kMaxPendingOfAProcess = 8;
 
-  HandoverServer(UnixListener listener, EventLoop* loop, TicketStore* tickets,
-                 SessionTable* sessions);
+  HandoverServer(UnixListener listener, std::vector<uid_t> users,
+                 EventLoop* loop, TicketStore* tickets, SessionTable* sessions);
   void Accept();
   absl::Status CheckRoom(const PeerCredentials& credentials) const;
   void Serve(uint64_t pending);
   absl::Status HandOver(PendingConnection& pending);
 
   UnixListener listener_;
+  const std::vector<uid_t> users_;
   EventLoop* const loop_;
   TicketStore* const tickets_;
   SessionTable* const sessions_;

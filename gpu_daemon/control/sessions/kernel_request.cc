@@ -1,5 +1,6 @@
 #include "gpu_daemon/control/sessions/kernel_request.h"
 
+#include "base/status.h"
 #include "fmt/format.h"
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/sessions/names.h"
@@ -18,26 +19,43 @@ simt::LaunchShape ShapeOf(const KernelMetadata& kmd) {
 
 }  // namespace
 
-absl::StatusOr<KernelMetadata> MakeKernelMetadata(
-    const std::string& kernel, const v1::Dim3* grid, const v1::Dim3* block,
-    uint32_t shared_bytes, const KernelCatalog& kernels, const GpuModel& gpu) {
+absl::StatusOr<const simt::KernelInfo*> FindKernel(
+    const std::string& kernel, const KernelCatalog& kernels) {
   const simt::KernelInfo* info = kernels.Find(kernel);
-  if (info == nullptr) {
-    const std::string_view nearest = kernels.Nearest(kernel);
-    return Error(
-        absl::StatusCode::kNotFound,
-        fmt::format(
-            "there is no kernel {}{}", Quoted(kernel),
-            nearest.empty()
-                ? std::string("; 'carillon kernels' lists those there are")
-                : fmt::format(": did you mean '{}'?", nearest)),
-        reason::kUnknownKernel, kernel, "carillon kernels");
+  if (info != nullptr) return info;
+  if (const std::string why = kernels.WhyLost(kernel); !why.empty()) {
+    return Error(absl::StatusCode::kDataLoss,
+                 fmt::format("kernel {} was loaded into an earlier gpud and "
+                             "is lost: {}; load it again",
+                             Quoted(kernel), why),
+                 reason::kKernelLost, kernel, "carillon kernel load");
+  }
+  const std::string_view nearest = kernels.Nearest(kernel);
+  return Error(
+      absl::StatusCode::kNotFound,
+      fmt::format(
+          "there is no kernel {}{}", Quoted(kernel),
+          nearest.empty()
+              ? std::string("; 'carillon kernels' lists those there are")
+              : fmt::format(": did you mean '{}'?", nearest)),
+      reason::kUnknownKernel, kernel, "carillon kernels");
+}
+
+absl::StatusOr<KernelMetadata> MakeKernelMetadata(const std::string& kernel,
+                                                  const v1::Dim3* grid,
+                                                  const v1::Dim3* block,
+                                                  uint32_t shared_bytes,
+                                                  const KernelCatalog& kernels,
+                                                  const Backend& backend) {
+  ASSIGN_OR_RETURN(const simt::KernelInfo* info, FindKernel(kernel, kernels));
+  if (auto status = backend.CheckKernel(*info); !status.ok()) {
+    return WithDetail(status, reason::kNoGpuCode, kernel);
   }
   const KernelMetadata kmd{.kernel = info,
                            .grid = ToDim3(grid),
                            .block = ToDim3(block),
                            .shared_bytes = shared_bytes};
-  if (auto status = CheckKernelMetadata(kmd, gpu); !status.ok()) {
+  if (auto status = CheckKernelMetadata(kmd, backend.gpu()); !status.ok()) {
     return WithDetail(status, reason::kBadDimensions, kernel);
   }
   if (info->check_shape != nullptr) {
@@ -50,12 +68,22 @@ absl::StatusOr<KernelMetadata> MakeKernelMetadata(
   return kmd;
 }
 
-absl::Status CheckPriority(uint32_t priority) {
-  if (priority < kPriorities) return absl::OkStatus();
-  return Error(absl::StatusCode::kInvalidArgument,
-               fmt::format("priority {}: must be from 0 (lowest) to {}",
-                           priority, kPriorities - 1),
-               reason::kBadPriority, "priority");
+absl::Status CheckPriority(std::string_view device, uint32_t priority,
+                           uint32_t highest) {
+  if (priority >= kPriorities) {
+    return Error(absl::StatusCode::kInvalidArgument,
+                 fmt::format("priority {}: must be from 0 (lowest) to {}",
+                             priority, kPriorities - 1),
+                 reason::kBadPriority, "priority");
+  }
+  if (priority <= highest) return absl::OkStatus();
+  return Error(
+      absl::StatusCode::kPermissionDenied,
+      fmt::format("device '{}' asks for priority {}, and gpud's operator "
+                  "allows {} at most: ask for less, or have gpud started with "
+                  "a higher --max-priority (max_priority in a topology)",
+                  device, priority, highest),
+      reason::kBadPriority, "priority");
 }
 
 absl::Status CheckFixedArguments(const KernelMetadata& kmd,

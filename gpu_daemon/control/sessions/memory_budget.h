@@ -30,6 +30,17 @@ class MemoryBudget {
       if (budget_ != nullptr) budget_->Release(bytes_);
     }
     uint64_t bytes() const { return bytes_; }
+    // Takes over another one of the same budget, or of none.
+    void Add(Reservation other) {
+      if (budget_ == nullptr) budget_ = other.budget_;
+      bytes_ += std::exchange(other.bytes_, 0);
+    }
+    // Gives back what is more than `bytes`.
+    void ReduceTo(uint64_t bytes) {
+      if (bytes >= bytes_) return;
+      budget_->Release(bytes_ - bytes);
+      bytes_ = bytes;
+    }
 
    private:
     friend class MemoryBudget;

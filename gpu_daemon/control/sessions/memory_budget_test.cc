@@ -38,6 +38,23 @@ TEST(MemoryBudget, TooMuchNamesWhatWasAskedAndWhatIsLeft) {
   EXPECT_TRUE(budget.Reserve(40, "the third").ok());
 }
 
+TEST(MemoryBudget, AReservationTakesOverAnotherAndIsReduced) {
+  MemoryBudget budget(100);
+  {
+    MemoryBudget::Reservation both;
+    both.Add(*budget.Reserve(40, "a test"));
+    both.Add(*budget.Reserve(20, "a test"));
+    EXPECT_EQ(both.bytes(), 60u);
+    EXPECT_EQ(budget.used(), 60u);
+    both.ReduceTo(70);
+    EXPECT_EQ(budget.used(), 60u);
+    both.ReduceTo(10);
+    EXPECT_EQ(both.bytes(), 10u);
+    EXPECT_EQ(budget.used(), 10u);
+  }
+  EXPECT_EQ(budget.used(), 0u);
+}
+
 TEST(MemoryBudget, AHugeRequestDoesNotWrapAround) {
   MemoryBudget budget(100);
   auto taken = budget.Reserve(60, "a test");

@@ -40,18 +40,17 @@ OutputBuffer OutputOf(const std::vector<ParameterBinding>& bindings,
 absl::StatusOr<std::shared_ptr<RegisteredEvent>> RegisteredEvent::Create(
     const v1::RegisterEventRequest& request, const Placement& placement,
     const std::shared_ptr<DeviceSpace>& space, const FindBuffer& find_buffer,
-    const KernelCatalog& kernels, const GpuModel& gpu) {
+    const KernelCatalog& kernels, const Backend& backend) {
   ASSIGN_OR_RETURN(
       auto kmd,
       MakeKernelMetadata(request.kernel(),
                          request.has_grid() ? &request.grid() : nullptr,
                          request.has_block() ? &request.block() : nullptr,
-                         request.shared_bytes(), kernels, gpu));
+                         request.shared_bytes(), kernels, backend));
   if (auto status = shm::CheckRingEntries(request.max_in_flight());
       !status.ok()) {
     return WithDetail(status, reason::kBadRingSize, "max_in_flight");
   }
-  RETURN_IF_ERROR(CheckPriority(request.priority()));
   RETURN_IF_ERROR(CheckText("label", request.label(), kMaxLabelLength));
   ASSIGN_OR_RETURN(auto bound,
                    BindParameters(*kmd.kernel, request.parameters(),
@@ -96,14 +95,6 @@ absl::StatusOr<std::shared_ptr<RegisteredEvent>> RegisteredEvent::Create(
   layout.esq_offset = esq.offset();
   layout.ecq_offset = completions.offset();
   layout.life_offset = completions.offset() + life_at;
-  // A sequence that an earlier ring left here would look like a completion.
-  std::memset(completions.data(), 0, completion_bytes);
-  // Events that were consumed before must look ended in their slots.
-  auto* ecq = reinterpret_cast<shm::EcqEntry*>(completions.data());
-  for (uint64_t s = consumed; s > 0 && consumed - s < layout.entries; --s) {
-    ecq[layout.SlotOf(shm::Sequence(s))] = {shm::EventState::kDone, 0, s};
-  }
-
   return std::shared_ptr<RegisteredEvent>(new RegisteredEvent(
       {std::move(esq), std::move(completions), std::move(bound.buffers)},
       {.kmd = kmd,
@@ -124,6 +115,19 @@ RegisteredEvent::RegisteredEvent(Memory memory,
                                  uint32_t ekt_index)
     : memory_(std::move(memory)),
       event_(std::move(registration), std::move(device), layout, ekt_index) {}
+
+void RegisteredEvent::ClearCompletions() {
+  const shm::RingLayout& layout = event_.ring().layout();
+  // A sequence that an earlier ring left here would look like a completion.
+  std::memset(memory_.completions.data(), 0,
+              layout.life_offset - layout.ecq_offset + layout.life_bytes());
+  // Events that were consumed before must look ended in their slots.
+  auto* ecq = reinterpret_cast<shm::EcqEntry*>(memory_.completions.data());
+  const uint64_t consumed = event_.ended_before();
+  for (uint64_t s = consumed; s > 0 && consumed - s < layout.entries; --s) {
+    ecq[layout.SlotOf(shm::Sequence(s))] = {shm::EventState::kDone, 0, s};
+  }
+}
 
 bool RegisteredEvent::Uses(const Buffer& buffer) const {
   return std::any_of(memory_.buffers.begin(), memory_.buffers.end(),

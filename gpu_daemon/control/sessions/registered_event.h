@@ -14,8 +14,8 @@
 #include "gpu_daemon/control/sessions/device_space.h"
 #include "gpu_daemon/control/sessions/parameter_bindings.h"
 #include "gpu_daemon/control/telemetry_bus.h"
+#include "gpu_daemon/event/backend.h"
 #include "gpu_daemon/event/event_kernel.h"
-#include "gpu_daemon/event/gpu_model.h"
 #include "gpu_daemon/event/kernel_catalog.h"
 #include "proto/events.pb.h"
 #include "shm/ring_layout.h"
@@ -33,12 +33,18 @@ class RegisteredEvent : public std::enable_shared_from_this<RegisteredEvent> {
   };
 
   // Makes it from a checked or unchecked request; takes nothing when it fails.
+  // An aperture may grow for it, which can take long.
   // Errors: NotFound (kernel, buffer), InvalidArgument (everything about the
-  // request), ResourceExhausted (no room for the ring).
+  // request), FailedPrecondition (the back-end cannot run
+  // the kernel), ResourceExhausted (no room for the ring).
   static absl::StatusOr<std::shared_ptr<RegisteredEvent>> Create(
       const v1::RegisterEventRequest& request, const Placement& placement,
       const std::shared_ptr<DeviceSpace>& space, const FindBuffer& find_buffer,
-      const KernelCatalog& kernels, const GpuModel& gpu);
+      const KernelCatalog& kernels, const Backend& backend);
+
+  // To be called before a launch path gets it, and not after its session has
+  // ended: the device may still read there what it has had of an earlier ring.
+  void ClearCompletions();
 
   // Shares the ownership of all of this object: a launch that holds the event
   // kernel keeps the memory that it may write to.

@@ -9,26 +9,24 @@
 namespace carillon::gpud {
 
 absl::StatusOr<shm::DoorbellIndex> RegistrationTable::FreeDoorbell() const {
-  uint32_t doorbell = 0;
-  for (const auto& [taken, registration] : registrations_) {
-    if (taken != doorbell) break;  // sorted: the first gap
-    ++doorbell;
+  if (const auto free = doorbells_.LowestFree()) {
+    return shm::DoorbellIndex(*free);
   }
-  if (doorbell < doorbells_) return shm::DoorbellIndex(doorbell);
   return Error(absl::StatusCode::kResourceExhausted,
                fmt::format("all {} doorbells of device '{}' are taken",
-                           doorbell, device_),
+                           doorbells_.count(), device_),
                reason::kEktFull, "ekt_entries", "carillon ekt");
 }
 
 absl::StatusOr<shm::DoorbellIndex> RegistrationTable::SameDoorbell(
     uint32_t event_id) const {
-  const bool taken = registrations_.contains(event_id);
-  if (event_id < doorbells_ && !taken) return shm::DoorbellIndex(event_id);
+  const bool exists = event_id < doorbells_.count();
+  const bool taken = exists && doorbells_.taken(event_id);
+  if (exists && !taken) return shm::DoorbellIndex(event_id);
   return Error(absl::StatusCode::kFailedPrecondition,
                fmt::format("device '{}' cannot have doorbell {} again: it has "
                            "{} of them{}",
-                           device_, event_id, doorbells_,
+                           device_, event_id, doorbells_.count(),
                            taken ? ", and this one is taken" : ""),
                reason::kEktFull, "resumed");
 }
@@ -80,6 +78,7 @@ std::optional<Registration> RegistrationTable::Remove(
   }
   Registration gone = std::move(found->second);
   registrations_.erase(found);
+  doorbells_.GiveBack(event_id);
   return gone;
 }
 

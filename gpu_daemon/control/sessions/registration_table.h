@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "gpu_daemon/control/sessions/device_space.h"
 #include "gpu_daemon/control/sessions/event_kernel_table.h"
+#include "gpu_daemon/control/sessions/number_pool.h"
 #include "gpu_daemon/control/sessions/registered_event.h"
 #include "gpu_daemon/control/telemetry_bus.h"
 #include "gpu_daemon/event/event_kernel.h"
@@ -48,6 +49,7 @@ class RegistrationTable {
 
   void Add(shm::DoorbellIndex doorbell, Registration registration) {
     registrations_[doorbell.value()] = std::move(registration);
+    doorbells_.Take(doorbell.value());
   }
 
   // OK if there is such an event kernel, even one that is closing. Errors:
@@ -64,6 +66,7 @@ class RegistrationTable {
                                      const RegisteredEvent& event);
   // Removes all of them, so that the caller can end them without the lock.
   std::map<uint32_t, Registration> TakeAll() {
+    doorbells_ = NumberPool(doorbells_.count());
     return std::exchange(registrations_, {});
   }
 
@@ -76,7 +79,7 @@ class RegistrationTable {
   absl::Status UnknownEvent(uint32_t event_id) const;
 
   const std::string device_;
-  const uint32_t doorbells_;
+  NumberPool doorbells_;  // taken: those of registrations_
   std::map<uint32_t, Registration> registrations_;
 };
 

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "fmt/format.h"
 #include "gpu_daemon/control/error_detail.h"
+#include "gpu_daemon/control/sessions/kernel_request.h"
 #include "gpu_daemon/control/sessions/names.h"
 #include "gpu_daemon/event/launch_filter.h"
 #include "gpu_daemon/event/refusal.h"
@@ -58,7 +59,7 @@ Session::Session(Identity identity, std::shared_ptr<DeviceSpace> space,
     : identity_(std::move(identity)),
       space_(std::move(space)),
       context_(context),
-      buffers_(identity_.name, space_.get()),
+      buffers_(identity_.name),
       registrations_(identity_.name, memory().submission().doorbell_count()),
       heard_ns_(identity_.attached_ns) {}
 
@@ -164,13 +165,31 @@ absl::Status Session::ReportReady(const std::string& note) {
 
 absl::StatusOr<v1::AllocateBufferResponse> Session::AllocateBuffer(
     const v1::AllocateBufferRequest& request) {
+  MutexLock changing(changes_mutex_);
+  uint32_t id = 0;
+  {
+    MutexLock lock(mutex_);
+    RETURN_IF_ERROR(CheckOpen());
+    ASSIGN_OR_RETURN(id, buffers_.NextId(request));
+  }
+  std::optional<uint64_t> offset;
+  if (request.has_resumed()) offset = request.resumed().offset();
+  // Without mutex_: an aperture may grow for it. If the session has ended
+  // meanwhile, the buffer goes with this call.
+  ASSIGN_OR_RETURN(auto buffer, space_->AllocateBuffer(
+                                    request.place(), request.bytes(), offset));
   MutexLock lock(mutex_);
   RETURN_IF_ERROR(CheckOpen());
-  return buffers_.Allocate(request);
+  v1::AllocateBufferResponse response;
+  response.set_buffer_id(id);
+  response.set_offset(buffer->offset());
+  buffers_.Add(id, std::move(buffer));
+  return response;
 }
 
 absl::Status Session::FreeBuffer(uint32_t buffer_id) {
   std::shared_ptr<Buffer> buffer;  // may unmap: not under the lock
+  MutexLock changing(changes_mutex_);
   MutexLock lock(mutex_);
   RETURN_IF_ERROR(CheckOpen());
   ASSIGN_OR_RETURN(buffer, buffers_.Find(buffer_id));
@@ -210,48 +229,69 @@ void Session::TellTracing() const {
 
 absl::StatusOr<v1::RegisterEventResponse> Session::RegisterEvent(
     const v1::RegisterEventRequest& request) {
-  MutexLock lock(mutex_);
-  RETURN_IF_ERROR(CheckOpen());
-  ASSIGN_OR_RETURN(auto doorbell, request.has_resumed()
-                                      ? registrations_.SameDoorbell(
-                                            request.resumed().event_id())
-                                      : registrations_.FreeDoorbell());
+  MutexLock changing(changes_mutex_);
+  shm::DoorbellIndex doorbell;
+  {
+    MutexLock lock(mutex_);
+    RETURN_IF_ERROR(CheckOpen());
+    RETURN_IF_ERROR(CheckPriority(identity_.name, request.priority(),
+                                  context_->max_priority));
+    // Before the launch paths, among which the next gpud may not have the one
+    // asked for either.
+    RETURN_IF_ERROR(FindKernel(request.kernel(), *context_->kernels).status());
+    ASSIGN_OR_RETURN(doorbell, request.has_resumed()
+                                   ? registrations_.SameDoorbell(
+                                         request.resumed().event_id())
+                                   : registrations_.FreeDoorbell());
+  }
   ASSIGN_OR_RETURN(auto slot, context_->ekt->Reserve());
   const shm::Generation generation = context_->NextGeneration();
-  const FindBuffer find_buffer = buffers_.finder();
-  std::shared_ptr<RegisteredEvent> event;
+  const FindBuffer find_buffer = [this](uint32_t id) {
+    MutexLock lock(mutex_);
+    return buffers_.finder()(id);
+  };
+  v1::RegisterEventResponse response;
   const auto add = [&](const StartedPath& path) -> absl::Status {
-    event.reset();  // gives back the place of a ring that the last path refused
+    // Without mutex_: an aperture may grow for it. What it takes is given back
+    // when this path does not take it, or the session has ended meanwhile.
     auto created = RegisteredEvent::Create(
         request,
         {.doorbell = doorbell,
          .generation = generation,
          .ekt_index = slot.index(),
          .launch_path = path.name},
-        space_, find_buffer, *context_->kernels, context_->backend->gpu());
+        space_, find_buffer, *context_->kernels, *context_->backend);
+    MutexLock lock(mutex_);
+    // Before `created`, which may have missed buffers that the end has taken.
+    if (auto open = CheckOpen(); !open.ok()) return OnAnyPath(open);
     if (!created.ok()) return OnAnyPath(created.status());
-    event = *std::move(created);
-    event->event()->ledger().RecordIn(context_->recorder);
-    const absl::Status status = path.path->Add(event->event());
-    return absl::IsResourceExhausted(status)
-               ? WithDetail(status, reason::kTooMany, "devices", "carillon ps")
-               : WithDetail(status, reason::kBadLaunchPath, "launch_path");
+    (*created)->ClearCompletions();
+    const std::shared_ptr<EventKernel> event = (*created)->event();
+    event->ledger().RecordIn(context_->recorder);
+    const absl::Status status = path.path->Add(event);
+    if (!status.ok()) {
+      return absl::IsResourceExhausted(status)
+                 ? WithDetail(status, reason::kTooMany, "devices",
+                              "carillon ps")
+                 : WithDetail(status, reason::kBadLaunchPath, "launch_path");
+    }
+    TellTracing();
+    slot.Fill(event);
+    context_->Record(shm::Step::kRingMade, doorbell.value(), generation,
+                     identity_.owner->pid, event->finishes_all());
+    response = (*created)->Describe();
+    context_->bus->Publish(RegisteredMessage(*event));
+    registrations_.Add(doorbell, {.event = *std::move(created),
+                                  .slot = std::move(slot),
+                                  .path = path.path});
+    return absl::OkStatus();
   };
-  const auto path =
-      context_->backend->paths().Serve(request.launch_path(), add);
-  if (!path.ok()) {
+  if (const auto path =
+          context_->backend->paths().Serve(request.launch_path(), add);
+      !path.ok()) {
     return WithDetail(path.status(), reason::kUnknownLaunchPath, "launch_path",
                       "carillon status");
   }
-  TellTracing();
-  slot.Fill(event->event());
-  context_->Record(shm::Step::kRingMade, doorbell.value(), generation,
-                   identity_.owner->pid, event->event()->finishes_all());
-  const v1::RegisterEventResponse response = event->Describe();
-  context_->bus->Publish(RegisteredMessage(*event->event()));
-  registrations_.Add(
-      doorbell,
-      {.event = std::move(event), .slot = std::move(slot), .path = path->path});
   return response;
 }
 
@@ -311,7 +351,8 @@ absl::Status Session::ScheduleEvent(uint32_t event_id, uint64_t through) {
                     through, event->launched(), event->ring().layout().entries),
         reason::kBadCount, "through");
   }
-  return WithDetail(found->path->Wake(), reason::kBadLaunchPath, "event_id");
+  found->path->Wake(event);
+  return absl::OkStatus();
 }
 
 absl::Status Session::ReleaseBarrier(uint32_t event_id) {
@@ -330,6 +371,8 @@ absl::StatusOr<LaunchResult> Session::LaunchKernel(
   {
     MutexLock lock(mutex_);
     RETURN_IF_ERROR(CheckOpen());
+    RETURN_IF_ERROR(CheckPriority(identity_.name, request.priority(),
+                                  context_->max_priority));
     std::erase_if(launches_, [](const auto& weak) { return weak.expired(); });
     const uint32_t waiting =
         context_->waiting_launches.load(std::memory_order_relaxed);
@@ -369,6 +412,16 @@ Nanoseconds Session::SilentFor(Nanoseconds now) const {
   return now - std::min(heard_ns_, now);
 }
 
+Nanoseconds Session::LeaseUsed(Nanoseconds now) const {
+  MutexLock lock(mutex_);
+  return now - std::min(std::max(heard_ns_, lease_renewed_ns_), now);
+}
+
+void Session::RenewLease(Nanoseconds now) {
+  MutexLock lock(mutex_);
+  lease_renewed_ns_ = now;
+}
+
 void Session::Tick(Nanoseconds now, bool was_away) {
   MutexLock lock(mutex_);
   if (state_ == SessionState::kClosing) return;
@@ -390,15 +443,18 @@ void Session::Tick(Nanoseconds now, bool was_away) {
 uint64_t Session::End(shm::CloseReason close, shm::EventStatus why) {
   std::map<uint32_t, Registration> registrations;
   std::map<uint32_t, std::shared_ptr<Buffer>> buffers;
-  UniqueFd connection;
   {
     MutexLock lock(mutex_);
     if (state_ == SessionState::kClosing) return 0;
     state_ = SessionState::kClosing;
     registrations = registrations_.TakeAll();
     buffers = buffers_.TakeAll();
-    connection = std::move(connection_);
     if (connection_watch_) context_->loop->Unwatch(*connection_watch_);
+  }
+  if (close == shm::CloseReason::kRestarting) {
+    for (const auto& [id, registration] : registrations) {
+      registration.event->event()->ledger().KeepUnfinished();
+    }
   }
   // The order: first nothing may start (paths), then nothing may run
   // (back-end), because AbortUnfinished() completes what nobody else will
@@ -419,10 +475,14 @@ uint64_t Session::End(shm::CloseReason close, shm::EventStatus why) {
   }
   context_->Record(shm::Step::kSessionEnded, 0, identity_.generation,
                    identity_.owner->pid, static_cast<uint32_t>(close));
-  // The word comes after the completions, so a device that sees it has seen
-  // every completion that there will be.
-  memory().Close(close);
   return aborted_after - aborted_before;
+}
+
+void Session::Close(shm::CloseReason close) {
+  memory().Close(close);
+  UniqueFd connection;
+  MutexLock lock(mutex_);
+  connection = std::move(connection_);
 }
 
 }  // namespace carillon::gpud

@@ -65,6 +65,7 @@ class Session {
   SessionState state() const;
   std::string note() const;
   uint64_t gpu_memory_bytes() const;
+  const DeviceSpace& space() const { return *space_; }
   std::vector<std::shared_ptr<EventKernel>> events() const;
 
   // Sends the apertures over `connection` and, if that succeeds, keeps it.
@@ -110,12 +111,18 @@ class Session {
   void Tick(Nanoseconds now, bool was_away);
   // The time since the last Tick() that found a new sign of life.
   Nanoseconds SilentFor(Nanoseconds now) const;
+  // How much of its lease it has used: that time, or less since RenewLease().
+  Nanoseconds LeaseUsed(Nanoseconds now) const;
+  void RenewLease(Nanoseconds now);
 
   // Ends the session: nothing is launched any more, everything unfinished is
-  // aborted with `why`, the device is told `close`, and everything that it had
-  // is freed. Returns how many events were aborted. Only the first call has an
-  // effect.
+  // aborted with `why`, or left in the rings if gpud restarts for `close`, and
+  // everything that it had is freed. Returns how many events were aborted. Only
+  // the first call has an effect.
   uint64_t End(shm::CloseReason close, shm::EventStatus why);
+  // After End(): tells the device. Whoever sees the word has seen every
+  // completion that there will be.
+  void Close(shm::CloseReason close);
 
  private:
   absl::Status CheckOpen() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -127,6 +134,12 @@ class Session {
   const std::shared_ptr<DeviceSpace> space_;
   SessionContext* const context_;
 
+  // Held by a call that changes what the device has, to its end: the device's
+  // calls of this kind come one after the other. Such a call may wait for the
+  // machine's memory, so nothing else takes this mutex, and End() does not wait
+  // for it. Taken before mutex_.
+  Mutex changes_mutex_;
+  // The main loop takes it, too: nobody waits for memory under it.
   mutable Mutex mutex_;
   SessionState state_ ABSL_GUARDED_BY(mutex_) = SessionState::kAttaching;
   std::string note_ ABSL_GUARDED_BY(mutex_);
@@ -139,6 +152,7 @@ class Session {
   // The device's heartbeat, as Tick() saw it last.
   uint64_t heartbeat_ ABSL_GUARDED_BY(mutex_) = 0;
   Nanoseconds heard_ns_ ABSL_GUARDED_BY(mutex_);
+  Nanoseconds lease_renewed_ns_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace carillon::gpud

@@ -8,9 +8,11 @@
 #include "gpu_daemon/control/net/event_loop.h"
 #include "gpu_daemon/control/sessions/event_kernel_table.h"
 #include "gpu_daemon/control/sessions/memory_budget.h"
+#include "gpu_daemon/control/sessions/module_store.h"
 #include "gpu_daemon/control/telemetry_bus.h"
 #include "gpu_daemon/event/backend.h"
 #include "gpu_daemon/event/kernel_catalog.h"
+#include "gpu_daemon/event/kernel_metadata.h"
 #include "shm/recorder/flight_recorder.h"
 #include "shm/types.h"
 
@@ -24,7 +26,9 @@ struct SessionContext {
   EventLoop* loop = nullptr;
   Backend* backend = nullptr;
   KernelCatalog* kernels = nullptr;
+  ModuleStore* modules = nullptr;
   shm::FlightRecorder* recorder = nullptr;  // null: off
+  uint32_t max_priority = kPriorities - 1;  // that a device may ask for
 
   // To be called before the first NextGeneration(), so that what a dead gpud of
   // this testbed has left is never of a generation of this one.

@@ -46,6 +46,8 @@ std::string SentenceFor(SessionEnd ending, const std::string& detail) {
       return detail;
     case SessionEnd::kShutdown:
       return "gpud shuts down";
+    case SessionEnd::kRestart:
+      return "gpud makes way for another";
     case SessionEnd::kNeverFetched:
       return "it did not fetch its apertures in time";
   }
@@ -65,6 +67,8 @@ std::pair<shm::CloseReason, shm::EventStatus> WordsFor(SessionEnd ending) {
       return {CloseReason::kEvicted, EventStatus::kDeviceGone};
     case SessionEnd::kSilent:
       return {CloseReason::kSilent, EventStatus::kDeviceGone};
+    case SessionEnd::kRestart:
+      return {CloseReason::kRestarting, EventStatus::kShutdown};
     case SessionEnd::kShutdown:
       break;
   }
@@ -92,7 +96,8 @@ void PublishEnd(TelemetryBus* bus, const Session& session, SessionEnd ending,
       message.mutable_device_evicted()->set_reason(detail);
       message.mutable_device_evicted()->set_aborted(aborted);
       break;
-    case SessionEnd::kShutdown:      // ShuttingDown says it for all
+    case SessionEnd::kShutdown:  // ShuttingDown says it for all
+    case SessionEnd::kRestart:
     case SessionEnd::kNeverFetched:  // nobody was told that it came
       return;
   }
@@ -116,18 +121,20 @@ absl::Status SessionTable::Reserve(const std::string& name, pid_t pid) {
   }
   if (names_.size() >= kMaxSessions) {
     return Error(absl::StatusCode::kResourceExhausted,
-                 fmt::format("{} devices are attached: that is the limit",
+                 fmt::format("{} devices are attached: that is the limit of a "
+                             "testbed; detach one, or start another testbed",
                              names_.size()),
                  reason::kTooMany, "devices");
   }
   const auto own = static_cast<size_t>(
       std::count_if(names_.begin(), names_.end(),
                     [&](const auto& entry) { return entry.second == pid; }));
-  if (own >= kMaxSessionsOfAProcess) {
+  if (own >= most_of_a_process_) {
     return Error(absl::StatusCode::kResourceExhausted,
                  fmt::format("process {} has {} devices: that is the limit of "
-                             "a process",
-                             pid, own),
+                             "a process; use another process, or start gpud "
+                             "with more --devices-per-process (at most {})",
+                             pid, own, kMaxSessions),
                  reason::kTooMany, "devices");
   }
   names_[name] = pid;
@@ -211,13 +218,12 @@ absl::StatusOr<v1::AttachResponse> SessionTable::Attach(
     if (entered) {
       by_device_[device_id] = *session;
       by_token_[token] = *session;
-    } else {
-      names_.erase(request.name());
-      tickets_->Revoke(device_id);
     }
   }
   if (!entered) {
+    tickets_->Revoke(device_id);
     context_->backend->paths().RemoveDevice(&(*session)->memory());
+    Unreserve(request.name());
     return Error(absl::StatusCode::kUnavailable,
                  "gpud is shutting down, or the caller is gone",
                  reason::kShuttingDown);
@@ -280,9 +286,7 @@ uint64_t SessionTable::End(const std::shared_ptr<Session>& session,
   const Session::Identity& identity = session->identity();
   {
     MutexLock lock(mutex_);
-    if (by_device_.erase(identity.device_id) == 0) return 0;
-    by_token_.erase(identity.token);
-    names_.erase(identity.name);
+    if (by_token_.erase(identity.token) == 0) return 0;
     ended_.push_back({identity.token,
                       fmt::format("the session of device '{}' has ended: {}",
                                   identity.name, SentenceFor(ending, detail))});
@@ -291,14 +295,22 @@ uint64_t SessionTable::End(const std::shared_ptr<Session>& session,
   tickets_->Revoke(identity.device_id);
   const auto [close, why] = WordsFor(ending);
   const uint64_t aborted = session->End(close, why);
+  {
+    // Not before its doorbells are free: a device that comes in its place needs
+    // them. Not after anybody hears of the end, and comes.
+    MutexLock lock(mutex_);
+    by_device_.erase(identity.device_id);
+    names_.erase(identity.name);
+  }
+  session->Close(close);
   PublishEnd(context_->bus, *session, ending, detail, aborted);
   const bool sudden = ending == SessionEnd::kDied ||
                       ending == SessionEnd::kEvicted ||
                       ending == SessionEnd::kSilent;
   spdlog::log(sudden ? spdlog::level::warn : spdlog::level::info,
-              "device '{}' (pid {}) is gone: {}; {} events aborted",
-              identity.name, identity.owner->pid, SentenceFor(ending, detail),
-              aborted);
+              "device '{}' (pid {}) is gone: {}; {} events {}", identity.name,
+              identity.owner->pid, SentenceFor(ending, detail), aborted,
+              ending == SessionEnd::kRestart ? "left to it" : "aborted");
   return aborted;
 }
 
@@ -320,16 +332,29 @@ void SessionTable::Tick(Nanoseconds now, Nanoseconds lease_ns) {
   last_tick_ns_ = now;
   for (const auto& session : All()) {
     session->Tick(now, was_away);
-    const Nanoseconds silent_ns = session->SilentFor(now);
-    if (lease_ns == 0 || silent_ns <= lease_ns ||
+    if (const auto touched = session->space().CheckTouched(); !touched.ok()) {
+      End(session, SessionEnd::kEvicted, std::string(touched.message()));
+      continue;
+    }
+    if (lease_ns == 0 || session->LeaseUsed(now) <= lease_ns ||
         session->state() == SessionState::kAttaching) {
+      continue;
+    }
+    const Session::Identity& identity = session->identity();
+    const double silent_s = static_cast<double>(session->SilentFor(now)) / 1e9;
+    // Whoever debugs it may take as long as they like.
+    if (const pid_t tracer = identity.owner->tracer(); tracer != 0) {
+      session->RenewLease(now);
+      spdlog::info(
+          "device '{}' (pid {}) gave no sign of life for {:.1f} s, but keeps "
+          "its session: process {} debugs it",
+          identity.name, identity.owner->pid, silent_s, tracer);
       continue;
     }
     End(session, SessionEnd::kSilent,
         fmt::format("it gave no sign of life for {:.1f} s, and its lease is "
                     "{:.1f} s",
-                    static_cast<double>(silent_ns) / 1e9,
-                    static_cast<double>(lease_ns) / 1e9));
+                    silent_s, static_cast<double>(lease_ns) / 1e9));
   }
 }
 
@@ -340,12 +365,12 @@ void SessionTable::PeerDied(const Peer& peer) {
   }
 }
 
-void SessionTable::Shutdown() {
+void SessionTable::Shutdown(SessionEnd ending) {
   {
     MutexLock lock(mutex_);
     shutting_down_ = true;
   }
-  for (const auto& session : All()) End(session, SessionEnd::kShutdown);
+  for (const auto& session : All()) End(session, ending);
 }
 
 }  // namespace carillon::gpud

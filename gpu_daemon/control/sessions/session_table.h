@@ -30,22 +30,24 @@ enum class SessionEnd {
   kEvicted,
   kSilent,
   kShutdown,
+  kRestart,
   kNeverFetched
 };
 
 // Thread safe.
 class SessionTable {
  public:
-  // With so many, ListDevices fits a gRPC message of 4 MiB whatever the devices
-  // write into their telemetry pages.
-  static constexpr size_t kMaxSessions = 64;
-  // No process can keep all others out.
-  static constexpr size_t kMaxSessionsOfAProcess = kMaxSessions / 2;
-  // A front-end sleeps on all of them and on its mailbox.
-  static_assert(kMaxSessions < shm::kMaxFutexWords);
+  // A front-end sleeps on all of them and on its mailbox, in one futex_waitv.
+  static constexpr size_t kMaxSessions = 127;
+  static_assert(kMaxSessions == shm::kMaxFutexWords - 1);
 
-  SessionTable(SessionContext* context, TicketStore* tickets)
-      : context_(context), tickets_(tickets) {}
+  // `most_of_a_process` bounds the sessions of one process, so that none can
+  // keep all others out.
+  SessionTable(SessionContext* context, TicketStore* tickets,
+               size_t most_of_a_process)
+      : context_(context),
+        tickets_(tickets),
+        most_of_a_process_(most_of_a_process) {}
 
   // Makes the apertures and a ticket for them. Errors: InvalidArgument (names,
   // sizes), FailedPrecondition (layout version), AlreadyExists (naming the pid
@@ -70,14 +72,15 @@ class SessionTable {
   void EndDevice(uint32_t device_id, SessionEnd ending);
   void EndDevice(const DeviceMemory* memory, SessionEnd ending,
                  const std::string& detail);
-  // Ticks every session, and ends those whose device has been silent for longer
-  // than `lease_ns`; 0 means never. To be called every few hundred milliseconds
-  // by one thread.
+  // Ticks every session, and ends those whose device has touched memory that it
+  // was not given, or has been silent for longer than `lease_ns` and has no
+  // debugger; 0 means never. To be called every few hundred milliseconds by one
+  // thread.
   void Tick(Nanoseconds now, Nanoseconds lease_ns);
   // Ends the sessions of a process that is dead.
   void PeerDied(const Peer& peer);
-  // Refuses Attach from now on and ends everything.
-  void Shutdown();
+  // Refuses Attach from now on and ends everything, as kShutdown or kRestart.
+  void Shutdown(SessionEnd ending);
 
  private:
   struct Ended {
@@ -96,6 +99,7 @@ class SessionTable {
 
   SessionContext* const context_;
   TicketStore* const tickets_;
+  const size_t most_of_a_process_;
 
   Nanoseconds last_tick_ns_ = 0;  // only the thread that ticks uses it
   mutable Mutex mutex_;

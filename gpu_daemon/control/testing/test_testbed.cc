@@ -11,7 +11,6 @@
 #include <iterator>
 #include <utility>
 
-#include "base/operator_socket.h"
 #include "gpu_daemon/control/error_detail.h"
 
 namespace carillon::gpud {
@@ -61,7 +60,7 @@ TestTestbed::TestTestbed(ControlPlane::Options options) {
                                           std::chrono::seconds(20)));
     return channel;
   };
-  channel_ = connect(OperatorSocketOf(paths()));
+  channel_ = connect(paths().operator_socket());
   device_channel_ = connect(paths().control_socket());
   admin_ = v1::Admin::NewStub(channel_);
   devices_ = v1::Devices::NewStub(device_channel_);

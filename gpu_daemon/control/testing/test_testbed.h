@@ -29,7 +29,7 @@ size_t OpenDescriptors();
 
 // A ClientContext with a deadline of `timeout` from now.
 std::unique_ptr<grpc::ClientContext> Within(
-    std::chrono::milliseconds timeout = std::chrono::seconds(20));
+    std::chrono::milliseconds timeout = std::chrono::seconds(60));
 
 // The ErrorDetail in a failed call's trailer.
 v1::ErrorDetail DetailIn(const grpc::ClientContext& context);

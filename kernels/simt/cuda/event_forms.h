@@ -1,16 +1,13 @@
 // How a kernel becomes an event on a GPU: launched with an EventFrame, it
-// completes its own event (EDGE III-D), and one of a single warp also runs
-// inside a resident event warp. Included by simt_cuda.h.
+// completes its own event (EDGE III-D). One that is small and meets no barrier
+// (RunsInline(), kernel_info.h) also runs inside a resident event warp, for
+// events of one warp: RunInline(). Included by simt_cuda.h.
 //
 //   carillon_event_<name>(EventFrame*)
 //     extern "C"; any grid of fewer than 2^32 blocks, block and dynamic shared
 //     memory as of the registration
 //   carillon_call_<name>(EventFrame, Args)
 //     the same with all of it by value, for launches by the CPU
-//   carillon_inline_<name>
-//     extern "C" __device__ InlineFunction, for kernels without barriers, where
-//     CARILLON_WITH_INLINE_FORMS is defined. A host reads its value
-//     (cuModuleGetGlobal), which is good in this module only.
 //
 // A module may define CARILLON_PERSISTENT_FORM(name) anew before it includes
 // its kernels, to give each of them one more form.
@@ -28,15 +25,20 @@
 namespace carillon::simt {
 inline namespace cuda_form {
 
-// Runs one block of at most a warp. Every lane of the calling warp calls it;
-// lanes beyond the block's threads return at once.
-using InlineFunction = void (*)(const std::byte* args, Dim3 block,
-                                uint32_t* fail_status);
-
 namespace cuda_internal {
 
-// Stores the event's 16 bytes in one store. A release fence of system scope
-// precedes it.
+// Orders what follows after what was loaded before, for all of the system. It
+// waits for no store, as the fence that releases as well would.
+__device__ inline void AcquireSystem() {
+#if __CUDACC_VER_MAJOR__ >= 13
+  asm volatile("fence.acquire.sys;" ::: "memory");
+#else
+  asm volatile("fence.acq_rel.sys;" ::: "memory");
+#endif
+}
+
+// Stores the event's 16 bytes in one store, which releases: whoever sees it, also
+// the CPU, sees what this thread did before, and what it saw of others.
 __device__ inline void StoreCompletion(shm::EcqEntry* to, shm::EventState state,
                                        uint32_t status, uint64_t sequence) {
   const uint64_t low =
@@ -44,7 +46,7 @@ __device__ inline void StoreCompletion(shm::EcqEntry* to, shm::EventState state,
   asm volatile(
       "{\n\t.reg .b128 entry;\n\t"
       "mov.b128 entry, {%1, %2};\n\t"
-      "st.relaxed.sys.global.b128 [%0], entry;\n\t}" ::"l"(to),
+      "st.release.sys.global.b128 [%0], entry;\n\t}" ::"l"(to),
       "l"(low), "l"(sequence)
       : "memory");
 }
@@ -64,10 +66,11 @@ __device__ inline uint32_t CountBlock(uint32_t* blocks) {
 // with barriers others may still be at one of the body's barriers, which counts
 // the threads that have not left the kernel.
 __device__ inline bool IsLastOfBlock(uint32_t* arrived) {
-  // Lanes that arrive together count together. Each orders its own writes, in
-  // one instruction of the warp, before the one that counts for all of them.
+  // Lanes that arrive together count together. Each orders its own writes; the
+  // barrier orders them before the one lane that counts for all of them.
   asm volatile("fence.acq_rel.cta;" ::: "memory");
   const uint32_t group = __activemask();
+  __syncwarp(group);
   uint32_t lane;
   asm("mov.u32 %0, %%laneid;" : "=r"(lane));
   if (lane != static_cast<uint32_t>(__ffs(static_cast<int>(group)) - 1)) {
@@ -89,72 +92,129 @@ __device__ inline uint64_t GlobalTimer() {
   return now;
 }
 
-// The last thread of the grid writes everything that the event has to leave
-// behind, and the completion last.
-__device__ inline void EndEvent(const EventFrame& frame) {
-  const uint32_t fail_status = atomicExch(&frame.scratch->fail_status, 0u);
-  frame.scratch->blocks_ended = 0;
-  if (frame.life != nullptr) {
-    frame.life->finished_ns =
-        GlobalTimer() + static_cast<uint64_t>(frame.clock_offset_ns);
+// What the threads of a block have of an event, in shared memory.
+struct EventBlock {
+  // The first failure, where the grid has one block. Writers: its threads, by
+  // compare-and-swap; reader: the last of them, behind a barrier or `arrived`.
+  uint32_t fail_status;
+  // Threads that are done, in a kernel with barriers: see IsLastOfBlock().
+  uint32_t arrived;
+};
+
+// The words that a launch finds zero; EventFrame's scratch is so already.
+// Every thread calls it.
+__device__ inline void BeginEvent(EventBlock& block) {
+  if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
+    block.fail_status = 0;
+    block.arrived = 0;
   }
-  if (frame.totals != nullptr) {
-    auto* total =
-        fail_status == 0 ? &frame.totals->done : &frame.totals->failed;
-    atomicAdd(reinterpret_cast<unsigned long long*>(total), 1ull);
+  __syncthreads();
+}
+
+// The same, and a copy of the frame: all of it in one trip to the memory where it
+// lies, which the kernel waits for anyway to know whether there is an event.
+__device__ inline void BeginEvent(EventBlock& block, EventFrame& copy,
+                                  const EventFrame* frame) {
+  constexpr uint32_t kParts = sizeof(EventFrame) / sizeof(uint4);
+  const uint32_t threads = blockDim.x * blockDim.y * blockDim.z;
+  const uint32_t thread =
+      (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+  for (uint32_t i = thread; i < kParts; i += threads) {
+    reinterpret_cast<uint4*>(&copy)[i] =
+        reinterpret_cast<const uint4*>(frame)[i];
+  }
+  BeginEvent(block);
+}
+
+// What is passed by its address in an EventFrame is in global memory, which the
+// compiler does not know. These are relaxed, at GPU scope.
+__device__ inline void StoreGlobal(uint32_t* word, uint32_t value) {
+  asm volatile("st.relaxed.gpu.global.b32 [%0], %1;" ::"l"(word), "r"(value)
+               : "memory");
+}
+__device__ inline void StoreGlobal(uint64_t* word, uint64_t value) {
+  asm volatile("st.relaxed.gpu.global.b64 [%0], %1;" ::"l"(word), "l"(value)
+               : "memory");
+}
+__device__ inline void AddOne(uint32_t* word) {
+  asm volatile("red.relaxed.gpu.global.add.u32 [%0], 1;" ::"l"(word)
+               : "memory");
+}
+__device__ inline void AddOne(uint64_t* word) {
+  asm volatile("red.relaxed.gpu.global.add.u64 [%0], 1;" ::"l"(word)
+               : "memory");
+}
+
+// The status that the whole grid has left in scratch, which is 0 again then.
+// Called by the last block, which has acquired what the others have done.
+__device__ inline uint32_t TakeFailStatus(EventScratch& scratch) {
+  uint32_t status;
+  asm volatile("ld.relaxed.gpu.global.b32 %0, [%1];"
+               : "=r"(status)
+               : "l"(&scratch.fail_status)
+               : "memory");
+  if (status != 0) StoreGlobal(&scratch.fail_status, 0);
+  StoreGlobal(&scratch.blocks_ended, 0);
+  return status;
+}
+
+// The last thread of the grid writes everything that the event has to leave
+// behind. With the completion `frame` may change where the launcher has it.
+__device__ inline void EndEvent(const EventFrame& frame, uint32_t fail_status) {
+  if (frame.life != nullptr) {
+    StoreRelaxed(&frame.life->finished_ns,
+                 GlobalTimer() + static_cast<uint64_t>(frame.clock_offset_ns));
   }
   if (frame.slot_ended != nullptr) {
-    asm volatile("st.relaxed.gpu.global.b64 [%0], %1;" ::"l"(frame.slot_ended),
-                 "l"(frame.sequence)
-                 : "memory");
+    StoreGlobal(frame.slot_ended, frame.sequence);
   }
-  if (frame.launcher_ended != nullptr) atomicAdd(frame.launcher_ended, 1u);
-  // Orders the outputs of all blocks and the writes above before the
-  // completion, for the CPU.
-  shm::EcqEntry* const ecq = frame.ecq;
-  const uint64_t sequence = frame.sequence;
-  asm volatile("fence.acq_rel.sys;" ::: "memory");
+  if (frame.launcher_ended != nullptr) AddOne(frame.launcher_ended);
+  // Behind the outputs of all blocks and the writes above.
   StoreCompletion(
-      ecq, fail_status == 0 ? shm::EventState::kDone : shm::EventState::kFailed,
-      CompletionStatus(fail_status), sequence);
+      frame.ecq,
+      fail_status == 0 ? shm::EventState::kDone : shm::EventState::kFailed,
+      CompletionStatus(fail_status), frame.sequence);
+  // Nobody waits for these: who reads them does so every now and then, and for
+  // the last time when the kernel has ended.
+  if (frame.totals != nullptr) {
+    AddOne(fail_status == 0 ? &frame.totals->done : &frame.totals->failed);
+  }
 }
 
 }  // namespace cuda_internal
 
-// A kernel's body and its epilogue. Kernel is the struct that CARILLON_KERNEL
-// makes.
+// A kernel's body and its epilogue, behind BeginEvent(). Kernel is the struct that
+// CARILLON_KERNEL makes; frame and args stay as they are until the kernel ends.
 template <class Kernel>
 __device__ __forceinline__ void RunEvent(
-    const EventFrame& frame, const typename Kernel::ArgsType& args) {
-  // Only a kernel with barriers needs it; its threads meet here before any of
-  // them can have left.
-  __shared__ uint32_t arrived;
-  if constexpr (Kernel::kUsesBarriers) {
-    if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) arrived = 0;
-    __syncthreads();
-  }
+    cuda_internal::EventBlock& block, const EventFrame& frame,
+    const typename Kernel::ArgsType& args) {
+  const uint32_t blocks = gridDim.x * gridDim.y * gridDim.z;
   {
-    const Thread thread(&frame.scratch->fail_status);
+    const Thread thread(blocks == 1 ? &block.fail_status
+                                    : &frame.scratch->fail_status);
     Kernel::Run(args, thread);
   }
   if constexpr (Kernel::kUsesBarriers) {
-    if (!cuda_internal::IsLastOfBlock(&arrived)) return;
+    if (!cuda_internal::IsLastOfBlock(&block.arrived)) return;
   } else {
     __syncthreads();
     if (threadIdx.x != 0 || threadIdx.y != 0 || threadIdx.z != 0) return;
   }
-  const uint32_t blocks = gridDim.x * gridDim.y * gridDim.z;
-  if (blocks > 1 &&
-      cuda_internal::CountBlock(&frame.scratch->blocks_ended) + 1 != blocks) {
-    return;
+  uint32_t fail_status = block.fail_status;
+  if (blocks > 1) {
+    EventScratch& scratch = *frame.scratch;
+    if (cuda_internal::CountBlock(&scratch.blocks_ended) + 1 != blocks) return;
+    fail_status = cuda_internal::TakeFailStatus(scratch);
   }
-  cuda_internal::EndEvent(frame);
+  cuda_internal::EndEvent(frame, fail_status);
 }
 
-// carillon_inline_<name> points to this function.
+// Runs one block of at most a warp. Every lane of the calling warp calls it;
+// lanes beyond the block's threads return at once.
 template <class Kernel>
-__device__ __noinline__ void RunInline(const std::byte* args, Dim3 block,
-                                       uint32_t* fail_status) {
+__device__ __forceinline__ void RunInline(const std::byte* args, Dim3 block,
+                                          uint32_t* fail_status) {
   uint32_t lane;
   asm("mov.u32 %0, %%laneid;" : "=r"(lane));
   if (lane >= block.x * block.y * block.z) return;
@@ -172,29 +232,22 @@ __device__ __noinline__ void RunInline(const std::byte* args, Dim3 block,
 #define CARILLON_EVENT_FORM(name)                                        \
   extern "C" __global__ void carillon_event_##name(                      \
       ::carillon::simt::EventFrame* frame) {                             \
+    __shared__ ::carillon::simt::cuda_internal::EventBlock block;        \
+    __shared__ ::carillon::simt::EventFrame copy;                        \
+    ::carillon::simt::cuda_internal::BeginEvent(block, copy, frame);     \
     /* The entry was refused: uniform over the grid. */                  \
-    if (frame->ecq == nullptr) return;                                   \
+    if (copy.ecq == nullptr) return;                                     \
     ::carillon::simt::RunEvent<name##_cuda>(                             \
-        *frame,                                                          \
+        block, copy,                                                     \
         *reinterpret_cast<const name##_cuda::ArgsType*>(frame->args())); \
   }                                                                      \
   extern "C" __global__ void carillon_call_##name(                       \
       const __grid_constant__ ::carillon::simt::EventFrame frame,        \
       const __grid_constant__ name##_cuda::ArgsType args) {              \
-    ::carillon::simt::RunEvent<name##_cuda>(frame, args);                \
+    __shared__ ::carillon::simt::cuda_internal::EventBlock block;        \
+    ::carillon::simt::cuda_internal::BeginEvent(block);                  \
+    ::carillon::simt::RunEvent<name##_cuda>(block, frame, args);         \
   }
-#endif
-
-// Only for the module that has the resident event warps; in a namespace, nvcc's
-// host code could not name it.
-#if defined(CARILLON_WITH_INLINE_FORMS)
-#define CARILLON_INLINE_FORM(name)                                     \
-  extern "C" {                                                         \
-  __device__ ::carillon::simt::InlineFunction carillon_inline_##name = \
-      &::carillon::simt::RunInline<name##_cuda>;                       \
-  }
-#else
-#define CARILLON_INLINE_FORM(name)
 #endif
 
 #define CARILLON_PERSISTENT_FORM(name)

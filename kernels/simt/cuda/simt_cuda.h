@@ -321,7 +321,7 @@ __device__ inline T ShflXor(const Thread& self, uint32_t mask, T value,
 
 #include "kernels/simt/cuda/event_forms.h"
 
-#define CARILLON_CUDA_KERNEL(name, Args, args, self, uses_barriers, FORMS) \
+#define CARILLON_CUDA_KERNEL(name, Args, args, self, uses_barriers)        \
   static __device__ __forceinline__ void name##_body(                      \
       const Args& args, const ::carillon::simt::Thread& self);             \
   struct name##_cuda {                                                     \
@@ -339,16 +339,14 @@ __device__ inline T ShflXor(const Thread& self, uint32_t mask, T value,
   }                                                                        \
   CARILLON_EVENT_FORM(name)                                                \
   CARILLON_PERSISTENT_FORM(name)                                           \
-  FORMS(name)                                                              \
   static __device__ __forceinline__ void name##_body(                      \
       [[maybe_unused]] const Args& args,                                   \
       [[maybe_unused]] const ::carillon::simt::Thread& self)
 
-#define CARILLON_NO_FORM(name)
 #define CARILLON_KERNEL(name, Args, args, self) \
-  CARILLON_CUDA_KERNEL(name, Args, args, self, false, CARILLON_INLINE_FORM)
+  CARILLON_CUDA_KERNEL(name, Args, args, self, false)
 #define CARILLON_BARRIER_KERNEL(name, Args, args, self) \
-  CARILLON_CUDA_KERNEL(name, Args, args, self, true, CARILLON_NO_FORM)
+  CARILLON_CUDA_KERNEL(name, Args, args, self, true)
 
 #define CARILLON_KERNEL_INFO(name, Args, summary, traits, ...)    \
   static_assert(std::is_trivially_copyable_v<Args>);              \

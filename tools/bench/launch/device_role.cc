@@ -321,8 +321,9 @@ absl::StatusOr<uint64_t> LaunchDevice::Stream(double interval_ns,
     return start + static_cast<Nanoseconds>(static_cast<double>(event + 1) *
                                             interval_ns);
   };
-  const Nanoseconds limit =
-      start + time + Nanoseconds(nanoseconds(kPatience).count());
+  // For the next end: a GPU that goes on, however slowly, has its time.
+  const Nanoseconds patience(nanoseconds(kPatience).count());
+  Nanoseconds limit = start + patience;
   uint64_t rung = 0;
   uint64_t ended = 0;
   while (ended < events) {
@@ -341,6 +342,7 @@ absl::StatusOr<uint64_t> LaunchDevice::Stream(double interval_ns,
       ++ended;
       idle = false;
     }
+    if (!idle || rung == ended) limit = now + patience;
     if (!idle) continue;
     if (now > limit) {
       RETURN_IF_ERROR(device_->status());

@@ -1,14 +1,21 @@
+#include <vector>
+
 #include "tools/bench/transports/transport.h"
 #include "tools/bench/transports/transports.h"
 
 namespace carillon::bench {
 
 std::span<const Transport> AllTransports() {
-  static const Transport kAll[] = {
-      PlainRing(), Ring(),      RingNull(),      FutexWake(),
-      EventEcho(), EventNull(), UnixSeqpacket(), BoostMessageQueue(),
-      ZeroMqIpc(), GrpcUnary(),
-  };
+  static const std::vector<Transport> kAll = [] {
+    std::vector<Transport> all = {
+        PlainRing(), Ring(),      RingNull(),      FutexWake(),
+        EventEcho(), EventNull(), UnixSeqpacket(), BoostMessageQueue(),
+        ZeroMqIpc(), GrpcUnary(),
+    };
+    const auto crowds = EventNullCrowds();
+    all.insert(all.end(), crowds.begin(), crowds.end());
+    return all;
+  }();
   return kAll;
 }
 

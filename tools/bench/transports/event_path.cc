@@ -4,6 +4,7 @@
 #include <cstring>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/status.h"
 #include "devices/sdk/edge.h"
@@ -17,15 +18,19 @@ using std::chrono_literals::operator""us;
 
 constexpr uint32_t kEntries = 256;
 static_assert(kEntries > kMaxWindow);
+// Room for the rings of 1,024 event kernels.
+constexpr uint64_t kApertureBytes = 2 << 20;
 
 enum class Kernel { kEcho, kNull };
 
 template <Kernel kKernel>
 class EventClient final : public Client {
  public:
-  EventClient(std::unique_ptr<edge::Device> device, edge::EventQueue* queue,
+  EventClient(std::vector<std::unique_ptr<edge::Device>> silent_devices,
+              std::unique_ptr<edge::Device> device, edge::EventQueue* queue,
               uint32_t token, edge::Buffer in, edge::Buffer out, Wait wait)
-      : device_(std::move(device)),
+      : silent_devices_(std::move(silent_devices)),
+        device_(std::move(device)),
         queue_(queue),
         token_(token),
         in_(in),
@@ -80,6 +85,7 @@ class EventClient final : public Client {
   }
 
  private:
+  const std::vector<std::unique_ptr<edge::Device>> silent_devices_;
   const std::unique_ptr<edge::Device> device_;
   edge::EventQueue* const queue_;
   const uint32_t token_;
@@ -90,13 +96,15 @@ class EventClient final : public Client {
 
 // gpud has just been started and may not be up yet.
 absl::StatusOr<std::unique_ptr<edge::Device>> AttachTo(
-    const std::string& testbed) {
+    const std::string& testbed, size_t index) {
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   while (true) {
-    auto device =
-        edge::Device::Attach({.testbed_directory = testbed,
-                              .name = fmt::format("bench-{}", getpid()),
-                              .kind = "bench"});
+    auto device = edge::Device::Attach(
+        {.testbed_directory = testbed,
+         .name = fmt::format("bench-{}-{}", getpid(), index),
+         .kind = "bench",
+         .submission_bytes = kApertureBytes,
+         .completion_bytes = kApertureBytes});
     if (!absl::IsUnavailable(device.status()) ||
         std::chrono::steady_clock::now() >= deadline) {
       return device;
@@ -105,10 +113,32 @@ absl::StatusOr<std::unique_ptr<edge::Device>> AttachTo(
   }
 }
 
-template <Kernel kKernel>
+// A null event that is never rung.
+absl::Status RegisterSilent(edge::Device& device) {
+  edge::EventSpec spec{.max_in_flight = 1};
+  spec.kernel = "null_event";
+  spec.parameters = {edge::Writable("token")};
+  return edge::edgeRegisterEvent(device, spec).status();
+}
+
+// Half of the others are there before the one that rings.
+template <Kernel kKernel, size_t kKernels = 1, size_t kDevices = 1>
 absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& testbed,
                                                 Wait wait) {
-  ASSIGN_OR_RETURN(auto device, AttachTo(testbed));
+  std::vector<std::unique_ptr<edge::Device>> silent;
+  const auto add_silent = [&](size_t until) {
+    while (silent.size() < until) {
+      ASSIGN_OR_RETURN(auto one, AttachTo(testbed, silent.size() + 1));
+      RETURN_IF_ERROR(RegisterSilent(*one));
+      silent.push_back(std::move(one));
+    }
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(add_silent((kDevices - 1) / 2));
+  ASSIGN_OR_RETURN(auto device, AttachTo(testbed, 0));
+  for (size_t i = 0; i < (kKernels - 1) / 2; ++i) {
+    RETURN_IF_ERROR(RegisterSilent(*device));
+  }
   edge::EventSpec spec{.max_in_flight = kEntries};
   edge::Buffer in, out;
   if constexpr (kKernel == Kernel::kEcho) {
@@ -130,8 +160,20 @@ absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& testbed,
   if constexpr (kKernel == Kernel::kNull) {
     ASSIGN_OR_RETURN(token, queue->ParameterOffset("token"));
   }
-  return std::make_unique<EventClient<kKernel>>(std::move(device), queue, token,
-                                                in, out, wait);
+  for (size_t i = (kKernels - 1) / 2 + 1; i < kKernels; ++i) {
+    RETURN_IF_ERROR(RegisterSilent(*device));
+  }
+  RETURN_IF_ERROR(add_silent(kDevices - 1));
+  return std::make_unique<EventClient<kKernel>>(
+      std::move(silent), std::move(device), queue, token, in, out, wait);
+}
+
+template <size_t kKernels, size_t kDevices>
+Transport Crowd(std::string_view name) {
+  return {.name = name,
+          .label = "Carillon null event, among others that are silent",
+          .serve = nullptr,
+          .connect = &Connect<Kernel::kNull, kKernels, kDevices>};
 }
 
 }  // namespace
@@ -147,6 +189,20 @@ Transport EventNull() {
           .label = "Carillon null event (device, gpud, kernel)",
           .serve = nullptr,
           .connect = &Connect<Kernel::kNull>};
+}
+
+std::span<const Transport> EventNullCrowds() {
+  static const Transport kAll[] = {
+      Crowd<16, 1>("event_null_16_kernels"),
+      Crowd<64, 1>("event_null_64_kernels"),
+      Crowd<256, 1>("event_null_256_kernels"),
+      Crowd<1024, 1>("event_null_1024_kernels"),
+      Crowd<1, 3>("event_null_3_devices"),
+      Crowd<1, 15>("event_null_15_devices"),
+      Crowd<1, 31>("event_null_31_devices"),
+      Crowd<1, 32>("event_null_32_devices"),
+  };
+  return kAll;
 }
 
 }  // namespace carillon::bench

@@ -2,6 +2,8 @@
 #ifndef CARILLON_TOOLS_BENCH_TRANSPORTS_TRANSPORTS_H_
 #define CARILLON_TOOLS_BENCH_TRANSPORTS_TRANSPORTS_H_
 
+#include <span>
+
 #include "tools/bench/transports/transport.h"
 
 namespace carillon::bench {
@@ -20,6 +22,10 @@ Transport FutexWake();
 // or null_event) and back.
 Transport EventEcho();
 Transport EventNull();
+// A null event of one among so many event kernels of a device
+// ("event_null_16_kernels", 64, 256, 1024), or of one among so many devices of a
+// process ("event_null_3_devices", 15, 31, 32): the others never ring.
+std::span<const Transport> EventNullCrowds();
 Transport UnixSeqpacket();
 // Boost.Interprocess' message queue. Carillon itself never uses it, because it
 // wedges when a peer dies inside it.

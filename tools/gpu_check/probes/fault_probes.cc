@@ -1,8 +1,13 @@
 // What a faulting kernel destroys, and what ends a kernel that does not end.
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "fmt/format.h"
 #include "tools/gpu_check/probes/probe.h"
+#include "tools/gpu_check/probes/shared_pages.h"
 
 namespace carillon::gpu_check {
 namespace {
@@ -26,27 +31,70 @@ CUresult Reset(Kit& kit) {
   return kit.TryEnter();
 }
 
-Answer FaultReset(Kit& kit) {
-  const CUresult fault = Fault(kit);
-  const CUresult sticky = kit.driver().cuStreamSynchronize(nullptr);
-  const auto start = std::chrono::steady_clock::now();
-  CUresult reset = Reset(kit);
-  const double ms = MicrosSince(start) / 1000;
-  CUresult works = reset;
-  if (reset == CUDA_SUCCESS) {
-    works = kit.Launch(nullptr, "probe_empty", 1, 1, 0u);
-    if (works == CUDA_SUCCESS) {
-      works = kit.driver().cuStreamSynchronize(nullptr);
-    }
+// What gpud does behind a reset: shared memory is registered again, and a kernel
+// uses it. `name` begins what is noted.
+CUresult GoOn(Kit& kit, SharedPages& pages, const std::string& name) {
+  const auto again = [&] {
+    return kit.driver().cuMemHostRegister(
+        pages.as<void>(), pages.bytes(),
+        CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  };
+  CUresult result = again();
+  Note(name + "registered_again", ErrorName(kit, result));
+  if (result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) {
+    result = kit.driver().cuMemHostUnregister(pages.as<void>());
+    Note(name + "unregistered", ErrorName(kit, result));
+    if (result == CUDA_SUCCESS) result = again();
   }
-  return {.text = works == CUDA_SUCCESS ? fmt::format("yes, in {:.1f} ms", ms)
-                                        : fmt::format("NO: {} after the reset",
-                                                      ErrorName(kit, works)),
-          .numbers = {{"fault", ErrorName(kit, fault)},
-                      {"sticky", ErrorName(kit, sticky)},
-                      {"reset_ms", ms},
-                      {"works", works == CUDA_SUCCESS}},
-          .bad = works != CUDA_SUCCESS};
+  if (result != CUDA_SUCCESS) return result;
+  auto* const in = pages.as<uint32_t>();
+  auto* const out = pages.as<uint32_t>(4096);
+  std::atomic_ref(*in).store(41, std::memory_order_release);
+  result = kit.Launch(nullptr, "probe_copy", 1, 32,
+                      static_cast<const uint32_t*>(in), out, 1u);
+  if (result == CUDA_SUCCESS)
+    result = kit.driver().cuStreamSynchronize(nullptr);
+  if (result != CUDA_SUCCESS) return result;
+  return std::atomic_ref(*out).load(std::memory_order_acquire) == 42
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_UNKNOWN;
+}
+
+size_t FreeBytes(const Kit& kit) {
+  size_t free = 0;
+  size_t total = 0;
+  kit.driver().cuMemGetInfo(&free, &total);
+  return free;
+}
+
+Answer FaultReset(Kit& kit) {
+  SharedPages pages(kit, 1 << 20);
+  constexpr int kTimes = 20;
+  const size_t free = FreeBytes(kit);
+  for (int time = 1; time <= kTimes; ++time) {
+    // Who has lost the context forgets what it had there.
+    pages.registration().Abandon();
+    const CUresult fault = Fault(kit);
+    const CUresult sticky = kit.driver().cuStreamSynchronize(nullptr);
+    const auto start = std::chrono::steady_clock::now();
+    CUresult works = Reset(kit);
+    if (time == 1) {
+      Note("fault", ErrorName(kit, fault));
+      Note("sticky", ErrorName(kit, sticky));
+      Note("reset", ErrorName(kit, works));
+      Note("reset_ms", MicrosSince(start) / 1000);
+    }
+    if (works == CUDA_SUCCESS) works = GoOn(kit, pages, "");
+    if (works != CUDA_SUCCESS) {
+      // gpud ends then, to be started again.
+      return {.text = fmt::format("NO: {} after reset {}",
+                                  ErrorName(kit, works), time)};
+    }
+    Note("resets", time);
+    Note("lost_bytes",
+         static_cast<int64_t>(free) - static_cast<int64_t>(FreeBytes(kit)));
+  }
+  return {};
 }
 
 // A fault with memory of cuMemCreate at a reserved address.
@@ -102,49 +150,67 @@ Answer FaultMemory(Kit& kit) {
                       {"kept", kept}}};
 }
 
-Answer TrapKills(Kit& kit) {
+// A kernel that does not end, on one SM or on all of them, and a trap in another
+// stream.
+Answer Trap(Kit& kit, uint32_t blocks, uint32_t threads) {
+  SharedPages pages(kit, 1 << 20);
   auto words = kit.Must(PinnedBytes::Make(kit.driver(), 4096));
   auto endless = kit.MakeStream();
   auto other = kit.MakeStream(-5);
-  kit.Must(kit.Launch(endless.get(), "probe_spin", 1, 32,
+  kit.Must(kit.Launch(endless.get(), "probe_spin", blocks, threads,
                       static_cast<const uint32_t*>(words.as<uint32_t>()),
                       words.as<uint32_t>(128)),
            "launch the endless kernel");
   if (!Kit::AwaitWord(words.as<uint32_t>(128), 1, seconds(5))) {
     Kit::Die("the endless kernel does not begin");
   }
-  kit.Must(kit.Launch(other.get(), "probe_trap", 1, 1), "launch the trap");
+  // All of its blocks, too.
+  std::this_thread::sleep_for(milliseconds(20));
+  const CUresult launched = kit.Launch(other.get(), "probe_trap", 1, 1);
   const auto start = std::chrono::steady_clock::now();
-  const CUresult ended = kit.Await(endless.get(), seconds(5));
-  const double ms = MicrosSince(start) / 1000;
+  const CUresult ended = launched == CUDA_SUCCESS
+                             ? kit.Await(endless.get(), seconds(5))
+                             : CUDA_ERROR_NOT_READY;
+  Note("launch", ErrorName(kit, launched));
+  Note("ended", ErrorName(kit, ended));
+  Note("ms", MicrosSince(start) / 1000);
   // The context's end frees them; freeing them before could wait for the
   // kernel.
   words.Abandon();
   endless.Abandon();
   other.Abandon();
+  pages.registration().Abandon();
   if (ended == CUDA_ERROR_NOT_READY) {
-    return {.text = "NO: it still runs 5 s later", .bad = true};
+    // gpud ends then, to be started again.
+    return {.text = "NO: it still runs 5 s later"};
   }
-  const CUresult reset = Reset(kit);
-  return {
-      .text = fmt::format("yes, after {:.1f} ms ({}); a new context {}", ms,
-                          ErrorName(kit, ended),
-                          reset == CUDA_SUCCESS ? "works" : "does NOT work"),
-      .numbers = {{"ms", ms},
-                  {"error", ErrorName(kit, ended)},
-                  {"reset", ErrorName(kit, reset)}},
-      .bad = reset != CUDA_SUCCESS};
+  CUresult reset = Reset(kit);
+  Note("reset", ErrorName(kit, reset));
+  if (reset == CUDA_SUCCESS) reset = GoOn(kit, pages, "");
+  Note("works", ErrorName(kit, reset));
+  return {.bad = reset != CUDA_SUCCESS};
+}
+
+Answer TrapKills(Kit& kit) { return Trap(kit, 1, 32); }
+
+Answer TrapOnFullGpu(Kit& kit) {
+  const int sms = kit.Attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  const int threads =
+      kit.Attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
+  return Trap(kit, static_cast<uint32_t>(sms * (threads / 1024)), 1024);
 }
 
 constexpr Probe kProbes[] = {
     {"fault_reset",
      "Does a reset of the primary context clear a kernel's fault in the same "
-     "process?",
+     "process, 20 times, and can shared memory be registered again?",
      &FaultReset},
     {"fault_memory", "Does memory of cuMemCreate survive that reset?",
      &FaultMemory},
     {"trap_kills",
      "Does a trap in another stream end a kernel that never ends?", &TrapKills},
+    {"trap_full_gpu", "The same, where that kernel fills all SMs.",
+     &TrapOnFullGpu},
 };
 
 }  // namespace

@@ -1,8 +1,11 @@
 // Probes of graphs that a GPU launches, and of green contexts.
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <vector>
 
 #include "fmt/format.h"
+#include "tools/gpu_check/probes/green.h"
 #include "tools/gpu_check/probes/probe.h"
 #include "tools/gpu_check/probes/probe_types.h"
 
@@ -11,7 +14,7 @@ namespace {
 
 using gpud::cuda::DeviceBytes;
 using gpud::cuda::GraphExec;
-using gpud::cuda::GreenContext;
+using gpud::cuda::PinnedBytes;
 using gpud::cuda::Stream;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -42,25 +45,30 @@ Targets MakeTargets(const Kit& kit, CUstream stream, uint32_t n = kMany) {
   kit.Must(kit.driver().cuStreamSynchronize(stream), "upload the graphs");
   targets.handles = kit.Must(
       DeviceBytes::Make(kit.driver(), handles.size() * sizeof(uint64_t)));
-  kit.Must(kit.driver().cuMemcpyHtoD(targets.handles.address(), handles.data(),
-                                     handles.size() * sizeof(uint64_t)),
+  kit.Must(targets.handles.Write(kit.driver(), handles.data(),
+                                 handles.size() * sizeof(uint64_t)),
            "write the handles");
   return targets;
-}
-
-template <class T>
-T ReadBack(const Kit& kit, const DeviceBytes& bytes, uint64_t index = 0) {
-  T value;
-  kit.Must(kit.driver().cuMemcpyDtoH(
-               &value, bytes.address() + index * sizeof(T), sizeof(T)),
-           "read the result");
-  return value;
 }
 
 void Run(const Kit& kit, const GraphExec& graph, const Stream& stream,
          const char* what) {
   kit.Must(kit.driver().cuGraphLaunch(graph.get(), stream.get()), "launch");
   kit.Must(kit.Await(stream.get(), seconds(5)), what);
+}
+
+// The first result of a graph that has relaunched itself so often. Its stream may
+// say that it is done before it is.
+template <class T>
+T AwaitExecutions(const Kit& kit, const DeviceBytes& results, uint32_t times) {
+  const auto deadline = std::chrono::steady_clock::now() + seconds(2);
+  while (true) {
+    const T first = ReadBack<T>(kit, results);
+    if (first.executions >= times ||
+        std::chrono::steady_clock::now() >= deadline) {
+      return first;
+    }
+  }
 }
 
 // How many graphs one execution may launch, and whether another execution (by
@@ -91,8 +99,9 @@ Answer Budget(Kit& kit, uint32_t sibling) {
       sibling, results.as<FireResult>(), kTimes));
   Run(kit, again, stream, "run the relaunching graph");
   uint32_t of_relaunches = 0;
-  uint32_t relaunch_error = ReadBack<FireResult>(kit, results).relaunch_error;
-  uint32_t executions = ReadBack<FireResult>(kit, results).executions;
+  const auto first = AwaitExecutions<FireResult>(kit, results, kTimes);
+  const uint32_t relaunch_error = first.relaunch_error;
+  const uint32_t executions = first.executions;
   uint32_t last_error = 0;
   for (uint32_t i = 1; i < kTimes; ++i) {
     const auto one = ReadBack<FireResult>(kit, results, i);
@@ -131,7 +140,7 @@ Answer ExecMemory(Kit& kit) {
   size_t before = 0;
   size_t after = 0;
   size_t total = 0;
-  constexpr uint32_t kExecs = 2000;
+  constexpr uint32_t kExecs = 256;
   kit.driver().cuMemGetInfo(&before, &total);
   const auto start = std::chrono::steady_clock::now();
   const Targets targets = MakeTargets(kit, stream.get(), kExecs);
@@ -148,19 +157,25 @@ Answer ExecBusy(Kit& kit) {
   const Stream stream = kit.MakeStream();
   const Targets targets = MakeTargets(kit, stream.get(), 1);
   auto result = kit.Must(DeviceBytes::Make(kit.driver(), sizeof(BusyResult)));
+  // One less than an execution may make: if refused attempts count, it ends
+  // before.
+  constexpr uint32_t kLaunches = 119;
   auto parent = kit.Must(kit.DeviceGraph(
       stream.get(), "probe_busy", 1,
       reinterpret_cast<uint64_t>(targets.execs[0].get()),
-      targets.count.as<uint32_t>(), 100u, result.as<BusyResult>()));
+      targets.count.as<uint32_t>(), kLaunches, result.as<BusyResult>()));
   Run(kit, parent, stream, "run the launching graph");
   const auto busy = ReadBack<BusyResult>(kit, result);
   const uint32_t pairs = busy.launches > 1 ? busy.launches - 1 : 0;
   const double mean = pairs == 0 ? 0 : static_cast<double>(busy.sum_ns) / pairs;
   return {
       .text = fmt::format(
-          "{} of {} relaunches were refused at first; launched again "
-          "after {:.0f} ns on average, {} ns at most (error at the end: {})",
-          busy.refused, pairs, mean, busy.most_ns, ErrorName(kit, busy.error)),
+          "{} launches of {} and {} refused attempts in one execution; {} of "
+          "{} "
+          "relaunches were refused at first; launched again after {:.0f} ns on "
+          "average, {} ns at most (error at the end: {})",
+          busy.launches, kLaunches, busy.refusals, busy.refused, pairs, mean,
+          busy.most_ns, ErrorName(kit, busy.error)),
       .numbers = {{"launches", busy.launches},
                   {"refused", busy.refused},
                   {"refusals", busy.refusals},
@@ -176,7 +191,7 @@ Answer TailRelaunch(Kit& kit) {
   auto graph = kit.Must(kit.DeviceGraph(stream.get(), "probe_tail", 1,
                                         result.as<TailResult>(), kRelaunches));
   Run(kit, graph, stream, "run the relaunching graph");
-  const auto tail = ReadBack<TailResult>(kit, result);
+  const auto tail = AwaitExecutions<TailResult>(kit, result, kRelaunches);
   const double mean = tail.executions > 1 ? static_cast<double>(tail.sum_ns) /
                                                 (tail.executions - 1)
                                           : 0;
@@ -189,34 +204,6 @@ Answer TailRelaunch(Kit& kit) {
                       {"executions", tail.executions},
                       {"error", ErrorName(kit, tail.error)}},
           .bad = tail.executions != kRelaunches};
-}
-
-struct Split {
-  CUresult result = CUDA_SUCCESS;
-  uint32_t part = 0;
-  uint32_t rest = 0;
-  CUdevResource resources[2];
-};
-
-Split SplitSms(const Kit& kit, const CUdevResource& all, uint32_t flags,
-               uint32_t least) {
-  Split split;
-  unsigned groups = 1;
-  split.result = kit.driver().cuDevSmResourceSplitByCount(
-      &split.resources[0], &groups, &all, &split.resources[1], flags, least);
-  if (split.result == CUDA_SUCCESS) {
-    split.part = split.resources[0].sm.smCount;
-    split.rest = split.resources[1].sm.smCount;
-  }
-  return split;
-}
-
-CUdevResource AllSms(const Kit& kit) {
-  CUdevResource all = {};
-  kit.Must(kit.driver().cuDeviceGetDevResource(kit.device(), &all,
-                                               CU_DEV_RESOURCE_TYPE_SM),
-           "ask for the GPU's SMs");
-  return all;
 }
 
 Answer GreenSplit(Kit& kit) {
@@ -254,14 +241,7 @@ Answer GreenLaunch(Kit& kit) {
   CUcontext contexts[2];
   CUstream streams[2];
   for (int i = 0; i < 2; ++i) {
-    CUdevResourceDesc description = nullptr;
-    CUdevResource resource = split.resources[i];
-    kit.Must(driver.cuDevResourceGenerateDesc(&description, &resource, 1),
-             "describe a part of the SMs");
-    CUgreenCtx green = nullptr;
-    kit.Must(driver.cuGreenCtxCreate(&green, description, kit.device(),
-                                     CU_GREEN_CTX_DEFAULT_STREAM),
-             "make a green context");
+    CUgreenCtx green = MakeGreen(kit, split.resources[i]);
     kit.Must(driver.cuCtxFromGreenCtx(&contexts[i], green), "enter it");
     kit.Must(driver.cuGreenCtxStreamCreate(&streams[i], green,
                                            CU_STREAM_NON_BLOCKING, 0),
@@ -301,7 +281,120 @@ Answer GreenLaunch(Kit& kit) {
   return {.text = text, .numbers = std::move(numbers)};
 }
 
+// While a graph relaunches itself, does its stream ever say that it is done?
+Answer StreamQuery(Kit& kit) {
+  const Stream stream = kit.MakeStream();
+  auto words = kit.Must(PinnedBytes::Make(kit.driver(), 4096));
+  auto result = kit.Must(DeviceBytes::Make(kit.driver(), sizeof(TailResult)));
+  constexpr uint32_t kRelaunches = 1000;
+  const std::atomic_ref<uint32_t> seen(*words.as<uint32_t>());
+  auto graph = kit.Must(kit.DeviceGraph(stream.get(), "probe_tail_seen", 1,
+                                        result.as<TailResult>(), kRelaunches,
+                                        words.as<uint32_t>()));
+  kit.Must(kit.driver().cuGraphLaunch(graph.get(), stream.get()), "launch");
+  uint64_t looks = 0;
+  uint64_t early = 0;
+  const auto deadline = std::chrono::steady_clock::now() + seconds(5);
+  // Written by the kernel, before each relaunch; the last one before the stream
+  // is done.
+  while (seen.load(std::memory_order_acquire) != kRelaunches) {
+    const CUresult said = kit.driver().cuStreamQuery(stream.get());
+    if (said != CUDA_SUCCESS && said != CUDA_ERROR_NOT_READY) {
+      kit.Must(said, "run the relaunching graph");
+    }
+    ++looks;
+    // The count is read after the answer, so it is not behind it.
+    if (said == CUDA_SUCCESS &&
+        seen.load(std::memory_order_acquire) != kRelaunches) {
+      ++early;
+    }
+    if (std::chrono::steady_clock::now() >= deadline) break;
+  }
+  kit.Must(kit.Await(stream.get(), seconds(5)), "run the relaunching graph");
+  const uint32_t executions = seen.load(std::memory_order_acquire);
+  return {.text = fmt::format("{} of {} looks during {} executions said that "
+                              "it was done",
+                              early, looks, executions),
+          .numbers = {{"looks", looks},
+                      {"early", early},
+                      {"executions", executions}},
+          // gpud does not take a dispatcher's stream at its word.
+          .bad = executions != kRelaunches};
+}
+
+// How many graphs a GPU launches a second, and how long one takes to begin.
+Answer LaunchRate(Kit& kit) {
+  const Stream stream = kit.MakeStream();
+  constexpr uint32_t kLaunches = 104;  // of 120 that an execution has
+  constexpr int kRuns = 20;
+  const Targets targets = MakeTargets(kit, stream.get(), kLaunches);
+  const auto* const handles = targets.handles.as<uint64_t>();
+  for (const uint32_t warps : {1u, 4u, 8u}) {
+    auto results =
+        kit.Must(DeviceBytes::Make(kit.driver(), warps * sizeof(RateResult)));
+    auto parent =
+        kit.Must(kit.DeviceGraph(stream.get(), "probe_rate", warps * 32,
+                                 static_cast<const uint64_t*>(handles),
+                                 kLaunches / warps, results.as<RateResult>()));
+    uint64_t least_ns = ~uint64_t{0};
+    uint32_t launched = 0;
+    for (int run = 0; run < kRuns; ++run) {
+      Run(kit, parent, stream, "run the launching graph");
+      uint64_t first = ~uint64_t{0};
+      uint64_t last = 0;
+      launched = 0;
+      for (uint32_t warp = 0; warp < warps; ++warp) {
+        const auto one = ReadBack<RateResult>(kit, results, warp);
+        first = std::min(first, one.first_ns);
+        last = std::max(last, one.last_ns);
+        launched += one.launched;
+      }
+      least_ns = std::min(least_ns, last - first);
+    }
+    Note(fmt::format("{}_warps_launched", warps), launched);
+    Note(fmt::format("{}_warps_per_second", warps),
+         least_ns == 0 ? 0.0 : 1e9 * launched / static_cast<double>(least_ns));
+  }
+  auto result = kit.Must(DeviceBytes::Make(kit.driver(), sizeof(StartResult)));
+  auto parent = kit.Must(
+      kit.DeviceGraph(stream.get(), "probe_start", 1,
+                      reinterpret_cast<uint64_t>(targets.execs[0].get()),
+                      targets.count.as<uint32_t>(), result.as<StartResult>()));
+  std::vector<double> call_ns;
+  std::vector<double> seen_ns;
+  for (int run = 0; run < 100; ++run) {
+    Run(kit, parent, stream, "run the launching graph");
+    const auto one = ReadBack<StartResult>(kit, result);
+    if (one.error != 0) {
+      Note("error", ErrorName(kit, one.error));
+      break;
+    }
+    // The timer may step coarsely; the SM's own clock does not.
+    const double ns_per_tick =
+        one.ticks == 0
+            ? 0
+            : static_cast<double>(one.ns) / static_cast<double>(one.ticks);
+    call_ns.push_back(static_cast<double>(one.call_ticks) * ns_per_tick);
+    seen_ns.push_back(static_cast<double>(one.seen_ticks) * ns_per_tick);
+  }
+  if (seen_ns.empty()) return {.bad = true};
+  std::ranges::sort(call_ns);
+  std::ranges::sort(seen_ns);
+  Note("call_p50_ns", call_ns[call_ns.size() / 2]);
+  Note("first_store_p50_ns", seen_ns[seen_ns.size() / 2]);
+  Note("first_store_p99_ns", seen_ns[seen_ns.size() * 99 / 100]);
+  return {};
+}
+
 constexpr Probe kProbes[] = {
+    {"stream_query",
+     "Does a stream say that it is done while its graph relaunches itself?",
+     &StreamQuery},
+    {"launch_rate",
+     "How many graphs does a GPU launch a second from 1, 4 and 8 warps, and "
+     "how "
+     "long is it to the first store of one?",
+     &LaunchRate},
     {"launch_budget",
      "How many fire-and-forget launches has an execution of a graph, with "
      "which error is the next refused, and does a tail relaunch reset it?",

@@ -1,50 +1,24 @@
 // Probes of memory that a GPU and CPUs share.
-#include <sys/mman.h>
-#include <unistd.h>
+#include <fcntl.h>
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <future>
 #include <thread>
+#include <vector>
 
 #include "fmt/format.h"
 #include "tools/gpu_check/probes/probe.h"
+#include "tools/gpu_check/probes/shared_pages.h"
 
 namespace carillon::gpu_check {
 namespace {
 
 using gpud::cuda::DeviceBytes;
-using gpud::cuda::HostRegistration;
-using gpud::cuda::PinnedBytes;
+using gpud::cuda::Stream;
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
-
-// Memory as gpud shares it with devices: a file in memory, mapped and
-// registered.
-class SharedPages {
- public:
-  SharedPages(const Kit& kit, uint64_t bytes) : bytes_(bytes) {
-    const int file = memfd_create("probe", MFD_CLOEXEC);
-    if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) {
-      Kit::Die("no shared memory");
-    }
-    data_ = static_cast<std::byte*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                                         MAP_SHARED | MAP_POPULATE, file, 0));
-    if (data_ == MAP_FAILED) Kit::Die("cannot map shared memory");
-    registration_ =
-        kit.Must(HostRegistration::Make(kit.driver(), {data_, bytes}));
-  }
-  template <class T>
-  T* as(uint64_t offset = 0) const {
-    return reinterpret_cast<T*>(data_ + offset);
-  }
-  HostRegistration& registration() { return registration_; }
-
- private:
-  const uint64_t bytes_;
-  std::byte* data_ = nullptr;
-  HostRegistration registration_;
-};
 
 Answer RegisteredMemory(Kit& kit) {
   const auto start = Clock::now();
@@ -178,18 +152,106 @@ Answer MemoryOperations(Kit& kit) {
   }
   const bool waited =
       kit.Await(stream.get(), milliseconds(20)) == CUDA_ERROR_NOT_READY;
-  const auto start = Clock::now();
   std::atomic_ref(*word).store(1, std::memory_order_release);
   const bool written = Kit::AwaitWord(word + 16, 7, milliseconds(2000));
-  const double us = MicrosSince(start);
-  return {
-      .text = waited && written
-                  ? fmt::format("yes; {:.1f} us from the store to the "
-                                "stream's own store",
-                                us)
-                  : "no: the stream does not wait, or does not go on",
-      .numbers = {{"wake_us", us}, {"waited", waited}, {"went_on", written}},
-      .bad = waited && !written};
+  Note("waited", waited);
+  Note("went_on", written);
+  if (!waited || !written) {
+    return {.text = "no: the stream does not wait, or does not go on",
+            .bad = waited && !written};
+  }
+  // From the store to the stream's own store, with so many streams that wait.
+  constexpr uint32_t kSamples = 1000;
+  constexpr uint32_t kMost = 28;
+  std::vector<Stream> streams;
+  for (uint32_t i = 0; i < kMost; ++i) streams.push_back(kit.MakeStream());
+  SharedPages words(kit, 2 * kMost * 64);
+  for (const uint32_t count : {1u, 8u, kMost}) {
+    std::vector<uint32_t> turns(count, 0);
+    const auto bell = [&](uint32_t i) { return words.as<uint32_t>(i * 128); };
+    const auto done = [&](uint32_t i) {
+      return words.as<uint32_t>(i * 128 + 64);
+    };
+    const auto arm = [&](uint32_t i) {
+      kit.Must(kit.driver().cuStreamWaitValue32(
+                   streams[i].get(), reinterpret_cast<CUdeviceptr>(bell(i)),
+                   turns[i] + 1, CU_STREAM_WAIT_VALUE_GEQ),
+               "wait");
+      kit.Must(kit.driver().cuStreamWriteValue32(
+                   streams[i].get(), reinterpret_cast<CUdeviceptr>(done(i)),
+                   turns[i] + 1, CU_STREAM_WRITE_VALUE_DEFAULT),
+               "write");
+    };
+    // From zero again, while no stream waits.
+    for (uint32_t i = 0; i < count; ++i) {
+      std::atomic_ref(*bell(i)).store(0, std::memory_order_release);
+      std::atomic_ref(*done(i)).store(0, std::memory_order_release);
+      arm(i);
+    }
+    std::vector<double> us;
+    const auto end = Clock::now() + std::chrono::seconds(2);
+    for (uint32_t sample = 0; sample < kSamples && Clock::now() < end;
+         ++sample) {
+      const uint32_t i = sample % count;
+      const auto start = Clock::now();
+      std::atomic_ref(*bell(i)).store(++turns[i], std::memory_order_release);
+      if (!Kit::AwaitWord(done(i), turns[i], milliseconds(2000))) {
+        Kit::Die(fmt::format("one of {} streams does not go on", count));
+      }
+      us.push_back(MicrosSince(start));
+      arm(i);
+    }
+    for (uint32_t i = 0; i < count; ++i) {
+      std::atomic_ref(*bell(i)).store(turns[i] + 1, std::memory_order_release);
+      kit.Must(kit.Await(streams[i].get(), milliseconds(2000)), "end");
+    }
+    std::ranges::sort(us);
+    Noted()[fmt::format("samples_of_{}", count)] = us.size();
+    Note(fmt::format("wake_p50_us_of_{}", count), us[us.size() / 2]);
+    Note(fmt::format("wake_p99_us_of_{}", count), us[us.size() * 99 / 100]);
+  }
+  return {};
+}
+
+Answer RegisterTime(Kit& kit) {
+  for (const uint64_t mib : {1u, 16u, 256u}) {
+    SharedPages pages(kit, mib << 20);
+    Note(fmt::format("register_{}_mib_ms", mib), pages.register_ms());
+    const auto start = Clock::now();
+    pages.registration() = {};
+    Note(fmt::format("unregister_{}_mib_ms", mib), MicrosSince(start) / 1000);
+  }
+  return {};
+}
+
+// A device may take pages out of the file that it shares.
+Answer Punch(Kit& kit) {
+  SharedPages pages(kit, 1 << 20);
+  auto* const in = pages.as<uint32_t>();
+  auto* const out = pages.as<uint32_t>(512 << 10);
+  const auto gpu_reads = [&] {
+    kit.Must(kit.Launch(nullptr, "probe_copy", 1, 1,
+                        static_cast<const uint32_t*>(in), out, 1u),
+             "launch");
+    kit.Must(kit.driver().cuStreamSynchronize(nullptr), "run");
+    return std::atomic_ref(*out).load(std::memory_order_acquire) - 1;
+  };
+  std::atomic_ref(*in).store(7, std::memory_order_release);
+  Note("gpu_before", gpu_reads());
+  if (fallocate(pages.file(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                4096) != 0) {
+    Kit::Die("cannot punch a hole");
+  }
+  Note("cpu_after", std::atomic_ref(*in).load(std::memory_order_acquire));
+  Note("gpu_after", gpu_reads());
+  std::atomic_ref(*in).store(9, std::memory_order_release);
+  Note("cpu_after_store", std::atomic_ref(*in).load(std::memory_order_acquire));
+  const uint32_t seen = gpu_reads();
+  Note("gpu_after_store", seen);
+  return {.text = seen == 9 ? "the GPU reads the new page"
+                            : fmt::format("the GPU goes on with the old page "
+                                          "({} where the CPU has 9)",
+                                          seen)};
 }
 
 // A kernel never ends by itself while another thread unregisters memory.
@@ -240,6 +302,11 @@ constexpr Probe kProbes[] = {
     {"memory_operations",
      "Do a stream's wait and write operations work on registered memory?",
      &MemoryOperations},
+    {"register_time",
+     "How long does it take to register 1, 16 and 256 MiB of shared memory?",
+     &RegisterTime},
+    {"punch", "What does the GPU read where a page of shared memory was freed?",
+     &Punch},
     {"unregister_resident",
      "Does cuMemHostUnregister return while a kernel is resident?",
      &UnregisterResident},

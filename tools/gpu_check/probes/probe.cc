@@ -8,11 +8,31 @@
 #include "base/status.h"
 #include "fmt/format.h"
 #include "tools/gpu_check/probes/probe_module.h"
+#include "tools/gpu_check/runner.h"
 
 namespace carillon::gpu_check {
 
 using gpud::cuda::Driver;
 using gpud::cuda::ToStatus;
+
+nlohmann::ordered_json& Noted() {
+  static auto& noted =
+      *new nlohmann::ordered_json(nlohmann::ordered_json::object());
+  return noted;
+}
+
+std::string SoFar() {
+  std::string text;
+  for (const auto& [name, value] : Noted().items()) {
+    if (name.ends_with("_mean_ns")) continue;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name,
+                        value.is_string() ? value.get<std::string>()
+                        : value.is_number_float()
+                            ? fmt::format("{:.4g}", value.get<double>())
+                            : value.dump());
+  }
+  return text;
+}
 
 Kit::Kit(const Driver& driver) : driver_(driver) {
   Must(driver_.cuDeviceGet(&device_, 0), "find the first GPU");
@@ -22,16 +42,26 @@ Kit::Kit(const Driver& driver) : driver_(driver) {
 // The process ends, and with it the context and whatever still runs there.
 Kit::~Kit() = default;
 
-void Kit::Die(std::string_view why) {
+void Note(const std::string& name, const nlohmann::json& value) {
+  Noted()[name] = value;
+  fmt::print("{}: {}\n", name, value.dump());
+  fmt::print("finding: {}\n", SoFar());
+  std::fflush(stdout);
+}
+
+void Kit::Die(std::string_view why, int code) {
   std::fflush(stdout);
   fmt::print(stderr, "{}\n", why);
   std::fflush(stderr);
-  _exit(1);
+  _exit(code);
 }
 
 void Kit::Must(CUresult result, std::string_view what) const {
   if (result == CUDA_SUCCESS) return;
-  Die(std::string(ToStatus(driver_, result, what).message()));
+  const bool lacks =
+      result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_NOT_FOUND;
+  Die(std::string(ToStatus(driver_, result, what).message()),
+      lacks ? kLacksCode : 1);
 }
 
 CUresult Kit::TryEnter() {
@@ -68,13 +98,14 @@ gpud::cuda::Stream Kit::MakeStream(int priority) const {
 }
 
 absl::StatusOr<gpud::cuda::GraphExec> Kit::MakeDeviceGraph(
-    CUstream upload, CUfunction function, uint32_t threads,
+    CUstream upload, CUfunction function, const GraphOptions& options,
     void** parameters) const {
   ASSIGN_OR_RETURN(auto graph, gpud::cuda::MakeGraph(driver_));
   CUDA_KERNEL_NODE_PARAMS node = {};
   node.func = function;
-  node.gridDimX = node.gridDimY = node.gridDimZ = 1;
-  node.blockDimX = threads;
+  node.gridDimX = options.blocks;
+  node.gridDimY = node.gridDimZ = 1;
+  node.blockDimX = options.threads;
   node.blockDimY = node.blockDimZ = 1;
   node.kernelParams = parameters;
   CUgraphNode handle = nullptr;
@@ -82,10 +113,20 @@ absl::StatusOr<gpud::cuda::GraphExec> Kit::MakeDeviceGraph(
       driver_,
       driver_.cuGraphAddKernelNode(&handle, graph.get(), nullptr, 0, &node),
       "add a kernel to a graph"));
-  return gpud::cuda::Instantiate(driver_, graph.get(),
-                                 CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH |
-                                     CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD,
-                                 upload);
+  uint64_t flags = CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH |
+                   CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
+  if (options.priority) {
+    CUkernelNodeAttrValue value = {};
+    value.priority = *options.priority;
+    RETURN_IF_ERROR(ToStatus(driver_,
+                             driver_.cuGraphKernelNodeSetAttribute(
+                                 handle, CU_LAUNCH_ATTRIBUTE_PRIORITY, &value),
+                             "give a graph's kernel a priority"));
+  }
+  if (options.use_node_priority) {
+    flags |= CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+  }
+  return gpud::cuda::Instantiate(driver_, graph.get(), flags, upload);
 }
 
 CUresult Kit::Await(CUstream stream, std::chrono::milliseconds limit) const {

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,15 +17,33 @@
 
 namespace carillon::gpu_check {
 
+// What a graph is made with.
+struct GraphOptions {
+  uint32_t blocks = 1;
+  uint32_t threads = 1;
+  // Its node has this priority of CUDA's, with or without the flag that makes it
+  // count.
+  std::optional<int> priority;
+  bool use_node_priority = false;
+};
+
 struct Answer {
-  std::string text;  // a sentence
+  std::string text;  // a sentence; empty: what was noted
   nlohmann::json numbers = nlohmann::json::object();
   // The back-end relies on a different answer.
   bool bad = false;
 };
 
+// Prints what a probe has so far: a kill then loses only what comes later. All of
+// it is in the numbers of the answer.
+void Note(const std::string& name, const nlohmann::json& value);
+// What was noted, as an object and, without what is only for that, as a sentence.
+nlohmann::ordered_json& Noted();
+std::string SoFar();
+
 // A driver with a context and the probes' kernels. A failure ends the process
-// with exit code 1 and a sentence, since there is nothing to clean up.
+// with exit code 1 and a sentence, since there is nothing to clean up; with
+// kLacksCode, if the driver has no such function or kernel.
 class Kit {
  public:
   explicit Kit(const gpud::cuda::Driver& driver);
@@ -40,7 +59,7 @@ class Kit {
     if (!value.ok()) Die(std::string(value.status().message()));
     return *std::move(value);
   }
-  [[noreturn]] static void Die(std::string_view why);
+  [[noreturn]] static void Die(std::string_view why, int code = 1);
 
   // Makes the primary context current in this thread and loads the module; also
   // after a reset.
@@ -67,7 +86,16 @@ class Kit {
                                                     uint32_t threads,
                                                     Args... args) const {
     void* parameters[] = {static_cast<void*>(&args)..., nullptr};
-    return MakeDeviceGraph(upload, Function(name), threads, parameters);
+    return MakeDeviceGraph(upload, Function(name), {.threads = threads},
+                           parameters);
+  }
+  template <class... Args>
+  absl::StatusOr<gpud::cuda::GraphExec> DeviceGraph(CUstream upload,
+                                                    const GraphOptions& options,
+                                                    const char* name,
+                                                    Args... args) const {
+    void* parameters[] = {static_cast<void*>(&args)..., nullptr};
+    return MakeDeviceGraph(upload, Function(name), options, parameters);
   }
 
   // Waits for the stream for at most so long. NOT_READY: it has not ended.
@@ -78,7 +106,7 @@ class Kit {
 
  private:
   absl::StatusOr<gpud::cuda::GraphExec> MakeDeviceGraph(
-      CUstream upload, CUfunction function, uint32_t threads,
+      CUstream upload, CUfunction function, const GraphOptions& options,
       void** parameters) const;
 
   const gpud::cuda::Driver& driver_;
@@ -91,12 +119,16 @@ struct Probe {
   std::string_view name;
   std::string_view question;
   Answer (*ask)(Kit&);
+  // In place of `ask`: opens the GPU in children of its own.
+  Answer (*ask_by_children)() = nullptr;
 };
 
 // The probes by subject; gpu_probes.cc lists them all.
 std::span<const Probe> MemoryProbes();
 std::span<const Probe> LaunchProbes();
 std::span<const Probe> FaultProbes();
+std::span<const Probe> ResidentProbes();
+std::span<const Probe> TimingProbes();
 
 inline double MicrosSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::micro>(
@@ -107,6 +139,16 @@ inline double MicrosSince(std::chrono::steady_clock::time_point start) {
 // The name of the driver's error, or of a device runtime's, which has the
 // driver's number.
 std::string ErrorName(const Kit& kit, uint32_t error);
+
+template <class T>
+T ReadBack(const Kit& kit, const gpud::cuda::DeviceBytes& bytes,
+           uint64_t index = 0) {
+  T value;
+  kit.Must(kit.driver().cuMemcpyDtoH(
+               &value, bytes.address() + index * sizeof(T), sizeof(T)),
+           "read the result");
+  return value;
+}
 
 }  // namespace carillon::gpu_check
 

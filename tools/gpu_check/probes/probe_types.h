@@ -31,6 +31,50 @@ struct TailResult {
   uint32_t error;
 };
 
+// How long something takes on one SM. The clock's ticks become times by the two
+// sums over the whole kernel.
+struct CostResult {
+  uint64_t least_ticks;
+  uint64_t sum_ticks;
+  uint64_t ticks;
+  uint64_t ns;
+};
+
+// What probe_fence measures, and what is on its way when it does.
+enum class Fence : uint32_t {
+  kNothing,  // the clock alone
+  kAcqRelSys,
+  kAcquireSys,  // toolkits before 13 do not have it; then as kNothing
+  kStoreReleaseSys,
+  kAcqRelGpu,
+  kLoadL2,
+  kExchange,
+  kStoreHost,
+};
+enum class Outstanding : uint32_t { kNothing, kStore, kAdd, kHostStore };
+
+struct RateResult {
+  uint64_t first_ns;
+  uint64_t last_ns;
+  uint32_t launched;
+  uint32_t error;
+};
+
+struct StartResult {
+  uint64_t call_ticks;
+  uint64_t seen_ticks;
+  uint64_t ticks;
+  uint64_t ns;
+  uint32_t error;
+  uint32_t padding;
+};
+
+struct TimerResult {
+  uint64_t least_step_ns;
+  uint64_t steps;
+  uint64_t ns;
+};
+
 }  // namespace carillon::gpu_check
 
 #endif  // CARILLON_TOOLS_GPU_CHECK_PROBES_PROBE_TYPES_H_

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/operator_socket.h"
 #include "base/status.h"
 #include "proto/admin.grpc.pb.h"
 #include "proto/events.grpc.pb.h"
@@ -60,7 +59,7 @@ struct AdminClient::Channel : GpudChannel {
 };
 
 AdminClient::AdminClient(const TestbedPaths& paths, milliseconds timeout)
-    : channel_(std::make_unique<Channel>(OperatorSocketOf(paths), timeout)) {}
+    : channel_(std::make_unique<Channel>(paths.operator_socket(), timeout)) {}
 
 AdminClient::AdminClient(RemoteGpud gpud, milliseconds timeout)
     : channel_(std::make_unique<Channel>(std::move(gpud), timeout)) {}

@@ -10,7 +10,6 @@
 
 #include <thread>
 
-#include "base/operator_socket.h"
 #include "base/unique_fd.h"
 #include "devices/sdk/unix_target.h"
 #include "proto/admin.grpc.pb.h"
@@ -159,7 +158,7 @@ TEST_F(AdminClientTest, IsUnavailableWithoutAServer) {
 }
 
 TEST_F(AdminClientTest, FollowsTheHealthService) {
-  FakeAdmin server(OperatorSocketOf(paths_));
+  FakeAdmin server(paths_.operator_socket());
   AdminClient client(paths_);
   EXPECT_TRUE(client.CheckHealth().ok()) << client.CheckHealth();
   server.SetServing(false);
@@ -170,7 +169,7 @@ TEST_F(AdminClientTest, FollowsTheHealthService) {
 // A busy machine answers late, which is not the same as no server.
 TEST_F(AdminClientTest, WaitsForAServerThatIsSlowToGreet) {
   FakeAdmin server(folder_.path() + "/real.sock");
-  SlowPassage passage(OperatorSocketOf(paths_), folder_.path() + "/real.sock",
+  SlowPassage passage(paths_.operator_socket(), folder_.path() + "/real.sock",
                       milliseconds(300));
   AdminClient client(paths_, milliseconds(20'000));
   const auto status = client.GetStatus();
@@ -181,7 +180,7 @@ TEST_F(AdminClientTest, WaitsForAServerThatIsSlowToGreet) {
 TEST_F(AdminClientTest, FindsTheSocketWhateverItsFolderIsCalled) {
   const TestbedPaths odd(folder_.path() + "/a b%20#c?d");
   std::filesystem::create_directory(odd.directory());
-  FakeAdmin server(OperatorSocketOf(odd));
+  FakeAdmin server(odd.operator_socket());
   AdminClient client(odd);
   const auto status = client.GetStatus();
   ASSERT_TRUE(status.ok()) << status.status();
@@ -192,7 +191,7 @@ TEST_F(AdminClientTest, ReadsAnEktBeyondGrpcsUsualLimit) {
   // Never shut down: after a long write, that waits up to 10 s for gRPC's
   // poller.
   grpc_init();
-  FakeAdmin server(OperatorSocketOf(paths_));
+  FakeAdmin server(paths_.operator_socket());
   AdminClient client(paths_, milliseconds(60'000));
   const auto ekt = client.ListEkt();
   ASSERT_TRUE(ekt.ok()) << ekt.status();
@@ -201,7 +200,7 @@ TEST_F(AdminClientTest, ReadsAnEktBeyondGrpcsUsualLimit) {
 }
 
 TEST_F(AdminClientTest, CarriesTheServersHint) {
-  FakeAdmin server(OperatorSocketOf(paths_));
+  FakeAdmin server(paths_.operator_socket());
   AdminClient client(paths_);
   const auto previous = client.SetPolicy("priorty");
   EXPECT_EQ(previous.status().code(), absl::StatusCode::kNotFound);
@@ -210,7 +209,7 @@ TEST_F(AdminClientTest, CarriesTheServersHint) {
 }
 
 TEST_F(AdminClientTest, ProbesReadiness) {
-  FakeAdmin server(OperatorSocketOf(paths_));
+  FakeAdmin server(paths_.operator_socket());
   GrpcReadinessProbe probe(paths_);
   std::string note;
   EXPECT_TRUE(probe.Gpud(&note).ok());

@@ -445,6 +445,26 @@ class PlanReader : StrictReader {
                fmt::format("after_fault: no fault is called {}{}",
                            Quote(named.name), DidYouMean(named.name, names)));
     }
+    for (const Named& named : after_faults_) CheckForCycle(named);
+  }
+
+  // Faults that wait for one another never strike.
+  void CheckForCycle(const Named& last) {
+    std::map<std::string_view, std::string_view> waits_for;
+    for (const PlannedFault& planned : plan().faults) {
+      waits_for[planned.fault.name] = planned.fault.after_fault;
+    }
+    std::vector<std::string_view> chain = {last.name};
+    while (!waits_for[chain.back()].empty() &&
+           chain.size() <= waits_for.size()) {
+      chain.push_back(waits_for[chain.back()]);
+      if (chain.back() != last.name) continue;
+      Complain(last.mark,
+               fmt::format("after_fault: these wait for one another and never "
+                           "strike: {}",
+                           fmt::join(chain, " after ")));
+      return;
+    }
   }
 
   // Reports names that the topology does not have.

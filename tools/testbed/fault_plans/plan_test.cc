@@ -15,6 +15,7 @@ namespace {
 using faults::Action;
 using faults::Fault;
 using faults::Point;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -307,6 +308,29 @@ TEST(Plan, RefusesFaultsOfOneName) {
                             "{after_fault: ba}}"),
               ElementsAre(HasSubstr("after_fault: no fault is called 'ba'; did "
                                     "you mean 'ab'?")));
+}
+
+TEST(Plan, RefusesFaultsThatWaitForOneAnother) {
+  EXPECT_THAT(FaultProblems("{name: a, do: kill, when: {after_fault: c}},\n"
+                            "{name: b, do: kill, when: {after_fault: a}},\n"
+                            "{name: c, do: kill, when: {after_fault: b}},\n"
+                            "{name: d, do: kill, when: {after_fault: c}}"),
+              ElementsAre(HasSubstr("p.yaml:2:"), HasSubstr("p.yaml:3:"),
+                          HasSubstr("p.yaml:4:"), HasSubstr("p.yaml:5:")));
+  EXPECT_THAT(FaultProblems("{name: a, do: kill, when: {after_fault: b}},\n"
+                            "{name: b, do: kill, when: {after_fault: a}}"),
+              Contains(HasSubstr("after_fault: these wait for one another and "
+                                 "never strike: b after a after b")));
+}
+
+TEST(Plan, RefusesASeedThatNoNumberHolds) {
+  const std::string faults = "\nfaults: [{name: a, do: kill}]";
+  EXPECT_THAT(Problems("plan: p\nseed: 18446744073709551616" + faults),
+              ElementsAre(HasSubstr("seed: '18446744073709551616' is out of "
+                                    "range; allowed: 0 to "
+                                    "18446744073709551615")));
+  EXPECT_THAT(Problems("plan: p\nseed: 18446744073709551615" + faults),
+              IsEmpty());
 }
 
 TEST(Plan, RefusesProcessesThatTheTopologyHasNot) {

@@ -165,7 +165,9 @@ void Checker::CheckDevice(size_t index) {
       case Step::kClosed:
         device_end.left = true;
         device_end.saw_death =
-            record.status == static_cast<uint32_t>(shm::CloseReason::kOpen);
+            record.status == static_cast<uint32_t>(shm::CloseReason::kOpen) ||
+            record.status ==
+                static_cast<uint32_t>(shm::CloseReason::kRestarting);
         break;
       case Step::kRegistered: {
         const auto found = current.find(record.event_id);

@@ -29,6 +29,8 @@ std::string_view DescribeReason(uint32_t reason) {
       return "the device died";
     case CloseReason::kSilent:
       return "the device was silent";
+    case CloseReason::kRestarting:
+      return "gpud makes way for another";
   }
   return "for no known reason";
 }

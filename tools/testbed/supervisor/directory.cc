@@ -8,17 +8,20 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 #include <utility>
 
 #include "absl/status/status.h"
-#include "base/operator_socket.h"
+#include "base/module_folder.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "tools/testbed/supervisor/marks.h"
@@ -31,6 +34,9 @@ namespace fs = std::filesystem;
 constexpr char kMark[] = "carillon testbed";
 // Another process may remove the directory between two of our steps.
 constexpr int kTries = 20;
+// A killed process counts as dead when its first thread has ended, and gives
+// its lock back with its last.
+constexpr std::chrono::milliseconds kLockOutlivesItsOwner{2'000};
 
 std::string UserName(uid_t uid) {
   const passwd* user = getpwuid(uid);
@@ -44,24 +50,29 @@ std::string BaseName(const std::string& path) {
 
 // The names of the files in a testbed's directory, outside of its folders.
 std::vector<std::string> OwnFiles(const TestbedPaths& paths) {
-  return {paths.control_socket(),      OperatorSocketOf(paths),
-          paths.handover_socket(),     paths.bus_socket(),
-          paths.gpud_lock(),           paths.state_file(),
-          paths.state_file() + ".tmp", SupervisorSocketOf(paths),
-          paths.fault_board()};
+  return {paths.control_socket(),    paths.operator_socket(),
+          paths.handover_socket(),   paths.bus_socket(),
+          paths.gpud_lock(),         paths.restart_mark(),
+          paths.state_file(),        paths.state_file() + ".tmp",
+          SupervisorSocketOf(paths), paths.fault_board()};
 }
 
 bool IsLog(const fs::path& path) { return path.extension() == ".log"; }
 bool IsRecording(const fs::path& path) { return path.extension() == ".rec"; }
+bool IsModule(const fs::path& path) {
+  return path.extension() == kModuleExtension || path.extension() == ".tmp";
+}
 
 // The folders in a testbed's directory, and which files there are its own.
 struct Folder {
   std::string path;
   bool (*is_own)(const fs::path&);
 };
-std::array<Folder, 2> OwnFolders(const TestbedPaths& paths) {
-  return {Folder{paths.log_directory(), IsLog},
-          Folder{paths.recorder_directory(), IsRecording}};
+std::array<Folder, 3> OwnFolders(const TestbedPaths& paths) {
+  return {
+      Folder{paths.log_directory(), IsLog},
+      Folder{paths.recorder_directory(), IsRecording},
+      Folder{fmt::format("{}/{}", paths.directory(), kModuleFolder), IsModule}};
 }
 
 absl::Status MakeDirectory(const std::string& path) {
@@ -75,6 +86,17 @@ absl::Status MakeDirectory(const std::string& path) {
     return absl::ResourceExhaustedError(message);
   }
   return absl::PermissionDeniedError(message);
+}
+
+// The folder of testbeds, unless the user has named one: that belongs to the
+// user.
+std::optional<std::string> OwnFolderAbove(const TestbedPaths& paths) {
+  const std::string above = fs::path(paths.directory()).parent_path();
+  const char* const own = std::getenv("CARILLON_RUNTIME_DIR");
+  if ((own != nullptr && *own != '\0') || above != RuntimeDirectory()) {
+    return std::nullopt;
+  }
+  return above;
 }
 
 // Whether a living process listens on the socket.
@@ -109,6 +131,20 @@ absl::Status AlreadyUp(const TestbedPaths& paths) {
       fmt::format("carillon down --name {}, or choose another --name", name));
 }
 
+bool TakeLock(int fd, const TestbedPaths& paths) {
+  const auto deadline =
+      std::chrono::steady_clock::now() + kLockOutlivesItsOwner;
+  while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    const bool owner_is_dead =
+        IsTestbedDirectory(paths) && !SupervisorOf(paths);
+    if (!owner_is_dead || std::chrono::steady_clock::now() >= deadline) {
+      return false;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
+
 // Takes the lock on the testbed, or returns AlreadyExists. Unavailable: the
 // file was removed meanwhile, try again.
 absl::StatusOr<UniqueFd> Lock(const TestbedPaths& paths, int open_flags) {
@@ -121,7 +157,7 @@ absl::StatusOr<UniqueFd> Lock(const TestbedPaths& paths, int open_flags) {
     if (errno == ENOENT) return absl::UnavailableError(message);
     return absl::PermissionDeniedError(message);
   }
-  if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return AlreadyUp(paths);
+  if (!TakeLock(fd.get(), paths)) return AlreadyUp(paths);
   if (!SameFile(fd.get(), path)) {
     return absl::UnavailableError(fmt::format("{} was replaced", path));
   }
@@ -153,7 +189,7 @@ std::string SupervisorSocketOf(const TestbedPaths& paths) {
 absl::Status CheckSocketPaths(const TestbedPaths& paths) {
   for (const std::string& socket :
        {paths.handover_socket(), paths.control_socket(),
-        OperatorSocketOf(paths), paths.bus_socket(),
+        paths.operator_socket(), paths.bus_socket(),
         SupervisorSocketOf(paths)}) {
     if (absl::Status status = CheckSocketPath(socket); !status.ok()) {
       return WithHint(std::move(status),
@@ -240,15 +276,16 @@ absl::StatusOr<LockedDirectory> LockedDirectory::Create(
     }
     if (absl::IsNotFound(status)) continue;  // removed meanwhile
     if (!status.ok()) return status;
-    // A directory that was made by hand may be readable for others.
-    chmod(paths.directory().c_str(), 0700);
-
     absl::StatusOr<UniqueFd> lock = Lock(paths, O_CREAT);
     status = lock.status();
     if (absl::IsUnavailable(status)) continue;
     if (!status.ok()) return status;
 
     LockedDirectory directory(paths, *std::move(lock));
+    // A directory that was made by hand may be readable for others.
+    chmod(paths.directory().c_str(), 0700);
+    // gpud's list of other users (gpu_daemon/control/net/user_access.h).
+    removexattr(paths.directory().c_str(), "system.posix_acl_access");
     // Kill the daemons of a dead testbed: the kernel has killed only its
     // children.
     KillOrphanedProcesses(paths);
@@ -326,6 +363,10 @@ void LockedDirectory::RemoveContents(bool logs) {
   }
 }
 
+void LockedDirectory::LetOthersPass() {
+  if (const auto above = OwnFolderAbove(paths_)) chmod(above->c_str(), 0711);
+}
+
 void LockedDirectory::RemoveSockets() { RemoveContents(/*logs=*/false); }
 
 absl::Status LockedDirectory::Remove() {
@@ -341,12 +382,7 @@ absl::Status LockedDirectory::Remove() {
     return absl::FailedPreconditionError(fmt::format(
         "cannot remove {}: {}", paths_.directory(), strerror(errno)));
   }
-  // A folder that the user has named belongs to the user.
-  const std::string above = fs::path(paths_.directory()).parent_path();
-  const char* const own = std::getenv("CARILLON_RUNTIME_DIR");
-  if ((own == nullptr || *own == '\0') && above == RuntimeDirectory()) {
-    rmdir(above.c_str());
-  }
+  if (const auto above = OwnFolderAbove(paths_)) rmdir(above->c_str());
   return absl::OkStatus();
 }
 

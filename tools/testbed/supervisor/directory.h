@@ -60,6 +60,9 @@ class LockedDirectory {
   // are there: they stay, and so does the lock file, by which the directory is
   // found again.
   absl::Status Remove();
+  // Lets other users reach their sockets in it: they may pass through the folder
+  // above it, if that is the default one, without seeing what is there.
+  void LetOthersPass();
   // Removes the sockets, but keeps logs, recordings and state for people to
   // read.
   void RemoveSockets();

@@ -4,10 +4,14 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+#include <chrono>
+#include <thread>
 
 #include "base/status.h"
 #include "tools/testbed/supervisor/test_util.h"
@@ -74,6 +78,16 @@ TEST_F(DirectoryTest, IsLockedAgainstASecondTestbedOfItsName) {
   EXPECT_EQ(SupervisorOf(paths_), OwnIdentity());
 }
 
+TEST_F(DirectoryTest, KeepsTheRightsThatItHasWhenASecondTestbedIsRefused) {
+  auto first = LockedDirectory::Create(paths_);
+  ASSERT_TRUE(first.ok()) << first.status();
+  chmod(paths_.directory().c_str(), 0710);
+  EXPECT_FALSE(LockedDirectory::Create(paths_).ok());
+  struct stat facts;
+  ASSERT_EQ(stat(paths_.directory().c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & 07777, 0710u);
+}
+
 TEST_F(DirectoryTest, LeavesNothingWhenItIsRemoved) {
   auto directory = LockedDirectory::Create(paths_);
   ASSERT_TRUE(directory.ok()) << directory.status();
@@ -113,6 +127,19 @@ TEST_F(DirectoryTest, OfADeadTestbedIsTakenOverClean) {
   auto directory = LockedDirectory::Create(paths_);
   ASSERT_TRUE(directory.ok()) << directory.status();
   EXPECT_THAT(TestbedFiles(paths_), ElementsAre(paths_.lock_file()));
+}
+
+TEST_F(DirectoryTest, IsTakenOverFromAnOwnerWhoseLastThreadIsStillEnding) {
+  mkdir(paths_.directory().c_str(), 0700);
+  std::ofstream(paths_.lock_file()) << "carillon testbed\n999999999 1\n";
+  UniqueFd lock(open(paths_.lock_file().c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(flock(lock.get(), LOCK_EX), 0);
+  std::thread ending([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    lock.reset();
+  });
+  EXPECT_TRUE(LockedDirectory::TakeOver(paths_).ok());
+  ending.join();
 }
 
 TEST_F(DirectoryTest, WithForeignFilesIsLeftAsItIs) {

@@ -1,7 +1,8 @@
 // A process of a testbed that behaves as its arguments say, for the tests:
 //   exit CODE [TEXT]   prints TEXT and ends
-//   wait               ends with exit code 0 on SIGTERM
-//   stubborn           ignores SIGTERM
+//   wait               ends with exit code 0 on SIGTERM, and on SIGUSR1, as
+//                      gpud does
+//   stubborn           ignores SIGTERM and SIGUSR1
 //   hold FILE          as stubborn, with a lock on FILE, and slow to die
 //   need FILE          waits if there is a FILE, else ends with exit code 3
 //   crash              ends with SIGSEGV
@@ -28,10 +29,11 @@ namespace {
 
 std::vector<char> ballast;
 
-void WaitForSigterm() {
+void WaitForTheEnd() {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGUSR1);
   sigprocmask(SIG_BLOCK, &signals, nullptr);
   fmt::print("waiting\n");
   std::fflush(stdout);
@@ -41,6 +43,7 @@ void WaitForSigterm() {
 
 void Stay() {
   signal(SIGTERM, SIG_IGN);
+  signal(SIGUSR1, SIG_IGN);
   fmt::print("waiting\n");
   std::fflush(stdout);
   for (;;) pause();
@@ -55,7 +58,7 @@ int main(int argc, char** argv) {
     return atoi(argv[2]);
   }
   if (what == "wait") {
-    WaitForSigterm();
+    WaitForTheEnd();
     return 0;
   }
   if (what == "need") {
@@ -63,7 +66,7 @@ int main(int argc, char** argv) {
       fmt::print("no file\n");
       return 3;
     }
-    WaitForSigterm();
+    WaitForTheEnd();
     return 0;
   }
   if (what == "stubborn") Stay();
@@ -99,7 +102,7 @@ int main(int argc, char** argv) {
         carillon::testbed::ChildProcess::Spawn({.argv = {argv[2], "wait"}});
     if (!child.ok()) return 1;
     fmt::print("{}\n", child->identity().pid);
-    WaitForSigterm();
+    WaitForTheEnd();
     return 0;
   }
   return 2;

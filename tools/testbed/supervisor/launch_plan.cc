@@ -1,14 +1,19 @@
 #include "tools/testbed/supervisor/launch_plan.h"
 
 #include <fmt/format.h>
+#include <pwd.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "base/status.h"
 #include "base/subprocess.h"
+#include "shm/recorder/flight_recorder.h"
 
 namespace carillon::testbed {
 namespace {
@@ -24,8 +29,8 @@ void AppendFlags(const std::vector<Setting>& settings,
   }
 }
 
-absl::StatusOr<PlannedProcess> PlanDevice(const DeviceEntry& device,
-                                          const TestbedPaths& paths) {
+absl::StatusOr<PlannedProcess> PlanProgram(const DeviceEntry& device,
+                                           const TestbedPaths& paths) {
   PlannedProcess planned{.name = device.name,
                          .kind = std::string(device.kind->name),
                          .wait_ready = device.wait_ready,
@@ -47,6 +52,75 @@ absl::StatusOr<PlannedProcess> PlanDevice(const DeviceEntry& device,
                   "--name=" + device.name};
   AppendFlags(device.settings, &planned.argv);
   return planned;
+}
+
+// setpriv changes the user in a process that the supervisor has started already:
+// before its exec, a child shares the supervisor's memory, and the other user
+// could stop both.
+absl::Status BecomeUser(const passwd& user, PlannedProcess* planned) {
+  const auto setpriv = FindProgram("setpriv");
+  if (!setpriv.ok()) {
+    return WithHint(absl::NotFoundError(fmt::format(
+                        "device {}: user {} needs the program setpriv, which "
+                        "is not in PATH",
+                        planned->name, user.pw_name)),
+                    "apt-get install util-linux");
+  }
+  std::vector<std::string> argv = {
+      *setpriv,
+      fmt::format("--reuid={}", user.pw_uid),
+      fmt::format("--regid={}", user.pw_gid),
+      "--init-groups",
+      "--inh-caps=-all",
+      "--no-new-privs",
+      // The change of user would clear it, and the device survive the supervisor.
+      "--pdeathsig=keep",
+      "--",
+  };
+  argv.insert(argv.end(), planned->argv.begin(), planned->argv.end());
+  planned->argv = std::move(argv);
+  planned->other_user = true;
+  planned->environment = {fmt::format("USER={}", user.pw_name),
+                          fmt::format("LOGNAME={}", user.pw_name),
+                          fmt::format("HOME={}", user.pw_dir)};
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PlannedProcess> PlanDevice(const Topology& topology,
+                                          const DeviceEntry& device,
+                                          const TestbedPaths& paths) {
+  ASSIGN_OR_RETURN(auto planned, PlanProgram(device, paths));
+  if (device.user.empty()) return planned;
+  if (const std::string wrong = CheckUser(topology, device); !wrong.empty()) {
+    return absl::FailedPreconditionError(
+        fmt::format("device {}: user: {}", device.name, wrong));
+  }
+  if (geteuid() != 0) {
+    return WithHint(
+        absl::PermissionDeniedError(fmt::format(
+            "device {}: only root can start it as user {}, and this is uid {}",
+            device.name, device.user, geteuid())),
+        "sudo carillon up, or leave user out of the topology");
+  }
+  const char* const record = std::getenv(shm::FlightRecorder::kVariable);
+  if (record != nullptr && *record != '\0') {
+    return absl::FailedPreconditionError(fmt::format(
+        "device {}: {} goes without a user of its own: unset it, or leave user "
+        "out of the topology",
+        device.name, shm::FlightRecorder::kVariable));
+  }
+  RETURN_IF_ERROR(BecomeUser(*getpwnam(device.user.c_str()), &planned));
+  return planned;
+}
+
+// "1000,65534"
+std::string UsersOf(const Topology& topology) {
+  std::set<uid_t> uids;
+  for (const DeviceEntry& device : topology.devices) {
+    const passwd* const user = getpwnam(device.user.c_str());
+    if (!device.user.empty() && user != nullptr) uids.insert(user->pw_uid);
+  }
+  return fmt::format("{}", fmt::join(uids, ","));
 }
 
 }  // namespace
@@ -96,8 +170,11 @@ absl::StatusOr<LaunchPlan> PlanLaunch(const Topology& topology,
   }
   AppendFlags(topology.gpu, &plan.gpud.argv);
   for (const DeviceEntry& device : topology.devices) {
-    ASSIGN_OR_RETURN(auto planned, PlanDevice(device, paths));
+    ASSIGN_OR_RETURN(auto planned, PlanDevice(topology, device, paths));
     plan.devices.push_back(std::move(planned));
+  }
+  if (const std::string users = UsersOf(topology); !users.empty()) {
+    plan.gpud.argv.push_back("--device-users=" + users);
   }
   return plan;
 }

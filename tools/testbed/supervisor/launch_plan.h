@@ -19,6 +19,11 @@ struct PlannedProcess {
   std::vector<std::string> argv;
   bool wait_ready = true;
   RestartPolicy restart = RestartPolicy::kNever;
+  // Whether it runs as another user than the supervisor. Its argv then begins
+  // with setpriv.
+  bool other_user = false;
+  // Besides what every process gets.
+  std::vector<std::string> environment = {};
 };
 
 struct LaunchPlan {
@@ -37,7 +42,9 @@ struct LaunchPlan {
 // Errors: NotFound, saying where it looked.
 absl::StatusOr<std::string> FindCarillonProgram(std::string_view program);
 
-// Errors: NotFound (a program).
+// Errors: NotFound (a program, a user); PermissionDenied (only root can start
+// processes of other users); FailedPrecondition (a device of another user would
+// need files of the testbed's).
 absl::StatusOr<LaunchPlan> PlanLaunch(const Topology& topology,
                                       const TestbedPaths& paths);
 

@@ -62,6 +62,18 @@ std::optional<ProcessIdentity> MarkOf(pid_t pid, const std::string& start) {
   return std::nullopt;
 }
 
+// A container may have a testbed of the same name, whose pids are other ones.
+bool SharesOurNamespaces(const std::string& process) {
+  for (const char* const name : {"/ns/pid", "/ns/mnt"}) {
+    std::error_code error;
+    const auto its = fs::read_symlink(process + name, error);
+    if (error || its != fs::read_symlink(fmt::format("/proc/self{}", name))) {
+      return false;
+    }
+  }
+  return true;
+}
+
 std::vector<Marked> FindMarked(const TestbedPaths& paths) {
   const std::string start =
       fmt::format("{}={}:", kSupervisorVariable, paths.directory());
@@ -71,12 +83,14 @@ std::vector<Marked> FindMarked(const TestbedPaths& paths) {
     const pid_t pid = atoi(entry.path().filename().c_str());
     struct stat facts;
     if (pid <= 0 || pid == getpid() ||
-        stat(entry.path().c_str(), &facts) != 0 || facts.st_uid != geteuid()) {
+        stat(entry.path().c_str(), &facts) != 0 ||
+        (geteuid() != 0 && facts.st_uid != geteuid())) {
       continue;
     }
     const auto process = LookAtProcess(pid);
     if (!process || !IsAlive(process->identity)) continue;
-    if (const auto supervisor = MarkOf(pid, start)) {
+    const auto supervisor = MarkOf(pid, start);
+    if (supervisor && SharesOurNamespaces(entry.path())) {
       marked.push_back({process->identity, *supervisor});
     }
   }

@@ -22,7 +22,7 @@ std::string SupervisorMark(const TestbedPaths& paths,
                            const ProcessIdentity& supervisor);
 
 // This user's living processes with a mark for the directory, of any
-// supervisor.
+// supervisor. For root, those of all users: its devices may have others.
 std::vector<ProcessIdentity> MarkedProcesses(const TestbedPaths& paths);
 
 // Those of them that no other process looks after: their supervisor is dead, or

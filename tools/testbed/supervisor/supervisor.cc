@@ -75,7 +75,11 @@ Supervisor::~Supervisor() = default;
 
 void Supervisor::SaveState() {
   const absl::Status status = WriteState(paths().state_file(), state_);
-  if (!status.ok()) options_.say(std::string(status.message()));
+  if (!status.ok() && !state_unsaved_) {
+    options_.say(
+        fmt::format("{}; until then ps shows an old state", status.message()));
+  }
+  state_unsaved_ = !status.ok();
 }
 
 absl::Status Supervisor::StartProcess(const PlannedProcess& planned) {
@@ -94,9 +98,16 @@ absl::Status Supervisor::StartProcess(const PlannedProcess& planned) {
     environment.push_back(
         fmt::format("{}={}", shm::FlightRecorder::kVariable, plan_.record));
   }
+  environment.insert(environment.end(), planned.environment.begin(),
+                     planned.environment.end());
+  // Without a session of its own, a process of another user could type into the
+  // terminal of this one's (TIOCSTI); in the caller's directory, it could be
+  // behind a door that is closed to it.
   auto child = ChildProcess::Spawn({.argv = planned.argv,
                                     .environment = std::move(environment),
-                                    .log_path = log});
+                                    .directory = planned.other_user ? "/" : "",
+                                    .log_path = log,
+                                    .own_session = planned.other_user});
   if (!child.ok()) {
     return absl::Status(
         child.status().code(),
@@ -271,7 +282,9 @@ bool Supervisor::Step(milliseconds timeout) {
     record->state = ProcessState::kEnded;
     record->exit = exit;
     const bool up = !ending_ && state_.phase == Phase::kUp;
-    const bool expected = up && NoteRestartsEnd(child->name, *exit);
+    // One that was sent SIGTERM before it could handle that ends as it was asked.
+    const bool expected = (up && NoteRestartsEnd(child->name, *exit)) ||
+                          (ending_ && exit->signal == SIGTERM);
     if (!exit->ok() && !record->killed && !expected) {
       AddCasualty(fmt::format("{} ({})", child->name, exit->ToString()));
     }
@@ -298,6 +311,7 @@ bool Supervisor::Step(milliseconds timeout) {
 bool Supervisor::Watch(milliseconds timeout) {
   if (Clock::now() >= next_log_look_) {
     RotateLogs(paths().log_directory());
+    if (state_unsaved_) SaveState();
     next_log_look_ = Clock::now() + kLogLook;
   }
   const auto left = std::chrono::ceil<milliseconds>(
@@ -317,6 +331,14 @@ void Supervisor::AddCasualty(const std::string& casualty) {
 
 void Supervisor::SignalAll(int signal) {
   for (const Child& child : children_) child.process.Signal(signal);
+}
+
+// SIGCONT goes first, as a stopped process would not hear the other. After it,
+// SIGCONT would undo the stop by which a tracer, such as LeakSanitizer's at the
+// process's end, attaches, and both would wait for ever.
+void Supervisor::SendEndTo(const Child& child, int signal) {
+  if (signal != SIGKILL) child.process.Signal(SIGCONT);
+  child.process.Signal(signal);
 }
 
 // Handles Ctrl-C after the first one.
@@ -341,9 +363,7 @@ void Supervisor::EndAll(Role role, milliseconds grace) {
   const auto any_left = [&] { return std::ranges::any_of(children_, chosen); };
   for (const Child& child : children_) {
     if (!chosen(child)) continue;
-    child.process.Signal(SIGTERM);
-    // What is stopped takes its SIGTERM when it goes on.
-    child.process.Signal(SIGCONT);
+    SendEndTo(child, SIGTERM);
   }
   const Clock::time_point deadline = Clock::now() + grace;
   while (any_left()) {

@@ -133,6 +133,7 @@ class Supervisor {
   // Kills daemons, which have left their device's process group.
   void KillStrays();
   void SignalAll(int signal);
+  static void SendEndTo(const Child& child, int signal);
   void Escalate();
 
   // supervisor_restart.cc
@@ -140,6 +141,7 @@ class Supervisor {
   void TakeRequests();
   absl::Status BeginRestart(uint64_t id, const Json& json);
   void SendEnd(const std::string& name, Restart& restart);
+  void MarkRestartOfGpud();
   std::chrono::milliseconds GraceOf(const std::string& name) const;
   // A child of a running testbed has ended. Returns false if nobody had asked
   // for that.
@@ -165,6 +167,8 @@ class Supervisor {
   const PlannedProcess& PlanOf(const std::string& name) const;
   Child* FindChild(const std::string& name);
   void AddCasualty(const std::string& casualty);
+  // Where the state cannot be written (a full disk), tries again with each look
+  // at the logs: others must not take an old one for true for ever.
   void SaveState();
   Clock::duration SinceStart() const { return Clock::now() - start_; }
 
@@ -177,6 +181,7 @@ class Supervisor {
 
   std::list<Child> children_;  // those that run
   TestbedState state_;
+  bool state_unsaved_ = false;
   int end_requests_ = 0;
   int escalated_ = 0;
   bool ending_ = false;

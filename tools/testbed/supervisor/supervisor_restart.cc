@@ -4,10 +4,13 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -36,9 +39,13 @@ void AppendToLog(const std::string& path, const std::string& line) {
   char last = '\n';
   const off_t size = lseek(fd.get(), 0, SEEK_END);
   if (size > 0) (void)!pread(fd.get(), &last, 1, size - 1);
-  const std::string text = fmt::format(
-      "{}{:%Y-%m-%d %H:%M:%S} supervisor: {}\n", last == '\n' ? "" : "\n",
-      fmt::localtime(time(nullptr)), line);
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  // As the process itself writes its lines.
+  const std::string text =
+      fmt::format("{}{:%Y-%m-%d %H:%M:%S}.{:03} supervisor info {}\n",
+                  last == '\n' ? "" : "\n", fmt::localtime(now.tv_sec),
+                  now.tv_nsec / 1'000'000, line);
   (void)!write(fd.get(), text.data(), text.size());
 }
 
@@ -157,11 +164,34 @@ milliseconds Supervisor::GraceOf(const std::string& name) const {
 
 void Supervisor::SendEnd(const std::string& name, Restart& restart) {
   restart.stage = Restart::Stage::kEnding;
-  restart.signal = restart.kill ? SIGKILL : SIGTERM;
+  // A gpud that makes way leaves its devices' work to the next.
+  restart.signal = restart.kill        ? SIGKILL
+                   : name == kGpudName ? SIGUSR1
+                                       : SIGTERM;
   restart.due =
       restart.kill ? Clock::time_point::max() : Clock::now() + GraceOf(name);
   state_.Find(name)->killed = restart.kill;
-  FindChild(name)->process.Signal(restart.signal);
+  if (name == kGpudName) MarkRestartOfGpud();
+  SendEndTo(*FindChild(name), restart.signal);
+}
+
+// A gpud that makes way tells its devices so, but one that is killed cannot.
+void Supervisor::MarkRestartOfGpud() {
+  const std::string path = paths().restart_mark();
+  const UniqueFd file(
+      open(path.c_str(),
+           O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
+           0644));
+  const std::string pid =
+      fmt::format("{}\n", state_.Find(kGpudName)->identity.pid);
+  // Devices of other users read it, too, whatever the umask is.
+  if (file && fchmod(file.get(), 0644) == 0 &&
+      write(file.get(), pid.data(), pid.size()) ==
+          static_cast<ssize_t>(pid.size())) {
+    return;
+  }
+  Say(fmt::format("cannot write {} ({}): devices end if gpud must be killed",
+                  path, std::strerror(errno)));
 }
 
 // An end in kStarting is a failure of the new run, to which the restart policy

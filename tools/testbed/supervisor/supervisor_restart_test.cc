@@ -144,9 +144,10 @@ TEST_F(SupervisorRestartTest, StartsADeviceAgainAndNothingElse) {
             ToJson(supervisor_->state()));
   EXPECT_THAT(supervisor_->casualties(), IsEmpty());
   ASSERT_TRUE(Eventually([&] { return Waits("a") == 2; }));
-  EXPECT_THAT(Log("a"),
-              HasSubstr("supervisor: starts a again (restart 1); it had ended "
-                        "(exit code 0)\nwaiting\n"));
+  EXPECT_THAT(
+      Log("a"),
+      HasSubstr(" supervisor info starts a again (restart 1); it had ended "
+                "(exit code 0)\nwaiting\n"));
   EXPECT_TRUE(supervisor_->TakeDown().ok());
   EXPECT_THAT(supervisor_->casualties(), IsEmpty());
   ExpectNothingLeft();
@@ -209,6 +210,36 @@ TEST_F(SupervisorRestartTest, KillsWhoIgnoresSigtermAfterTheGrace) {
   EXPECT_THAT(said_, HasSubstr("did not end within 0.10 s: killed"));
   EXPECT_THAT(supervisor_->casualties(), ElementsAre("a (did not end)"));
   EXPECT_TRUE(supervisor_->TakeDown().ok());
+}
+
+TEST_F(SupervisorRestartTest, DevicesCanTellThatAKilledGpudWasToMakeWay) {
+  for (const bool kill : {false, true}) {
+    MakeUp({"stubborn"}, {}, {.gpud_grace = milliseconds(100)});
+    EXPECT_FALSE(fs::exists(paths_.restart_mark()));
+    const pid_t before = Pid("gpud");
+    RestartRequest request = Of({"gpud"});
+    request.kill = kill;
+    ASSERT_TRUE(Ask(request).ok());
+    EXPECT_EQ(Record("gpud").last_exit->signal, SIGKILL);
+    EXPECT_EQ(FileText(paths_.restart_mark()), std::to_string(before) + "\n");
+    EXPECT_EQ(fs::status(paths_.restart_mark()).permissions(), fs::perms(0644));
+    EXPECT_TRUE(supervisor_->TakeDown().ok());
+    ExpectNothingLeft();
+  }
+}
+
+TEST_F(SupervisorRestartTest, WhatEndsByTheSigtermOfATakedownIsNoCasualty) {
+  probe_.devices["a"] = {true, ""};
+  Make({"wait"},
+       {{.name = "a", .kind = "test", .argv = {"/bin/sleep", "1000"}}});
+  ASSERT_TRUE(supervisor_->BringUp().ok()) << said_;
+  probe_.devices.clear();
+  Client client(paths_, ToJson(Of({"a"})));
+  // The new process has not come so far as to handle SIGTERM.
+  ASSERT_TRUE(WatchUntil([&] { return Record("a").restarts == 1; }));
+  EXPECT_TRUE(supervisor_->TakeDown().ok());
+  EXPECT_EQ(Record("a").exit->signal, SIGTERM);
+  EXPECT_THAT(supervisor_->casualties(), IsEmpty());
 }
 
 TEST_F(SupervisorRestartTest, TakesTheSignalThatItSentForAProperEnd) {

@@ -39,6 +39,31 @@ TEST_F(SupervisorTest, BringsEverythingUpAndLeavesNothingBehind) {
   EXPECT_FALSE(fs::exists(paths_.directory()));
 }
 
+TEST_F(SupervisorTest, WritesItsStateAsSoonAsThereIsRoomAgain) {
+  probe_.devices = {{"a", {true, ""}}};
+  Supervisor& supervisor = Make({"wait"}, {Process("a", {"wait"})});
+  ASSERT_TRUE(supervisor.BringUp().ok()) << said_;
+  const auto in_file = [&] {
+    return ReadState(paths_.state_file())->Find("a")->state;
+  };
+  // Nothing can be written there, as on a full disk.
+  const std::string in_the_way = paths_.state_file() + ".tmp";
+  ASSERT_TRUE(fs::create_directory(in_the_way));
+  kill(supervisor.state().processes[1].identity.pid, SIGKILL);
+  ASSERT_TRUE(Eventually([&] {
+    supervisor.Watch(std::chrono::milliseconds(50));
+    return supervisor.state().processes[1].state == ProcessState::kEnded;
+  }));
+  EXPECT_EQ(in_file(), ProcessState::kReady);
+  EXPECT_THAT(said_, HasSubstr("until then ps shows an old state"));
+  fs::remove(in_the_way);
+  EXPECT_TRUE(Eventually([&] {
+    supervisor.Watch(std::chrono::milliseconds(50));
+    return in_file() == ProcessState::kEnded;
+  }));
+  EXPECT_TRUE(supervisor.TakeDown().ok());
+}
+
 TEST_F(SupervisorTest, TellsEveryProcessHowMuchToRecord) {
   record_ = 4096;
   probe_.devices = {{"a", {true, ""}}};

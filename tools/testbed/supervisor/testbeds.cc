@@ -94,8 +94,8 @@ absl::Status EndTestbed(const Testbed& testbed, milliseconds limit,
     const auto signal = [&](int number) {
       syscall(SYS_pidfd_send_signal, supervisor.get(), number, nullptr, 0);
     };
+    signal(SIGCONT);  // a stopped one would not hear SIGTERM
     signal(SIGTERM);
-    signal(SIGCONT);
     if (!AwaitEnd(supervisor, Clock::now() + limit)) {
       say(fmt::format(
           "the supervisor of '{}' (pid {}) did not end within {}: killed",

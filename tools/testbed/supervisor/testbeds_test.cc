@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "base/status.h"
+#include "base/subprocess.h"
 #include "tools/testbed/supervisor/directory.h"
 #include "tools/testbed/supervisor/marks.h"
 #include "tools/testbed/supervisor/test_util.h"
@@ -126,6 +127,33 @@ TEST_F(TestbedsTest, OneComesUpOverADeadOneWithoutItsProcesses) {
   auto orphan = SpawnMarked(PathsOf("old"), {999999999, 1});
   const auto up = MakeUp("old");
   EXPECT_FALSE(IsAlive(orphan.identity()));
+}
+
+// A container's testbed has the same directory to its processes, and a
+// supervisor whose pid is another's here.
+TEST_F(TestbedsTest, AProcessInAContainerIsNoLeftover) {
+  MakeDead("old");
+  const auto unshare = FindProgram("unshare");
+  ASSERT_TRUE(unshare.ok()) << unshare.status();
+  auto container = ChildProcess::Spawn(
+      {.argv = {*unshare, "--map-root-user", "--mount", FakeChild(),
+                "stubborn"},
+       .environment = {std::string(kSupervisorVariable) + "=" +
+                       SupervisorMark(PathsOf("old"), {999999999, 1})}});
+  ASSERT_TRUE(container.ok()) << container.status();
+  const fs::path process = "/proc/" + std::to_string(container->identity().pid);
+  std::error_code error;
+  ASSERT_TRUE(Eventually([&] {
+    return fs::read_symlink(process / "exe", error).filename() != "unshare" &&
+           fs::read_symlink(process / "exe", error) !=
+               fs::read_symlink("/proc/self/exe");
+  }));
+  if (!IsAlive(container->identity())) GTEST_SKIP() << "no namespaces here";
+  const auto testbed = ChooseTestbed("old");
+  ASSERT_TRUE(testbed.ok()) << testbed.status();
+  EXPECT_THAT(LeftoversOf(*testbed).processes, IsEmpty());
+  EXPECT_TRUE(ClearDead(*testbed).ok());
+  EXPECT_TRUE(IsAlive(container->identity()));
 }
 
 // Two directories of one name, seen from two places: the mark names the

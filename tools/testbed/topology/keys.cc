@@ -58,6 +58,20 @@ const Option& RestartKey() {
   return *key;
 }
 
+const Option& UserKey() {
+  static const auto* const key =
+      new Option{.flag = "",
+                 .key = "user",
+                 .type = OptionType::kText,
+                 .min = 1,
+                 .max = 32,
+                 .default_means = "the testbed's",
+                 .help =
+                     "the user of this machine whom its process runs as, if "
+                     "root brings the testbed up (docs/security.md)"};
+  return *key;
+}
+
 std::span<const Option> GpuKeys(std::string_view section) {
   static const auto* const sections = new auto(GpuSections());
   return sections->at(section);

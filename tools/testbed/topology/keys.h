@@ -20,6 +20,8 @@ namespace carillon::testbed {
 // `restart`, for gpu and for every device. It is no flag, since the supervisor
 // uses it.
 const Option& RestartKey();
+// `user`, for every device; likewise.
+const Option& UserKey();
 
 // Checks settings together, as the program does.
 using CheckSettings = absl::Status (*)(std::span<const Setting> settings);

@@ -57,6 +57,12 @@ class Reader : StrictReader {
                         {"name", "gpu", "record", "faults", "devices"});
       }
     }
+    for (const auto& [mark, device] : other_users_) {
+      if (const std::string wrong = CheckUser(reading_.topology, device);
+          !wrong.empty()) {
+        Complain(mark, fmt::format("{}: {}", UserKey().key, wrong));
+      }
+    }
   }
 
  private:
@@ -151,6 +157,14 @@ class Reader : StrictReader {
     }
   }
 
+  void ReadUser(const Entry& entry, DeviceEntry* device) {
+    std::vector<Setting> settings;
+    ReadSettingInto(entry, UserKey(), &settings);
+    if (settings.empty()) return;
+    device->user = settings[0].text;
+    other_users_.emplace_back(entry.node.Mark(), *device);
+  }
+
   // `also` are keys besides the table's, for the suggestion.
   void ReadKnown(const std::string& name, const Entry& entry,
                  std::span<const Option> keys,
@@ -206,13 +220,16 @@ class Reader : StrictReader {
         ReadInto(entry, key, ReadBoolean, &device.wait_ready);
       } else if (key == RestartKey().key) {
         ReadRestart(entry, &device.restart);
+      } else if (key == UserKey().key) {
+        ReadUser(entry, &device);
       } else if (device.kind == nullptr) {
         continue;  // who knows which keys it has
       } else if (key == "command" && device.kind->name == kExecKind) {
         ReadCommand(entry, &device.command);
       } else {
-        std::vector<std::string_view> also = {"name", "kind", "count",
-                                              "wait_ready", RestartKey().key};
+        std::vector<std::string_view> also = {"name",           "kind",
+                                              "count",          "wait_ready",
+                                              RestartKey().key, UserKey().key};
         if (device.kind->name == kExecKind) also.push_back("command");
         ReadKnown(key, entry, device.kind->keys, std::move(also),
                   fmt::format("of a device of kind {}", device.kind->name),
@@ -349,6 +366,9 @@ class Reader : StrictReader {
   const std::string default_name_;
   TopologyReading& reading_;
   std::map<std::string, int> device_lines_;
+  // Devices with a user, and where it is named. What it goes with may stand
+  // behind it.
+  std::vector<std::pair<YAML::Mark, DeviceEntry>> other_users_;
   std::map<std::string, std::string> ports_;  // whose each is
 };
 

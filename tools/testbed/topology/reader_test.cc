@@ -46,6 +46,7 @@ gpu:
   workers: 2
   ekt_entries: 64
   policy: priority
+  max_priority: 3
   reserve_sms: 8
   memory: 64MiB
   trace: true
@@ -67,12 +68,13 @@ devices:
   const Topology& topology = reading.topology;
   EXPECT_EQ(topology.name, "lab-1");
   EXPECT_EQ(topology.record, 100u);
-  EXPECT_THAT(Flags(topology.gpu),
-              ElementsAre("--record=65536", "--backend=cuda", "--workers=2",
-                          "--ekt-entries=64", "--policy=priority",
-                          "--reserve-sms=8", "--memory=67108864", "--trace",
-                          "--sms=4", "--blocks-per-sm=8",
-                          "--threads-per-sm=1024", "--shared-per-sm=16384"));
+  EXPECT_THAT(
+      Flags(topology.gpu),
+      ElementsAre("--record=65536", "--backend=cuda", "--workers=2",
+                  "--ekt-entries=64", "--policy=priority", "--max-priority=3",
+                  "--reserve-sms=8", "--memory=67108864", "--trace", "--sms=4",
+                  "--blocks-per-sm=8", "--threads-per-sm=1024",
+                  "--shared-per-sm=16384"));
   ASSERT_THAT(topology.devices, SizeIs(5));
   EXPECT_THAT(Flags(topology.devices[0].settings),
               ElementsAre("--udp-port=0", "--tcp-port=0", "--batch=512",
@@ -94,6 +96,15 @@ TEST(Topology, TakesTheFallbackNameAndNoDevices) {
   EXPECT_THAT(reading.problems, SizeIs(0));
   EXPECT_EQ(reading.topology.name, "fallback");
   EXPECT_THAT(reading.topology.devices, SizeIs(0));
+}
+
+TEST(Topology, TakesADevicesUser) {
+  const TopologyReading reading = ReadTopology(
+      "devices: [{name: a, kind: fpga, user: nobody}, {name: b, kind: fpga}]",
+      "x");
+  ASSERT_THAT(reading.problems, SizeIs(0));
+  EXPECT_EQ(reading.topology.devices[0].user, "nobody");
+  EXPECT_EQ(reading.topology.devices[1].user, "");
 }
 
 TEST(Topology, PassesFalseAsNoFlag) {
@@ -118,6 +129,22 @@ constexpr BadFile kBadFiles[] = {
      "t.yaml: the file is empty; the smallest topology is `name: demo`"},
     {"OnlyComments", "# nothing\n",
      "t.yaml: the file is empty; the smallest topology is `name: demo`"},
+    {"UnknownUser", "devices:\n  - {name: a, kind: fpga, user: nobdy}\n",
+     "t.yaml:2:33: user: 'nobdy' is no user of this machine"},
+    {"UserRoot", "devices:\n  - {name: a, kind: fpga, user: root}\n",
+     "t.yaml:2:33: user: 'root' may do everything to a testbed: name another "
+     "user, or leave user out"},
+    {"UserWithFaults",
+     "devices:\n  - {name: a, kind: fpga, count: 3, user: nobody}\nfaults: "
+     "true\n",
+     "t.yaml:2:43: user: faults goes without a user of its own: what a device "
+     "does for it lies in files of the testbed's user; leave faults or user "
+     "out"},
+    {"UserWithRecord",
+     "record: 100\ndevices:\n  - {name: a, kind: fpga, user: nobody}\n",
+     "t.yaml:3:33: user: record goes without a user of its own: what a device "
+     "does for it lies in files of the testbed's user; leave record or user "
+     "out"},
     {"List", "- a\n",
      "t.yaml:1:1: the file holds a list; a topology is a map, like "
      "`name: demo`"},
@@ -150,15 +177,17 @@ constexpr BadFile kBadFiles[] = {
      "'udp_port'?"},
     {"OtherKindsKey", "devices:\n  - {name: f, kind: fpga, command: [x]}\n",
      "t.yaml:2:27: unknown key 'command' of a device of kind fpga; known keys: "
-     "name, kind, count, wait_ready, restart, source, kernel, size, fps, "
+     "name, kind, count, wait_ready, restart, user, source, kernel, size, fps, "
      "frames, check, "
      "store, store_raw, ring, priority, log_level"},
     {"DuplicateKey", "name: a\ngpu: {}\nname: b\n",
      "t.yaml:3:1: key 'name' is there twice (first in line 1)"},
     {"MergeKey", "gpu:\n  <<: {workers: 1}\n",
      "t.yaml:2:3: unknown key '<<' of gpu; known keys: model, tls, restart, "
-     "backend, timing, event_log, workers, "
-     "ekt_entries, policy, reserve_sms, memory, lease_timeout, listen, trace, "
+     "backend, driver, timing, event_log, workers, "
+     "ekt_entries, devices_per_process, policy, max_priority, reserve_sms, "
+     "memory, lease_timeout, "
+     "listen, trace, "
      "record, "
      "log_level"},
     {"BadRestart", "gpu:\n  restart: onfailure\n",
@@ -219,6 +248,9 @@ constexpr BadFile kBadFiles[] = {
     {"StoreWithoutAnEnd", "devices: [{name: f, kind: fpga, store: out}]\n",
      "t.yaml:1:40: store: it would fill the disk; say how many --frames "
      "(frames)"},
+    {"DriverOfAnotherBackend", "gpu: {backend: cpu, driver: sim}\n",
+     "t.yaml:1:29: driver: it goes with --backend cuda (backend): no other "
+     "back-end runs on a driver"},
     {"TimeOfAnotherGpu", "gpu: {backend: cpu, timing: tiny}\n",
      "t.yaml:1:29: timing: it goes with --backend sim (backend): no other GPU "
      "has a time of its own"},
@@ -268,11 +300,11 @@ constexpr BadFile kBadFiles[] = {
      "t.yaml:2:12: name: 'abcdefghijklmnopqrstuvwxyz0123450' is no name; "
      "allowed: 1 to 32 of a-z, 0-9, '_', '-'"},
     {"CountZero", "devices: [{name: x, kind: fpga, count: 0}]\n",
-     "t.yaml:1:40: count: '0' is out of range; allowed: 1 to 64"},
+     "t.yaml:1:40: count: '0' is out of range; allowed: 1 to 127"},
     {"TooManyDevices",
-     "devices:\n  - {name: x, kind: fpga, count: 64}\n"
+     "devices:\n  - {name: x, kind: fpga, count: 127}\n"
      "  - {name: y, kind: fpga}\n",
-     "t.yaml:1:1: 65 devices; allowed: 64"},
+     "t.yaml:1:1: 128 devices; allowed: 127"},
     {"SharedPort", "devices: [{name: n, kind: nic, count: 2, tcp_port: 0}]\n",
      "t.yaml:1:18: 2 devices cannot share a port; leave count out, or set "
      "udp_port and tcp_port to 0"},

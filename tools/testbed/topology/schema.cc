@@ -111,7 +111,8 @@ Json DeviceSchema(const DeviceKind& kind) {
            "whether `carillon up` waits until the device says that it is "
            "ready. "
            "Default: true"}}},
-        {RestartKey().key, KeySchema(RestartKey())}}}};
+        {RestartKey().key, KeySchema(RestartKey())},
+        {UserKey().key, KeySchema(UserKey())}}}};
   if (kind.name == kExecKind) {
     schema["required"].push_back("command");
     schema["properties"]["command"] = {

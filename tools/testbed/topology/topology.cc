@@ -1,9 +1,11 @@
 #include "tools/testbed/topology/topology.h"
 
 #include <fmt/format.h>
+#include <pwd.h>
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 #include "base/text.h"
 
@@ -39,6 +41,29 @@ void SetGpuText(Topology& topology, std::string_view key,
   if (Setting* setting = SettingOf(topology.gpu, GpuKeys(), key)) {
     setting->text = value;
   }
+}
+
+std::string CheckUser(const Topology& topology, const DeviceEntry& device) {
+  const passwd* const user = getpwnam(device.user.c_str());
+  if (user == nullptr) {
+    return fmt::format("{} is no user of this machine", Quote(device.user));
+  }
+  if (user->pw_uid == 0) {
+    return fmt::format(
+        "{} may do everything to a testbed: name another user, or leave user "
+        "out",
+        Quote(device.user));
+  }
+  // Both are files of the testbed's user, which a device maps and writes.
+  for (const auto& [wanted, key] : {std::pair(topology.faults, "faults"),
+                                    {topology.record != 0, "record"}}) {
+    if (!wanted) continue;
+    return fmt::format(
+        "{} goes without a user of its own: what a device does for it lies in "
+        "files of the testbed's user; leave {} or user out",
+        key, key);
+  }
+  return "";
 }
 
 std::string CheckName(std::string_view name) {

@@ -29,6 +29,8 @@ struct DeviceEntry {
   // Bring-up waits until the device reports that it is ready.
   bool wait_ready = true;
   RestartPolicy restart = RestartPolicy::kNever;
+  // The user of this machine whom its process runs as; empty: the testbed's.
+  std::string user;
 };
 
 struct Topology {
@@ -48,6 +50,10 @@ void SetNumber(DeviceEntry& device, std::string_view key, uint64_t value);
 // The same for a text key of `gpu`.
 void SetGpuText(Topology& topology, std::string_view key,
                 const std::string& value);
+
+// What keeps the device from running as its `user` in this testbed, whoever
+// brings it up; or nothing.
+std::string CheckUser(const Topology& topology, const DeviceEntry& device);
 
 // A name has 1 to 32 characters of [a-z0-9_-], and is not one that Carillon
 // uses itself. Returns what is wrong, or nothing.

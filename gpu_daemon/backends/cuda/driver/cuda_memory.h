@@ -38,6 +38,7 @@ class CudaMemory : public KernelMemory, private Gpu::ContextUser {
   void TakeUnfinished(LostWork&) override {}
   absl::Status Settle() override;
   bool MarkOverdue(Nanoseconds) override { return false; }
+  void EndOverdue(bool) override {}
 
   Gpu* const gpu_;
   mutable Mutex mutex_;

@@ -38,6 +38,7 @@
   X(cuCtxSetCurrent)                \
   X(cuCtxGetCurrent)                \
   X(cuCtxSynchronize)               \
+  X(cuCtxSetLimit)                  \
   X(cuCtxGetStreamPriorityRange)    \
   X(cuMemGetInfo)                   \
   X(cuMemAlloc)                     \
@@ -61,8 +62,11 @@
   X(cuMemsetD32)                    \
   X(cuStreamCreateWithPriority)     \
   X(cuStreamDestroy)                \
+  X(cuStreamSetAttribute)           \
   X(cuStreamQuery)                  \
   X(cuStreamSynchronize)            \
+  X(cuStreamBeginCapture)           \
+  X(cuStreamEndCapture)             \
   X(cuStreamWaitValue32)            \
   X(cuStreamWriteValue32)           \
   X(cuEventCreate)                  \
@@ -75,6 +79,8 @@
   X(cuModuleLoadDataEx)             \
   X(cuModuleUnload)                 \
   X(cuModuleGetFunction)            \
+  X(cuModuleGetFunctionCount)       \
+  X(cuModuleEnumerateFunctions)     \
   X(cuModuleGetGlobal)              \
   X(cuFuncGetAttribute)             \
   X(cuFuncSetAttribute)             \
@@ -83,6 +89,9 @@
   X(cuGraphCreate)                  \
   X(cuGraphDestroy)                 \
   X(cuGraphAddKernelNode)           \
+  X(cuGraphGetNodes)                \
+  X(cuGraphGetRootNodes)            \
+  X(cuGraphKernelNodeGetParams)     \
   X(cuGraphKernelNodeSetAttribute)  \
   X(cuGraphInstantiateWithParams)   \
   X(cuGraphExecKernelNodeSetParams) \

@@ -12,7 +12,7 @@
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cuda/driver/launch_sequence.h"
 #include "gpu_daemon/backends/cuda/driver/module_image.h"
-#include "gpu_daemon/event/refusal.h"
+#include "gpu_daemon/backends/cuda/driver/step_limit.h"
 #include "kernels/simt/completion_status.h"
 #include "kernels/simt/event_frame.h"
 
@@ -30,154 +30,49 @@ constexpr Nanoseconds kStopLimitNs = 2'000'000'000;
 
 uint32_t Status(EventStatus status) { return static_cast<uint32_t>(status); }
 
+// How long the watching thread measures the GPU's clock, at most: it never waits
+// for room on a full GPU, and what takes longer is no measurement.
+constexpr Nanoseconds kMeasureLimitNs = 1'000'000;
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Gpu>> Gpu::Open(Driver driver,
                                                const Options& options) {
   std::unique_ptr<Gpu> gpu(new Gpu(driver, options));
-  RETURN_IF_ERROR(gpu->Describe());
+  RETURN_IF_ERROR(gpu->context_.Describe());
   RETURN_IF_ERROR(gpu->MakeContext());
   gpu->watcher_ = std::thread([gpu = gpu.get()] { gpu->Watch(); });
   return gpu;
 }
 
 Gpu::~Gpu() {
-  {
-    std::lock_guard lock(state_mutex_);
-    stopping_ = true;
-  }
-  state_changed_.notify_all();
+  gate_.Close();
   if (watcher_.joinable()) watcher_.join();
   AwaitRetired();
-  if (context_ != nullptr) {
-    driver_.cuCtxSetCurrent(context_);
-    clock_ = {};
-    watch_stream_.Reset();
-    stop_stream_.Reset();
-    module_.Reset();
-    for (auto& user : user_modules_) user->module.Reset();
-    for (Part& part : parts_) part.green.Reset();
-    driver_.cuDevicePrimaryCtxRelease(device_);
-  }
-}
-
-absl::Status Gpu::Describe() {
-  RETURN_IF_ERROR(ToStatus(driver_, driver_.cuDeviceGet(&device_, 0),
-                           "find the first GPU"));
-  int version = 0;
-  char name[256] = {};
-  driver_.cuDriverGetVersion(&version);
-  driver_.cuDeviceGetName(name, sizeof(name), device_);
-  const auto attribute = [&](CUdevice_attribute which) {
-    int value = 0;
-    driver_.cuDeviceGetAttribute(&value, which, device_);
-    return static_cast<uint32_t>(std::max(value, 0));
-  };
-  model_ = {.sms = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
-            .blocks_per_sm =
-                attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR),
-            .threads_per_sm =
-                attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR),
-            .registers_per_sm =
-                attribute(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR),
-            .shared_bytes_per_sm = attribute(
-                CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)};
-  description_ = fmt::format("{} ({} SMs), driver {}", name, model_.sms,
-                             VersionName(version));
-  if (attribute(CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM) ==
-      0) {
-    return absl::UnimplementedError(fmt::format(
-        "{} cannot use the host's addresses for registered memory: gpud needs "
-        "a GPU that does",
-        description_));
-  }
-  return absl::OkStatus();
+  if (!context_.exists()) return;
+  context_.MakeCurrent();
+  clock_ = {};
+  watch_stream_.Reset();
+  stop_stream_.Reset();
+  modules_.Reset();
+  context_.Release();
 }
 
 absl::Status Gpu::MakeContext() {
-  // The primary one: green contexts are parts of it, and share its modules and
-  // its memory.
-  if (auto status = ToStatus(
-          driver_, driver_.cuDevicePrimaryCtxRetain(&context_, device_),
-          "make a CUDA context");
-      !status.ok()) {
-    context_ = nullptr;
-    return status;
-  }
-  static std::atomic<uint64_t> epochs{0};  // writers: those who make contexts
-  epoch_ = epochs.fetch_add(1, std::memory_order_relaxed) + 1;
-  driver_.cuCtxSetCurrent(context_);
-  driver_.cuCtxGetStreamPriorityRange(&least_priority_, &greatest_priority_);
-  RETURN_IF_ERROR(ReserveSms());
-  ASSIGN_OR_RETURN(module_, LoadModule(driver_, options_.image));
-  for (auto& user : user_modules_) {
-    RETURN_IF_ERROR(LoadAgain(*user));
-  }
+  RETURN_IF_ERROR(context_.Make(options_.reserved_sms));
+  ASSIGN_OR_RETURN(const uint32_t frame, modules_.Load());
   for (Stream* stream : {&watch_stream_, &stop_stream_}) {
-    ASSIGN_OR_RETURN(*stream, cuda::MakeStream(driver_, greatest_priority_));
+    ASSIGN_OR_RETURN(*stream, context_.MakeOwnStream());
   }
+  RETURN_IF_ERROR(TakeStack(frame));
   ASSIGN_OR_RETURN(clock_, PinnedBytes::Make(driver_, sizeof(uint64_t)));
-  MeasureClock();
+  MeasureClock(kStopLimitNs);  // nothing else runs yet
   return absl::OkStatus();
 }
 
-absl::Status Gpu::ReserveSms() {
-  if (options_.reserved_sms == 0) return absl::OkStatus();
-  CUdevResource all = {};
-  CUdevResource edge = {};
-  CUdevResource rest = {};
-  unsigned groups = 1;
-  CUresult result =
-      driver_.cuDeviceGetDevResource(device_, &all, CU_DEV_RESOURCE_TYPE_SM);
-  if (result == CUDA_SUCCESS) {
-    // Fewer than that a GPU of compute capability 9.0 gives only without room
-    // for thread block clusters, of which gpud launches none.
-    constexpr uint32_t kSmsOfClusters = 8;
-    result = driver_.cuDevSmResourceSplitByCount(
-        &edge, &groups, &all, &rest,
-        options_.reserved_sms < kSmsOfClusters
-            ? CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING
-            : 0,
-        options_.reserved_sms);
-  }
-  const std::string what =
-      fmt::format("reserve {} of {} SMs", options_.reserved_sms, model_.sms);
-  if (result == CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION ||
-      (result == CUDA_SUCCESS && rest.sm.smCount == 0)) {
-    return absl::InvalidArgumentError(
-        fmt::format("cannot {}: some must be left for everything else", what));
-  }
-  absl::Status status = ToStatus(driver_, result, what);
-  if (status.ok()) status = MakePart(edge, PartOf(SmSet::kEdge));
-  if (status.ok()) status = MakePart(rest, PartOf(SmSet::kRest));
-  if (status.ok()) reserved_sms_ = edge.sm.smCount;
-  return status;
-}
-
-absl::Status Gpu::MakePart(CUdevResource sms, Part& part) {
-  CUdevResourceDesc description = nullptr;
-  CUgreenCtx green = nullptr;
-  CUresult result = driver_.cuDevResourceGenerateDesc(&description, &sms, 1);
-  if (result == CUDA_SUCCESS) {
-    result = driver_.cuGreenCtxCreate(&green, description, device_,
-                                      CU_GREEN_CTX_DEFAULT_STREAM);
-  }
-  if (result == CUDA_SUCCESS) {
-    part.green = GreenContext(&driver_, green);
-    result = driver_.cuCtxFromGreenCtx(&part.context, green);
-  }
-  return ToStatus(driver_, result, "make a green context of reserved SMs");
-}
-
-Gpu::PartitionScope::PartitionScope(Gpu* gpu, SmSet sms) : gpu_(gpu) {
-  Part& part = gpu->PartOf(sms);
-  if (part.context == nullptr) return;
-  lock_ = std::unique_lock(part.making);
-  gpu->driver_.cuCtxSetCurrent(part.context);
-}
-
-Gpu::PartitionScope::~PartitionScope() {
-  if (lock_) gpu_->driver_.cuCtxSetCurrent(gpu_->context_);
+absl::Status Gpu::TakeStack(uint32_t frame_bytes) {
+  ASSIGN_OR_RETURN(const auto function, Function("carillon_take_stack"));
+  return context_.TakeStack(frame_bytes, function, watch_stream_.get());
 }
 
 void Gpu::LoseContext() {
@@ -186,58 +81,14 @@ void Gpu::LoseContext() {
   clock_.Abandon();
   watch_stream_.Abandon();
   stop_stream_.Abandon();
-  module_.Abandon();
-  functions_.clear();
-  for (auto& user : user_modules_) user->module.Abandon();
-  user_functions_.clear();
-  for (Part& part : parts_) {
-    part.context = nullptr;
-    part.green.Reset();
-  }
-  if (context_ != nullptr) {
-    driver_.cuDevicePrimaryCtxReset(device_);
-    driver_.cuDevicePrimaryCtxRelease(device_);
-  }
-  context_ = nullptr;
-}
-
-Gpu::ContextLease Gpu::TryEnter() {
-  if (state_.load(std::memory_order_relaxed) != State::kUp) return {};
-  // Without waiting: recovery may wait for what this thread holds.
-  std::shared_lock lock(gate_, std::try_to_lock);
-  if (!lock || state_.load(std::memory_order_relaxed) != State::kUp) return {};
-  thread_local uint64_t current_epoch = 0;
-  if (current_epoch != epoch_) {
-    driver_.cuCtxSetCurrent(context_);
-    current_epoch = epoch_;
-  }
-  return ContextLease(std::move(lock));
-}
-
-Gpu::ContextLease Gpu::Enter() {
-  while (true) {
-    if (ContextLease use = TryEnter()) return use;
-    std::unique_lock lock(state_mutex_);
-    state_changed_.wait(lock, [this] {
-      return stopping_ ||
-             state_.load(std::memory_order_relaxed) != State::kLost;
-    });
-    if (stopping_ || state_.load(std::memory_order_relaxed) == State::kBroken) {
-      return {};
-    }
-  }
+  modules_.Abandon();
+  context_.Lose();
 }
 
 bool Gpu::Check(CUresult result) {
   if (result == CUDA_SUCCESS) return true;
-  if (IsContextFault(result)) {
-    auto up = State::kUp;
-    if (state_.compare_exchange_strong(up, State::kLost,
-                                       std::memory_order_relaxed)) {
-      spdlog::warn("a kernel faulted: {}", ErrorText(driver_, result));
-      std::lock_guard lock(state_mutex_);
-      state_changed_.notify_all();
-    }
+  if (IsContextFault(result) && gate_.Lose()) {
+    spdlog::warn("a kernel faulted: {}", ErrorText(driver_, result));
   }
   return false;
 }
@@ -245,109 +96,7 @@ bool Gpu::Check(CUresult result) {
 bool Gpu::Faulted() {
   const CUresult result = driver_.cuStreamQuery(watch_stream_.get());
   if (result != CUDA_ERROR_NOT_READY) Check(result);
-  return state_.load(std::memory_order_relaxed) != State::kUp;
-}
-
-absl::StatusOr<CUfunction> Gpu::Function(const std::string& name) {
-  std::lock_guard lock(functions_mutex_);
-  const auto known = functions_.find(name);
-  if (known != functions_.end()) return known->second;
-  auto function = FindFunction(driver_, module_.get(), name.c_str());
-  if (function.ok()) functions_[name] = *function;
-  return function;
-}
-
-absl::StatusOr<CUfunction> Gpu::FunctionFor(std::string_view prefix,
-                                            const KernelMetadata& kmd) {
-  RETURN_IF_ERROR(CheckCompletesItself(*kmd.kernel));
-  auto function = Function(fmt::format("{}{}", prefix, kmd.kernel->name));
-  if (!function.ok()) return function;
-  RETURN_IF_ERROR(MakeReady(*function, kmd));
-  return function;
-}
-
-absl::StatusOr<CUfunction> Gpu::UserFunction(const KernelMetadata& kmd) {
-  CUfunction function = nullptr;
-  {
-    std::lock_guard lock(functions_mutex_);
-    function = user_functions_.at(kmd.kernel);
-  }
-  RETURN_IF_ERROR(MakeReady(function, kmd));
-  return function;
-}
-
-absl::Status Gpu::MakeReady(CUfunction function,
-                            const KernelMetadata& kmd) const {
-  // What a launch gets without asking.
-  constexpr uint32_t kSharedBytes = 48 * 1024;
-  if (kmd.total_shared() <= kSharedBytes) return absl::OkStatus();
-  return OnAnyPath(
-      ToStatus(driver_,
-               driver_.cuFuncSetAttribute(
-                   function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                   static_cast<int>(DynamicShared(kmd))),
-               fmt::format("give kernel '{}' {} bytes of shared memory",
-                           kmd.kernel->name, kmd.total_shared())));
-}
-
-absl::StatusOr<KernelLayout> Gpu::LayoutOf(CUfunction function) const {
-  KernelLayout layout;
-  while (true) {
-    size_t offset = 0;
-    size_t bytes = 0;
-    const CUresult result = driver_.cuFuncGetParamInfo(
-        function, layout.parameters.size(), &offset, &bytes);
-    if (result == CUDA_ERROR_INVALID_VALUE) break;  // there are no more
-    RETURN_IF_ERROR(ToStatus(driver_, result, "ask for a parameter's place"));
-    layout.parameters.push_back(
-        {static_cast<uint32_t>(offset), static_cast<uint32_t>(bytes)});
-  }
-  const struct {
-    CUfunction_attribute attribute;
-    uint32_t* value;
-  } wanted[] = {
-      {CU_FUNC_ATTRIBUTE_NUM_REGS, &layout.registers_per_thread},
-      {CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, &layout.static_shared_bytes},
-      {CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &layout.most_threads}};
-  for (const auto& [attribute, value] : wanted) {
-    int found = 0;
-    RETURN_IF_ERROR(ToStatus(
-        driver_, driver_.cuFuncGetAttribute(&found, attribute, function),
-        "ask what a kernel needs"));
-    *value = static_cast<uint32_t>(std::max(found, 0));
-  }
-  return layout;
-}
-
-absl::StatusOr<std::unique_ptr<Gpu::UserModule>> Gpu::TryLoad(
-    const ModuleSource& source) {
-  auto user = std::make_unique<UserModule>();
-  user->image.assign(source.image.begin(), source.image.end());
-  user->image.push_back(std::byte{0});
-  auto module = LoadModule(driver_, user->image);
-  if (!module.ok()) {
-    return absl::Status(
-        module.status().code(),
-        fmt::format("{}: {}", source.file, module.status().message()));
-  }
-  user->module = *std::move(module);
-  for (const KernelDeclaration& declaration : source.kernels) {
-    const auto function =
-        FindFunction(driver_, user->module.get(), declaration.symbol.c_str());
-    if (absl::IsNotFound(function.status())) {
-      return absl::NotFoundError(fmt::format(
-          "{} has no kernel '{}': is it a __global__, extern \"C\", and not "
-          "static?",
-          source.file, declaration.symbol));
-    }
-    if (!function.ok()) return function.status();
-    ASSIGN_OR_RETURN(const auto layout, LayoutOf(*function));
-    ASSIGN_OR_RETURN(auto kernel,
-                     UserKernel::Make(declaration, source.file, layout));
-    user->kernels.push_back(std::move(kernel));
-    user->functions.push_back(*function);
-  }
-  return user;
+  return !gate_.up();
 }
 
 absl::StatusOr<std::vector<const simt::KernelInfo*>> Gpu::LoadKernels(
@@ -356,44 +105,16 @@ absl::StatusOr<std::vector<const simt::KernelInfo*>> Gpu::LoadKernels(
   while (true) {
     const ContextLease use = Enter();
     if (!use) return health();
-    auto user = TryLoad(source);
-    if (!user.ok()) {
-      if (Faulted()) continue;
-      return user.status();
+    auto user = modules_.LoadUsers(source);
+    absl::Status status = user.status();
+    if (status.ok()) {
+      status = TakeStack((*user)->frame_bytes);
+      if (status.ok()) return modules_.Keep(*std::move(user));
+      status = absl::Status(
+          status.code(), fmt::format("{}: {}", source.file, status.message()));
     }
-    std::vector<const simt::KernelInfo*> infos;
-    std::lock_guard lock(functions_mutex_);
-    for (size_t i = 0; i < (*user)->kernels.size(); ++i) {
-      infos.push_back(&(*user)->kernels[i]->info());
-      user_functions_[infos.back()] = (*user)->functions[i];
-    }
-    user_modules_.push_back(*std::move(user));
-    return infos;
+    if (!Faulted()) return status;
   }
-}
-
-absl::Status Gpu::LoadAgain(UserModule& user) {
-  ASSIGN_OR_RETURN(user.module, LoadModule(driver_, user.image));
-  for (size_t i = 0; i < user.kernels.size(); ++i) {
-    ASSIGN_OR_RETURN(user.functions[i],
-                     FindFunction(driver_, user.module.get(),
-                                  user.kernels[i]->symbol().c_str()));
-    user_functions_[&user.kernels[i]->info()] = user.functions[i];
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<Stream> Gpu::MakeStream(SmSet sms, uint32_t priority) {
-  const Part& part = PartOf(sms);
-  return part.green
-             ? cuda::MakeStream(driver_, part.green, NativePriority(priority))
-             : cuda::MakeStream(driver_, NativePriority(priority));
-}
-
-int Gpu::NativePriority(uint32_t priority) const {
-  return least_priority_ + (greatest_priority_ - least_priority_) *
-                               static_cast<int>(priority) /
-                               static_cast<int>(kPriorities - 1);
 }
 
 Gpu::PauseResidents::PauseResidents(Gpu* gpu)
@@ -433,30 +154,36 @@ void Gpu::Remove(ContextUser* tenant) {
   std::erase(tenants_, tenant);
 }
 
-absl::Status Gpu::health() const {
-  std::lock_guard lock(state_mutex_);
-  return broken_;
-}
-
-void Gpu::SetState(State state) {
-  std::lock_guard lock(state_mutex_);
-  state_.store(state, std::memory_order_relaxed);
-  state_changed_.notify_all();
-}
-
+// A look may need a lock whose holder is in the driver, and the driver may wait
+// for a kernel that does not end: then others than this thread stop the kernel,
+// and when that does not help, end the process.
 void Gpu::Watch() {
   pthread_setname_np(pthread_self(), "gpud-gpu-watch");
-  std::unique_lock lock(state_mutex_);
-  while (!stopping_) {
-    state_changed_.wait_for(lock, options_.look_every, [this] {
-      return stopping_ ||
-             state_.load(std::memory_order_relaxed) == State::kLost;
-    });
-    if (stopping_) return;
-    lock.unlock();
+  NoteStep();
+  // Who finds a kernel overdue while it holds such a lock has time to stop it.
+  const auto stop_after = options_.longest_kernel +
+                          std::chrono::milliseconds(kStopLimitNs / 1'000'000);
+  const auto end_after = stop_after + options_.longest_step;
+  const StepLimit stop(last_step_ns_, stop_after, [this, stop_after] {
+    const ContextLease use = TryEnter();
+    if (!use) return;  // a recovery, which has a limit of its own
+    spdlog::warn(
+        "the thread that looks for kernels that do not end has stood still for "
+        "{} ms, as the driver does not return to whom it waits for: all that "
+        "runs is stopped, and the CUDA context with it",
+        stop_after.count());
+    StopEverything();
+  });
+  const StepLimit end(last_step_ns_, end_after, [this, end_after] {
+    SayUnusable(fmt::format(
+        "the thread that looks for kernels that do not end has stood still for "
+        "{} ms, as the driver does not return",
+        end_after.count()));
+  });
+  while (gate_.AwaitLoss(options_.look_every)) {
     LookAtHealth();
-    if (state_.load(std::memory_order_relaxed) == State::kLost) Recover();
-    lock.lock();
+    if (gate_.lost()) Recover();
+    NoteStep();
   }
 }
 
@@ -467,7 +194,7 @@ void Gpu::LookAtHealth() {
     const CUresult result = driver_.cuStreamQuery(watch_stream_.get());
     if (result != CUDA_ERROR_NOT_READY && !Check(result)) return;
     if (result == CUDA_SUCCESS && tracing_.load(std::memory_order_relaxed)) {
-      MeasureClock();
+      MeasureClock(kMeasureLimitNs);
     }
   }
   const Nanoseconds since =
@@ -476,6 +203,7 @@ void Gpu::LookAtHealth() {
   std::lock_guard lock(tenants_mutex_);
   for (ContextUser* tenant : tenants_) {
     if (!tenant->MarkOverdue(since)) continue;
+    marked_ = true;
     spdlog::warn(
         "a kernel ran for more than {} ms: it is stopped, and the "
         "CUDA context with it",
@@ -486,20 +214,27 @@ void Gpu::LookAtHealth() {
 }
 
 // The GPU's time lies between two looks at ours: the closest pair of some counts.
-void Gpu::MeasureClock() {
+// A kernel that has found no room in time is left to the stream; until it has
+// ended there, nothing is measured.
+void Gpu::MeasureClock(Nanoseconds limit) {
   const auto function = Function("carillon_clock");
   if (!function.ok()) return;
   auto* word = clock_.as<uint64_t>();
   void* parameters[] = {&word};
   Nanoseconds best = ~Nanoseconds{0};
+  const Nanoseconds start = NowNs();
   for (int i = 0; i < 5; ++i) {
     const Nanoseconds before = NowNs();
-    if (driver_.cuLaunchKernel(*function, 1, 1, 1, 1, 1, 1, 0,
-                               watch_stream_.get(), parameters,
-                               nullptr) != CUDA_SUCCESS ||
-        driver_.cuStreamSynchronize(watch_stream_.get()) != CUDA_SUCCESS) {
-      return;
+    CUresult result =
+        driver_.cuLaunchKernel(*function, 1, 1, 1, 1, 1, 1, 0,
+                               watch_stream_.get(), parameters, nullptr);
+    if (result != CUDA_SUCCESS) return;
+    while ((result = driver_.cuStreamQuery(watch_stream_.get())) ==
+           CUDA_ERROR_NOT_READY) {
+      if (NowNs() - start > limit) return;
+      sched_yield();
     }
+    if (result != CUDA_SUCCESS) return;
     const Nanoseconds took = NowNs() - before;
     if (took >= best) continue;
     best = took;
@@ -508,80 +243,114 @@ void Gpu::MeasureClock() {
   }
 }
 
+void Gpu::AddTrap(uint32_t* word) {
+  std::lock_guard lock(traps_mutex_);
+  traps_.push_back(word);
+}
+
+void Gpu::RemoveTrap(uint32_t* word) {
+  std::lock_guard lock(traps_mutex_);
+  std::erase(traps_, word);
+}
+
 // Nothing else stops a kernel: another one's trap takes the context, and with it
-// all that runs there.
-void Gpu::StopRunningKernels() {
+// all that runs there. It does not get onto a GPU that is full; a resident one is
+// there.
+bool Gpu::StopRunningKernels() {
+  {
+    std::lock_guard lock(traps_mutex_);
+    // Reader: the resident kernel. Release: as all words that the host writes.
+    for (uint32_t* word : traps_) {
+      std::atomic_ref(*word).store(1, std::memory_order_release);
+    }
+  }
   const auto trap = Function("carillon_trap");
-  if (!trap.ok()) return;
-  if (driver_.cuLaunchKernel(*trap, 1, 1, 1, 1, 1, 1, 0, stop_stream_.get(),
+  if (!trap.ok() ||
+      driver_.cuLaunchKernel(*trap, 1, 1, 1, 1, 1, 1, 0, stop_stream_.get(),
                              nullptr, nullptr) != CUDA_SUCCESS) {
-    return;
+    return Faulted();
   }
   const Nanoseconds start = NowNs();
-  while (driver_.cuStreamQuery(stop_stream_.get()) == CUDA_ERROR_NOT_READY &&
-         NowNs() - start < kStopLimitNs) {
+  while (driver_.cuStreamQuery(stop_stream_.get()) == CUDA_ERROR_NOT_READY) {
+    if (NowNs() - start > kStopLimitNs) return false;
     sched_yield();
   }
+  return true;
 }
 
 void Gpu::StopEverything() {
-  StopRunningKernels();
-  auto up = State::kUp;
-  state_.compare_exchange_strong(up, State::kLost, std::memory_order_relaxed);
-  std::lock_guard lock(state_mutex_);
-  state_changed_.notify_all();
-}
-
-absl::StatusOr<uint64_t> Gpu::DeviceWord(const std::string& name) {
-  CUdeviceptr address = 0;
-  size_t size = 0;
-  uint64_t word = 0;
-  const std::string what = fmt::format("read '{}'", name);
-  auto status = ToStatus(
-      driver_,
-      driver_.cuModuleGetGlobal(&address, &size, module_.get(), name.c_str()),
-      what);
-  if (status.ok() && size != sizeof(word)) {
-    status = absl::InternalError(fmt::format("'{}' has {} bytes", name, size));
+  if (!StopRunningKernels()) {
+    unstoppable_.store(true, std::memory_order_relaxed);
   }
-  if (status.ok()) {
-    status = ToStatus(driver_,
-                      driver_.cuMemcpyDtoH(&word, address, sizeof(word)), what);
-  }
-  if (!status.ok()) return status;
-  return word;
+  gate_.Lose();
 }
 
 void Gpu::Recover() {
-  std::unique_lock gate(gate_);
+  NoteStep();
+  // From here on: who has a use may be in the driver, and not come back.
+  const StepLimit limit(last_step_ns_, options_.longest_step, [this] {
+    SayUnusable(fmt::format(
+        "its recovery has stood still for {} ms, as the driver does not return",
+        options_.longest_step.count()));
+  });
+  const auto barred = gate_.Bar();
   std::lock_guard lock(tenants_mutex_);
-  LoseContext();
   LostWork lost;
-  for (ContextUser* tenant : tenants_) tenant->TakeUnfinished(lost);
-  spdlog::warn("the CUDA context is made anew; {} launches run again",
-               lost.unfinished.size());
-  absl::Status status = SettleAnew();
-  if (status.ok()) status = Replay(lost);
-  for (size_t i = 0; status.ok() && i < tenants_.size(); ++i) {
-    status = tenants_[i]->Resume();
-  }
+  const absl::Status status = TryToRecover(lost);
   if (!status.ok()) {
-    spdlog::error("the GPU cannot be used any more: {}", status.message());
+    // What has not ended stays so for another gpud, if there is to be one.
+    SayUnusable(std::string(status.message()));
     for (Unfinished& launch : lost.unfinished) {
       launch.end(EventState::kAborted, Status(EventStatus::kShutdown));
     }
-    std::lock_guard state_lock(state_mutex_);
-    broken_ = status;
   }
-  SetState(status.ok() ? State::kUp : State::kBroken);
+  gate_.Open(status);
   // Not here: whoever goes with it may wait for this thread.
   std::lock_guard retirers_lock(retirers_mutex_);
   retirers_.emplace_back([lost = std::move(lost)] {});
 }
 
+absl::Status Gpu::TryToRecover(LostWork& lost) {
+  NoteStep();
+  if (unstoppable_.load(std::memory_order_relaxed)) {
+    for (ContextUser* tenant : tenants_) tenant->EndOverdue(marked_);
+    return Unstoppable();
+  }
+  marked_ = false;
+  LoseContext();
+  for (ContextUser* tenant : tenants_) tenant->TakeUnfinished(lost);
+  spdlog::warn("the CUDA context is made anew; {} launches run again",
+               lost.unfinished.size());
+  RETURN_IF_ERROR(SettleAnew());
+  RETURN_IF_ERROR(Replay(lost));
+  for (ContextUser* tenant : tenants_) {
+    RETURN_IF_ERROR(tenant->Resume());
+    NoteStep();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Gpu::Unstoppable() {
+  return absl::InternalError(
+      "a kernel does not end, and fills the GPU: what would stop it finds no "
+      "room there");
+}
+
+void Gpu::SayUnusable(const std::string& why) {
+  std::call_once(unusable_, [&] {
+    spdlog::error("the GPU cannot be used any more: {}", why);
+    if (options_.on_unusable) options_.on_unusable(why);
+  });
+}
+
 absl::Status Gpu::SettleAnew() {
+  NoteStep();
   RETURN_IF_ERROR(MakeContext());
-  for (ContextUser* tenant : tenants_) RETURN_IF_ERROR(tenant->Settle());
+  NoteStep();
+  for (ContextUser* tenant : tenants_) {
+    RETURN_IF_ERROR(tenant->Settle());
+    NoteStep();
+  }
   return absl::OkStatus();
 }
 
@@ -593,11 +362,15 @@ absl::Status Gpu::Replay(LostWork& lost) {
   int losses_in_a_row = 0;
   for (; !unfinished.empty(); unfinished.pop_back()) {
     Unfinished& launch = unfinished.back();
-    ASSIGN_OR_RETURN(const auto survived, RunAlone(launch));
+    ASSIGN_OR_RETURN(const AloneEnd end, RunAlone(launch));
     lost.keep.push_back(
         std::make_shared<decltype(launch.end)>(std::move(launch.end)));
-    losses_in_a_row = survived ? 0 : losses_in_a_row + 1;
-    if (survived) continue;
+    if (end == AloneEnd::kUnstoppable) {
+      unfinished.pop_back();
+      return Unstoppable();
+    }
+    losses_in_a_row = end == AloneEnd::kSurvived ? 0 : losses_in_a_row + 1;
+    if (end == AloneEnd::kSurvived) continue;
     if (losses_in_a_row > kMaxLossesInARow) {
       unfinished.pop_back();
       return absl::InternalError("every kernel faults");
@@ -611,10 +384,10 @@ absl::Status Gpu::Replay(LostWork& lost) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> Gpu::RunAlone(Unfinished& launch) {
+absl::StatusOr<Gpu::AloneEnd> Gpu::RunAlone(Unfinished& launch) {
   if (launch.timed_out) {
     launch.end(EventState::kFailed, Status(EventStatus::kTimedOut));
-    return true;
+    return AloneEnd::kSurvived;
   }
   ASSIGN_OR_RETURN(auto entry,
                    PinnedBytes::Make(driver_, sizeof(shm::EcqEntry)));
@@ -632,7 +405,7 @@ absl::StatusOr<bool> Gpu::RunAlone(Unfinished& launch) {
                                     launch.args.data(), watch_stream_.get());
   if (result != CUDA_SUCCESS && !IsContextFault(result)) {
     launch.end(EventState::kFailed, Status(EventStatus::kNotLaunched));
-    return true;
+    return AloneEnd::kSurvived;
   }
   const auto limit = static_cast<Nanoseconds>(
       std::chrono::nanoseconds(options_.longest_kernel).count());
@@ -644,19 +417,21 @@ absl::StatusOr<bool> Gpu::RunAlone(Unfinished& launch) {
     timed_out = NowNs() - start > limit;
     if (timed_out) break;
     result = CUDA_SUCCESS;
+    NoteStep();
     sched_yield();
   }
   if (result == CUDA_SUCCESS) {
     launch.end(completion->state, completion->status);
-    return true;
+    return AloneEnd::kSurvived;
   }
-  if (timed_out) StopRunningKernels();
+  const bool stopped = !timed_out || StopRunningKernels();
+  NoteStep();
   entry.Abandon();
   scratch.Abandon();
   launch.end(
       EventState::kFailed,
       Status(timed_out ? EventStatus::kTimedOut : EventStatus::kKernelFault));
-  return false;
+  return stopped ? AloneEnd::kLost : AloneEnd::kUnstoppable;
 }
 
 }  // namespace carillon::gpud::cuda

@@ -16,17 +16,13 @@
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_DRIVER_GPU_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_CUDA_DRIVER_GPU_H_
 
-#include <array>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
-#include <shared_mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,7 +32,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "gpu_daemon/backends/cuda/driver/context.h"
+#include "gpu_daemon/backends/cuda/driver/context_gate.h"
 #include "gpu_daemon/backends/cuda/driver/driver.h"
+#include "gpu_daemon/backends/cuda/driver/modules.h"
 #include "gpu_daemon/backends/cuda/driver/owned.h"
 #include "gpu_daemon/event/gpu_model.h"
 #include "gpu_daemon/event/kernel_metadata.h"
@@ -63,24 +62,26 @@ struct LostWork {
   std::vector<std::shared_ptr<const void>> keep;
 };
 
-// Where SMs are reserved (Options::reserved_sms), those of launch path edge and
-// those of everything else; where none are, both are all SMs.
-enum class SmSet : uint8_t { kEdge, kRest };
-
 // Thread safe.
 class Gpu {
  public:
   struct Options {
     // Fatbin with the kernels of kernels/.
     std::span<const std::byte> image;
-    // SMs of launch path edge's own (SM reservation, EDGE
-    // IV-A), as two green
+    // SMs of launch path edge's own (SM reservation, EDGE IV-A), as two green
     // contexts; the GPU may round up. 0: none.
     uint32_t reserved_sms = 0;
     // A kernel that runs for longer is stopped, at the price of the context.
     std::chrono::milliseconds longest_kernel{10'000};
     // How often the context's health is looked at.
     std::chrono::milliseconds look_every{50};
+    // A step of a recovery that takes longer has no end: a driver may wait for
+    // ever for a kernel that does not leave the GPU.
+    std::chrono::milliseconds longest_step{10'000};
+    // Told once, and why, when recovery has failed or stands still: nothing in
+    // this process can use the GPU any more. In whatever thread, under locks. It
+    // should end the process; where it returns, what needs the GPU fails.
+    std::function<void(const std::string& why)> on_unusable;
   };
 
   class ContextUser {
@@ -100,9 +101,16 @@ class Gpu {
     // What had not ended has run again: kernels may be launched.
     virtual absl::Status Resume() { return absl::OkStatus(); }
 
-    // Marks, as overdue, the oldest launch if it is older than `since`; true if
-    // it is. Called at any time, in the same thread.
+    // Whether something that the GPU has taken is older than `since`. Marks what
+    // it is, if that is known: it ends as timed out, and the others, and all if
+    // it is not known, run again, alone, where each has its own time. Called at
+    // any time, in the same thread.
     virtual bool MarkOverdue(Nanoseconds since) = 0;
+    // Nothing stops what was marked but the end of this process: completes it for
+    // its device, as timed out, so that the next gpud does not run it again.
+    // Where several may be it, all of them: also all that the GPU has taken, if
+    // nobody has `marked` anything.
+    virtual void EndOverdue(bool marked) = 0;
   };
 
   class PersistentWork {
@@ -128,33 +136,7 @@ class Gpu {
     const std::unique_lock<std::recursive_mutex> lock_;
   };
 
-  // A thread's right to call the driver, with the context current.
-  class ContextLease {
-   public:
-    ContextLease() = default;
-    explicit operator bool() const { return lock_.owns_lock(); }
-
-   private:
-    friend class Gpu;
-    explicit ContextLease(std::shared_lock<std::shared_mutex> lock)
-        : lock_(std::move(lock)) {}
-    std::shared_lock<std::shared_mutex> lock_;
-  };
-
-  // Under a use: graphs that this thread makes while this lives run on these SMs,
-  // whatever stream they are launched in. Not to be nested.
-  class PartitionScope {
-   public:
-    PartitionScope(Gpu* gpu, SmSet sms);
-    ~PartitionScope();
-    PartitionScope(const PartitionScope&) = delete;
-    PartitionScope& operator=(const PartitionScope&) = delete;
-
-   private:
-    Gpu* const gpu_;
-    // CUDA: a green context may be current to one thread at a time.
-    std::unique_lock<std::mutex> lock_;
-  };
+  using ContextLease = cuda::ContextLease;
 
   // The first GPU. Errors: Unimplemented (a GPU that lacks what gpud needs),
   // InvalidArgument (it cannot reserve so many SMs), those of the driver.
@@ -163,12 +145,12 @@ class Gpu {
   ~Gpu();  // tenants are gone by then
 
   const Driver& driver() const { return driver_; }
-  const GpuModel& model() const { return model_; }
+  const GpuModel& model() const { return context_.model(); }
   // "NVIDIA H200 (132 SMs), driver 13.0".
-  const std::string& description() const { return description_; }
-  CUdevice device() const { return device_; }
+  const std::string& description() const { return context_.description(); }
+  CUdevice device() const { return context_.device(); }
   // SMs of launch path edge's own.
-  uint32_t reserved_sms() const { return reserved_sms_; }
+  uint32_t reserved_sms() const { return context_.reserved_sms(); }
   std::chrono::milliseconds longest_kernel() const {
     return options_.longest_kernel;
   }
@@ -176,9 +158,9 @@ class Gpu {
   uint64_t losses() const { return losses_.load(std::memory_order_relaxed); }
 
   // Waits for a context. False: there will be none any more.
-  ContextLease Enter();
+  ContextLease Enter() { return MadeCurrent(gate_.Enter()); }
   // False, at once, while there is none.
-  ContextLease TryEnter();
+  ContextLease TryEnter() { return MadeCurrent(gate_.TryEnter()); }
 
   // What a call gave, under a use: true if it was well. A fault makes the
   // context lost; what the caller has launched, it gives to TakeUnfinished().
@@ -188,36 +170,43 @@ class Gpu {
   // what failed may be tried again once there is a new one.
   bool Faulted();
 
-  // Under a use: ends whatever runs, at the price of the context.
+  // Under a use: ends whatever runs, at the price of the context; or of the
+  // process, where a kernel leaves no room for the one that would end it.
   void StopEverything();
 
-  // Under a use:
-  // A function of the image. Errors: NotFound.
-  absl::StatusOr<CUfunction> Function(const std::string& name);
-  // The same, ready for launches of these dimensions: "carillon_call_" and the
-  // kernel's name, say. Errors: InvalidArgument for a user's kernel, which has no
-  // forms of gpud's.
-  absl::StatusOr<CUfunction> FunctionFor(std::string_view prefix,
-                                         const KernelMetadata& kmd);
-  // A user's kernel as it is, ready for launches of these dimensions.
-  absl::StatusOr<CUfunction> UserFunction(const KernelMetadata& kmd);
-  // Bytes of shared memory to launch it with: of a user's kernel, those beside
-  // the static ones, which its image asks for itself.
-  static uint32_t DynamicShared(const KernelMetadata& kmd) {
-    return kmd.kernel->is_users() ? kmd.shared_bytes : kmd.total_shared();
+  // A word of the host's that a resident kernel looks at, until it is removed: 1
+  // has it trap, which needs no room on the GPU.
+  void AddTrap(uint32_t* word);
+  void RemoveTrap(uint32_t* word);
+
+  // Under a use: see Modules.
+  absl::StatusOr<CUfunction> Function(const std::string& name) {
+    return modules_.Find(name);
   }
+  absl::StatusOr<CUfunction> FunctionFor(std::string_view prefix,
+                                         const KernelMetadata& kmd) {
+    return modules_.FindFor(prefix, kmd);
+  }
+  absl::StatusOr<CUfunction> UserFunction(const KernelMetadata& kmd) {
+    return modules_.FindUsers(kmd);
+  }
+  absl::StatusOr<uint64_t> DeviceWord(const std::string& name) const {
+    return modules_.DeviceWord(name);
+  }
+
   // What is added to the GPU's global timer to make it CLOCK_MONOTONIC;
   // measured now and then while tracing.
   int64_t clock_offset_ns() const {
     return clock_offset_ns_.load(std::memory_order_relaxed);
   }
   void SetTracing(bool on) { tracing_.store(on, std::memory_order_relaxed); }
-  // A word of eight bytes in the image's device memory.
-  absl::StatusOr<uint64_t> DeviceWord(const std::string& name);
-  // CUDA's priority for one of ours.
-  int NativePriority(uint32_t priority) const;
-  // A stream on these SMs; of our priorities (kPriorities).
-  absl::StatusOr<Stream> MakeStream(SmSet sms, uint32_t priority);
+  // Under a use: see Context. Every stream but the Gpu's own two is made here.
+  int NativePriority(uint32_t priority) const {
+    return context_.NativePriority(priority);
+  }
+  absl::StatusOr<Stream> MakeStream(SmSet sms, uint32_t priority) {
+    return context_.MakeStream(sms, priority);
+  }
 
   // Without a use. A user's kernels: see Backend::LoadKernels(). The image is
   // kept, and loaded again after a loss. Kernels that launch kernels must be
@@ -237,84 +226,68 @@ class Gpu {
   void AwaitRetired();
 
   // Why the GPU cannot be used any more; OK while it can.
-  absl::Status health() const;
+  absl::Status health() const { return gate_.health(); }
 
  private:
-  enum class State { kUp, kLost, kBroken };
-
-  // A user's file.
-  struct UserModule {
-    std::vector<std::byte> image;  // with a NUL behind it
-    Module module;
-    std::vector<std::unique_ptr<UserKernel>> kernels;
-    std::vector<CUfunction> functions;  // of the kernels, in this context
-  };
-
   Gpu(Driver driver, const Options& options)
       : driver_(driver), options_(options) {}
-  // Some SMs; without a reservation neither a context nor a use for one.
-  struct Part {
-    GreenContext green;
-    CUcontext context = nullptr;
-    std::mutex making;  // held by whoever has made the context current
-  };
 
-  absl::Status Describe();
+  ContextLease MadeCurrent(ContextLease lease) const {
+    if (lease) context_.MakeCurrent();
+    return lease;
+  }
   absl::Status MakeContext();
-  absl::Status ReserveSms();
-  absl::Status MakePart(CUdevResource sms, Part& part);
-  Part& PartOf(SmSet sms) { return parts_[static_cast<size_t>(sms)]; }
+  absl::Status TakeStack(uint32_t frame_bytes);
   // Takes the context from all its users, or makes it anew for them. Under
   // tenants_mutex_.
   void LoseContext();
   absl::Status SettleAnew();
-  absl::Status MakeReady(CUfunction function, const KernelMetadata& kmd) const;
-  absl::Status LoadAgain(UserModule& user);
-  absl::StatusOr<std::unique_ptr<UserModule>> TryLoad(
-      const ModuleSource& source);
-  absl::StatusOr<KernelLayout> LayoutOf(CUfunction function) const;
   void Watch();
   void LookAtHealth();
-  void MeasureClock();
+  // Waits for no longer than `limit`.
+  void MeasureClock(Nanoseconds limit);
   void Recover();
+  absl::Status TryToRecover(LostWork& lost);
+  // The watching thread goes on, in a recovery or else.
+  void NoteStep() { last_step_ns_.store(NowNs(), std::memory_order_relaxed); }
+  void SayUnusable(const std::string& why);
+  static absl::Status Unstoppable();
   absl::Status Replay(LostWork& lost);
-  // Runs it alone. False: the context is lost.
-  absl::StatusOr<bool> RunAlone(Unfinished& launch);
-  void StopRunningKernels();
-  void SetState(State state);
+  // What came of a launch that ran alone. It has ended in any case; kSurvived:
+  // the context has outlived it, kUnstoppable: what ran for it runs on.
+  enum class AloneEnd { kSurvived, kLost, kUnstoppable };
+  // Errors: it could not be run, and has not ended.
+  absl::StatusOr<AloneEnd> RunAlone(Unfinished& launch);
+  // False: they run on.
+  bool StopRunningKernels();
 
   const Driver driver_;
   const Options options_;
-  CUdevice device_ = 0;
-  GpuModel model_;
-  std::string description_;
-  uint32_t reserved_sms_ = 0;
-  int least_priority_ = 0;
-  int greatest_priority_ = 0;
 
-  // Held by uses (shared) and by recovery (alone).
-  std::shared_mutex gate_;
-  // Writers: whoever finds a fault (to kLost), the watching thread. Readers:
-  // all. Relaxed: the gate orders what it stands for.
-  std::atomic<State> state_{State::kUp};
+  ContextGate gate_;
+  // Changed with the gate barred.
+  Context context_{&driver_};
+  Modules modules_{&driver_, options_.image};
+  Stream watch_stream_;  // replays
+  PinnedBytes clock_;    // a word of the GPU's time
+  Stream stop_stream_;   // for what must pass by a kernel that does not end
+
   std::atomic<uint64_t> losses_{0};  // writer: the watching thread
+  // When the watching thread's last step ended: a look, or one of a recovery.
+  // Writer: that thread; readers: its StepLimits. Relaxed: a time that stands for
+  // itself.
+  std::atomic<Nanoseconds> last_step_ns_{0};
+  std::once_flag unusable_;
+  // A kernel could not be stopped. Writers: whoever tries; reader: the watching
+  // thread. Relaxed: the gate's mutex orders it with the loss.
+  std::atomic<bool> unstoppable_{false};
+  bool marked_ = false;  // something is marked; the watching thread's
+  std::mutex traps_mutex_;
+  std::vector<uint32_t*> traps_;
   // Writers: whoever switches it; the watching thread. Relaxed: they stand for
   // themselves.
   std::atomic<bool> tracing_{false};
   std::atomic<int64_t> clock_offset_ns_{0};
-
-  // Changed alone or under gate_ and functions_mutex_.
-  CUcontext context_ = nullptr;
-  uint64_t epoch_ = 0;  // of all contexts of this process, from 1
-  std::array<Part, 2> parts_;
-  Module module_;
-  Stream watch_stream_;  // replays
-  PinnedBytes clock_;    // a word of the GPU's time
-  Stream stop_stream_;   // for what must pass by a kernel that does not end
-  std::mutex functions_mutex_;
-  std::map<std::string, CUfunction, std::less<>> functions_;
-  std::map<const simt::KernelInfo*, CUfunction> user_functions_;
-  std::vector<std::unique_ptr<UserModule>> user_modules_;
 
   std::recursive_mutex quiet_mutex_;
   uint32_t quiets_ = 0;  // of the thread that holds it
@@ -323,10 +296,6 @@ class Gpu {
   std::mutex tenants_mutex_;
   std::vector<ContextUser*> tenants_;
 
-  mutable std::mutex state_mutex_;
-  std::condition_variable state_changed_;
-  absl::Status broken_;
-  bool stopping_ = false;
   std::thread watcher_;
   std::mutex retirers_mutex_;
   std::vector<std::thread> retirers_;  // let go of what recoveries have kept

@@ -12,28 +12,17 @@ class LaunchSequence::Parameters {
  public:
   Parameters(const simt::KernelInfo& kernel, simt::EventFrame& frame,
              std::byte* args)
-      : size_(kernel.args_size),
+      : is_users_(kernel.is_users()),
         by_value_{&frame, args},
-        packed_{CU_LAUNCH_PARAM_BUFFER_POINTER, args,
-                CU_LAUNCH_PARAM_BUFFER_SIZE, &size_, CU_LAUNCH_PARAM_END} {
-    if (!kernel.is_users()) {
-      parameters_ = by_value_;
-    } else if (size_ != 0) {
-      extra_ = packed_;
-    }
-  }
-  Parameters(const Parameters&) = delete;
-  Parameters& operator=(const Parameters&) = delete;
+        packed_(args, kernel.args_size) {}
 
-  void** parameters() const { return parameters_; }
-  void** extra() const { return extra_; }
+  void** parameters() { return is_users_ ? nullptr : by_value_; }
+  void** extra() { return is_users_ ? packed_.extra() : nullptr; }
 
  private:
-  size_t size_;
+  const bool is_users_;
   void* by_value_[2];  // of carillon_call_<name>
-  void* packed_[5];    // a user's: laid out as in its image
-  void** parameters_ = nullptr;
-  void** extra_ = nullptr;
+  PackedArguments packed_;
 };
 
 CUDA_KERNEL_NODE_PARAMS NodeParams(CUfunction function, simt::Dim3 grid,
@@ -53,6 +42,69 @@ CUDA_KERNEL_NODE_PARAMS NodeParams(CUfunction function, simt::Dim3 grid,
   return node;
 }
 
+namespace {
+
+CUresult AddAll(const Driver& driver,
+                std::span<const CUDA_KERNEL_NODE_PARAMS> kernels,
+                KernelGraph& made) {
+  CUgraphNode last = nullptr;
+  for (const CUDA_KERNEL_NODE_PARAMS& kernel : kernels) {
+    CUgraphNode& node = last == nullptr ? made.first : made.second;
+    const CUresult result = driver.cuGraphAddKernelNode(
+        &node, made.graph.get(), &last, last == nullptr ? 0 : 1, &kernel);
+    if (result != CUDA_SUCCESS) return result;
+    last = node;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult CaptureAll(const Driver& driver,
+                    std::span<const CUDA_KERNEL_NODE_PARAMS> kernels,
+                    CUstream stream, KernelGraph& made) {
+  // Relaxed: it forbids no thread anything.
+  CUresult result =
+      driver.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+  if (result != CUDA_SUCCESS) return result;
+  for (const CUDA_KERNEL_NODE_PARAMS& kernel : kernels) {
+    if (result != CUDA_SUCCESS) break;
+    result = driver.cuLaunchKernel(
+        kernel.func, kernel.gridDimX, kernel.gridDimY, kernel.gridDimZ,
+        kernel.blockDimX, kernel.blockDimY, kernel.blockDimZ,
+        kernel.sharedMemBytes, stream, kernel.kernelParams, kernel.extra);
+  }
+  CUgraph graph = nullptr;
+  const CUresult ended = driver.cuStreamEndCapture(stream, &graph);
+  if (graph != nullptr) made.graph = Graph(&driver, graph);
+  if (result == CUDA_SUCCESS) result = ended;
+  size_t count = 1;
+  if (result == CUDA_SUCCESS) {
+    result = driver.cuGraphGetRootNodes(graph, &made.first, &count);
+  }
+  if (result != CUDA_SUCCESS || kernels.size() == 1) return result;
+  CUgraphNode both[2] = {};
+  count = 2;
+  result = driver.cuGraphGetNodes(graph, both, &count);
+  made.second = both[0] == made.first ? both[1] : both[0];
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<KernelGraph> MakeKernelGraph(
+    const Driver& driver, std::span<const CUDA_KERNEL_NODE_PARAMS> kernels,
+    CUstream capture) {
+  KernelGraph made;
+  if (capture != nullptr) {
+    RETURN_IF_ERROR(ToStatus(driver, CaptureAll(driver, kernels, capture, made),
+                             "capture a kernel for a graph"));
+    return made;
+  }
+  ASSIGN_OR_RETURN(made.graph, MakeGraph(driver));
+  RETURN_IF_ERROR(ToStatus(driver, AddAll(driver, kernels, made),
+                           "add a kernel to a graph"));
+  return made;
+}
+
 absl::StatusOr<LaunchSequence> LaunchSequence::Make(Gpu& gpu,
                                                     const KernelMetadata& kmd) {
   LaunchSequence sequence;
@@ -69,10 +121,10 @@ absl::StatusOr<LaunchSequence> LaunchSequence::Make(Gpu& gpu,
 CUresult LaunchSequence::Launch(const Driver& driver, const KernelMetadata& kmd,
                                 simt::EventFrame frame, std::byte* args,
                                 CUstream stream) const {
-  const Parameters parameters(*kmd.kernel, frame, args);
+  Parameters parameters(*kmd.kernel, frame, args);
   CUresult result = driver.cuLaunchKernel(
       kernel_, kmd.grid.x, kmd.grid.y, kmd.grid.z, kmd.block.x, kmd.block.y,
-      kmd.block.z, Gpu::DynamicShared(kmd), stream, parameters.parameters(),
+      kmd.block.z, Modules::DynamicShared(kmd), stream, parameters.parameters(),
       parameters.extra());
   if (result != CUDA_SUCCESS || complete_ == nullptr) return result;
   void* complete_parameters[] = {&frame};
@@ -82,41 +134,51 @@ CUresult LaunchSequence::Launch(const Driver& driver, const KernelMetadata& kmd,
   return CUDA_ERROR_LAUNCH_FAILED;
 }
 
-absl::StatusOr<LaunchSequence::Nodes> LaunchSequence::AddTo(
-    const Driver& driver, CUgraph graph, const KernelMetadata& kmd) const {
-  Nodes nodes;
+absl::StatusOr<LaunchSequence::Graphed> LaunchSequence::AsGraph(
+    const Driver& driver, const KernelMetadata& kmd, CUstream capture) const {
   simt::EventFrame frame{};
   std::vector<std::byte> args(kmd.kernel->args_size);
-  const Parameters parameters(*kmd.kernel, frame, args.data());
-  CUDA_KERNEL_NODE_PARAMS params =
-      NodeParams(kernel_, kmd.grid, kmd.block, Gpu::DynamicShared(kmd),
-                 parameters.parameters(), parameters.extra());
-  CUresult result =
-      driver.cuGraphAddKernelNode(&nodes.kernel, graph, nullptr, 0, &params);
-  if (result == CUDA_SUCCESS && complete_ != nullptr) {
-    void* complete_parameters[] = {&frame};
-    params =
-        NodeParams(complete_, {1, 1, 1}, {1, 1, 1}, 0, complete_parameters);
-    result = driver.cuGraphAddKernelNode(&nodes.complete, graph, &nodes.kernel,
-                                         1, &params);
+  Parameters parameters(*kmd.kernel, frame, args.data());
+  void* complete_parameters[] = {&frame};
+  std::vector kernels = {
+      NodeParams(kernel_, kmd.grid, kmd.block, Modules::DynamicShared(kmd),
+                 parameters.parameters(), parameters.extra())};
+  if (complete_ != nullptr) {
+    kernels.push_back(
+        NodeParams(complete_, {1, 1, 1}, {1, 1, 1}, 0, complete_parameters));
   }
-  RETURN_IF_ERROR(ToStatus(driver, result, "add a kernel to a graph"));
-  return nodes;
+  Graphed graphed;
+  ASSIGN_OR_RETURN(graphed.of, MakeKernelGraph(driver, kernels, capture));
+  CUresult result =
+      driver.cuGraphKernelNodeGetParams(graphed.of.first, &graphed.kernel);
+  if (result == CUDA_SUCCESS && complete_ != nullptr) {
+    result =
+        driver.cuGraphKernelNodeGetParams(graphed.of.second, &graphed.complete);
+  }
+  RETURN_IF_ERROR(ToStatus(driver, result, "ask for a graph's kernel"));
+  return graphed;
 }
 
 CUresult LaunchSequence::Set(const Driver& driver, CUgraphExec exec,
-                             const Nodes& nodes, const KernelMetadata& kmd,
+                             const Graphed& graph, const KernelMetadata& kmd,
                              simt::EventFrame frame, std::byte* args) const {
-  const Parameters parameters(*kmd.kernel, frame, args);
-  CUDA_KERNEL_NODE_PARAMS params =
-      NodeParams(kernel_, kmd.grid, kmd.block, Gpu::DynamicShared(kmd),
-                 parameters.parameters(), parameters.extra());
+  const auto set = [&](CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS& of,
+                       CUDA_KERNEL_NODE_PARAMS params) {
+    params.func = of.func;
+    params.kern = of.kern;
+    params.ctx = of.ctx;
+    return driver.cuGraphExecKernelNodeSetParams(exec, node, &params);
+  };
+  Parameters parameters(*kmd.kernel, frame, args);
   const CUresult result =
-      driver.cuGraphExecKernelNodeSetParams(exec, nodes.kernel, &params);
+      set(graph.of.first, graph.kernel,
+          NodeParams(kernel_, kmd.grid, kmd.block, Modules::DynamicShared(kmd),
+                     parameters.parameters(), parameters.extra()));
   if (result != CUDA_SUCCESS || complete_ == nullptr) return result;
   void* complete_parameters[] = {&frame};
-  params = NodeParams(complete_, {1, 1, 1}, {1, 1, 1}, 0, complete_parameters);
-  return driver.cuGraphExecKernelNodeSetParams(exec, nodes.complete, &params);
+  return set(
+      graph.of.second, graph.complete,
+      NodeParams(complete_, {1, 1, 1}, {1, 1, 1}, 0, complete_parameters));
 }
 
 }  // namespace carillon::gpud::cuda

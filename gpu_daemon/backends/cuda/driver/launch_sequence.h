@@ -6,10 +6,12 @@
 #define CARILLON_GPU_DAEMON_BACKENDS_CUDA_DRIVER_LAUNCH_SEQUENCE_H_
 
 #include <cstddef>
+#include <span>
 
 #include "absl/status/statusor.h"
 #include "gpu_daemon/backends/cuda/driver/driver.h"
 #include "gpu_daemon/backends/cuda/driver/gpu.h"
+#include "gpu_daemon/backends/cuda/driver/owned.h"
 #include "gpu_daemon/event/kernel_metadata.h"
 #include "kernels/simt/event_frame.h"
 
@@ -19,12 +21,47 @@ CUDA_KERNEL_NODE_PARAMS NodeParams(CUfunction function, simt::Dim3 grid,
                                    simt::Dim3 block, uint32_t shared_bytes,
                                    void** parameters, void** extra = nullptr);
 
+// A user's arguments as the driver takes them, laid out as in the kernel's image.
+// Refers to them, and to itself: neither copied nor moved.
+class PackedArguments {
+ public:
+  PackedArguments(std::byte* args, size_t bytes)
+      : bytes_(bytes),
+        extra_{CU_LAUNCH_PARAM_BUFFER_POINTER, args,
+               CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes_, CU_LAUNCH_PARAM_END} {}
+  PackedArguments(const PackedArguments&) = delete;
+  PackedArguments& operator=(const PackedArguments&) = delete;
+
+  // nullptr: a kernel without parameters takes none.
+  void** extra() { return bytes_ != 0 ? extra_ : nullptr; }
+
+ private:
+  size_t bytes_;
+  void* extra_[5];
+};
+
+// A graph of one kernel, or of one behind the other.
+struct KernelGraph {
+  Graph graph;
+  CUgraphNode first = nullptr;
+  CUgraphNode second = nullptr;
+};
+// On the SMs that `capture` has, a stream in which nobody else does anything
+// meanwhile; nullptr: on all of them, where none are reserved. (A node that names
+// its function belongs to that function's context, so to all SMs, whatever else
+// it says; a captured one belongs to its stream's.)
+absl::StatusOr<KernelGraph> MakeKernelGraph(
+    const Driver& driver, std::span<const CUDA_KERNEL_NODE_PARAMS> kernels,
+    CUstream capture);
+
 // Functions of one context: good until it is lost. Copied freely.
 class LaunchSequence {
  public:
-  struct Nodes {
-    CUgraphNode kernel = nullptr;
-    CUgraphNode complete = nullptr;
+  struct Graphed {
+    KernelGraph of;
+    // The nodes' functions, as the driver names them.
+    CUDA_KERNEL_NODE_PARAMS kernel = {};
+    CUDA_KERNEL_NODE_PARAMS complete = {};
   };
 
   LaunchSequence() = default;
@@ -40,11 +77,13 @@ class LaunchSequence {
                   simt::EventFrame frame, std::byte* args,
                   CUstream stream) const;
 
-  // As the nodes of a graph, with arguments that Set() must replace.
-  absl::StatusOr<Nodes> AddTo(const Driver& driver, CUgraph graph,
-                              const KernelMetadata& kmd) const;
+  // As a graph, with arguments that Set() must replace. `capture`: see
+  // MakeKernelGraph().
+  absl::StatusOr<Graphed> AsGraph(const Driver& driver,
+                                  const KernelMetadata& kmd,
+                                  CUstream capture) const;
   // For the next launch of `exec`, an instance of that graph.
-  CUresult Set(const Driver& driver, CUgraphExec exec, const Nodes& nodes,
+  CUresult Set(const Driver& driver, CUgraphExec exec, const Graphed& graph,
                const KernelMetadata& kmd, simt::EventFrame frame,
                std::byte* args) const;
 

@@ -134,6 +134,15 @@ absl::StatusOr<DeviceBytes> DeviceBytes::Make(const Driver& driver,
   return bytes;
 }
 
+CUresult DeviceBytes::Write(const Driver& driver, const void* from,
+                            uint64_t bytes) const {
+  const CUresult result = driver.cuMemcpyHtoD(address(), from, bytes);
+  if (result != CUDA_SUCCESS) return result;
+  // A copy from pageable memory returns while the last of it is on its way in the
+  // default stream, for which ours do not wait.
+  return driver.cuStreamSynchronize(nullptr);
+}
+
 absl::StatusOr<PinnedBytes> PinnedBytes::Make(const Driver& driver,
                                               uint64_t size) {
   void* data = nullptr;
@@ -154,9 +163,17 @@ absl::StatusOr<HostRegistration> HostRegistration::Make(
     const Driver& driver, std::span<std::byte> memory) {
   const std::string what =
       fmt::format("register {} bytes of the host's memory", memory.size());
-  CUresult result = driver.cuMemHostRegister(
-      memory.data(), memory.size(),
-      CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  const auto try_to_register = [&] {
+    return driver.cuMemHostRegister(
+        memory.data(), memory.size(),
+        CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  };
+  CUresult result = try_to_register();
+  // Left behind by a context that was lost: no other object has this memory.
+  if (result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED &&
+      driver.cuMemHostUnregister(memory.data()) == CUDA_SUCCESS) {
+    result = try_to_register();
+  }
   if (result != CUDA_SUCCESS) return ToStatus(driver, result, what);
   HostRegistration registration;
   registration.memory_ = {&driver, memory.data()};

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <utility>
 
@@ -57,7 +58,23 @@ class Owned {
   Handle handle_{};
 };
 
-using Stream = Owned<CUstream, &Driver::cuStreamDestroy>;
+// A stream. Where somebody counts streams, it holds a place until it goes.
+class Stream : public Owned<CUstream, &Driver::cuStreamDestroy> {
+ public:
+  using Owned::Owned;
+  void Hold(std::shared_ptr<const void> place) { place_ = std::move(place); }
+  void Reset() {
+    Owned::Reset();
+    place_.reset();
+  }
+  void Abandon() {
+    Owned::Abandon();
+    place_.reset();
+  }
+
+ private:
+  std::shared_ptr<const void> place_;
+};
 using Event = Owned<CUevent, &Driver::cuEventDestroy>;
 using Module = Owned<CUmodule, &Driver::cuModuleUnload>;
 using Graph = Owned<CUgraph, &Driver::cuGraphDestroy>;
@@ -93,6 +110,9 @@ class DeviceBytes {
   DeviceBytes() = default;
   // Zeroed. Size 0 is an error.
   static absl::StatusOr<DeviceBytes> Make(const Driver& driver, uint64_t size);
+
+  // Copies to its start. Kernels of every stream find it when this returns.
+  CUresult Write(const Driver& driver, const void* from, uint64_t bytes) const;
 
   CUdeviceptr address() const { return memory_.get(); }
   uint64_t size() const { return size_; }
@@ -133,7 +153,8 @@ class PinnedBytes {
 class HostRegistration {
  public:
   HostRegistration() = default;
-  // Memory: at page boundaries. Errors: also Unimplemented, for a GPU that
+  // Memory: at page boundaries, without another HostRegistration that begins
+  // there. What a lost context has left registered is taken over. Errors: also Unimplemented, for a GPU that
   // needs other addresses than the host's.
   static absl::StatusOr<HostRegistration> Make(const Driver& driver,
                                                std::span<std::byte> memory);

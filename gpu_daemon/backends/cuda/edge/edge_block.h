@@ -50,25 +50,35 @@ struct EdgeBlock {
   // The pollers' copies of the doorbells; writers: that poller's warp, release;
   // readers: event warps, acquire. The cyclic maximum counts.
   uint32_t published[kEdgeMaxPollers][kEdgeMaxLines][kEdgeLanes];
+  // How often a poller has published anything: event warps look no further as
+  // long as it stays. Writer: that poller, release, behind what it published;
+  // readers: event warps, acquire.
+  uint32_t changes[kEdgeMaxPollers];
   // EdgePhase. Writer: the lead, release; readers: all warps, acquire.
   uint32_t phase;
   uint32_t tracing;  // EdgeTracing; writer: the lead; readers: event warps
   // Launches made, or about to be tried, by this execution. Writers: event
   // warps; readers: they, and the lead once they launch no more.
   uint32_t taken;
-  uint32_t reserved;
+  uint32_t reserved[3];
   // The phase that a warp has seen between two events. Writer: that warp,
   // release; reader: the lead, acquire.
   uint32_t noted[kEdgeMaxWarps];
   // 1: this event warp has an event and no launch for it. Writer: it; reader:
   // the lead.
   uint32_t asks_relay[kEdgeMaxEventWarps];
+  // An EdgeRun of each event warp. Writer: it, the entry last to begin and first
+  // to end; reader: the lead.
+  EdgeRun runs[kEdgeMaxEventWarps];
   // An event warp's own: the status of the kernel that it runs, its arguments,
-  // and its copy of an ESQ entry.
+  // its copy of an ESQ entry, and what does not change of the ring that it served
+  // last.
   uint32_t inline_fail[kEdgeMaxEventWarps];
   alignas(16) std::byte inline_args[kEdgeMaxEventWarps][kEdgeMaxInlineArgs];
   alignas(16) std::byte copies[kEdgeMaxEventWarps][sizeof(shm::EsqEntryHeader) +
                                                    shm::kMaxParameterBytes];
+  EdgeEntry entries[kEdgeMaxEventWarps];
+  alignas(16) std::byte steps[kEdgeMaxEventWarps][kEdgeMaxSharedSteps];
 };
 // Static shared memory of a kernel.
 static_assert(sizeof(EdgeBlock) <= 48 * 1024);

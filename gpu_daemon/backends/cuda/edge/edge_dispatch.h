@@ -69,14 +69,17 @@
 //   Value(lanes, i)  lane i's value, in all
 //   index() count() Sync() Any()   as BuildArguments wants them
 //   PollLine(lanes, words)  32 words of host memory: relaxed, system
-//   AcquirePolled()         acquire-release fence, system
+//   PollEntry(lanes, from)  8 words of host memory, one in each of lanes 0 to 7
+//                at least: relaxed, system; each half is as it was at one time
+//   AcquirePolled()         acquire fence, system
 //   CopyEntry(to, from, n)  n % 8 == 0 bytes of host memory, relaxed, system
 //   LoadBlock StoreBlock AddBlock         acquire, release, both: block scope
 //   LoadDevice FreeDevice TakeDevice      acquire, release, compare-and-swap
 //                                         with acquire: device scope
 //   PeekDevice PutDevice CountDevice      relaxed load, store, addition
 //   StoreSystem(&word, v) LoadSystem      relaxed, host memory
-//   Complete(&ecq_entry, state, status, sequence)  system fence, then 16 bytes
+//   ReleaseSystem(&word, v)               release, host memory
+//   Complete(&ecq_entry, state, status, sequence)  16 bytes, released to all
 //   Launch(exec, &error)    device-scope fence, then fire-and-forget
 //   RelaunchSelf(&error)    device-scope fence, then tail launch; false: error
 //   RunInline(entry, args, &fail_status)   every lane its thread
@@ -115,6 +118,13 @@ class EdgePoller {
 
   // One look at every doorbell, several lines' reads on their way at once.
   CARILLON_EDGE void PollLines() {
+    typename Port::template Lanes<uint32_t> control;
+    PollLines(control, nullptr);
+  }
+  // The same, and at 32 words more, on their way with the first ones.
+  CARILLON_EDGE void PollLines(typename Port::template Lanes<uint32_t>& more,
+                               const uint32_t* words) {
+    if (words != nullptr) port_.PollLine(more, words);
     for (uint32_t line = 0; line < table_.line_count; line += kBatch) {
       typename Port::template Lanes<uint32_t> rings[kBatch];
       CARILLON_EDGE_UNROLL
@@ -131,7 +141,7 @@ class EdgePoller {
   }
 
  private:
-  static constexpr uint32_t kBatch = 4;
+  static constexpr uint32_t kBatch = 8;
 
   CARILLON_EDGE void Publish(uint32_t line,
                              typename Port::template Lanes<uint32_t>& rings) {
@@ -146,12 +156,15 @@ class EdgePoller {
         port_.StoreBlock(&published[lane], rings[lane]);
       }
     });
+    port_.Elect(
+        [&] { port_.StoreBlock(&block_.changes[poller_], ++changes_); });
   }
 
   Port& port_;
   EdgeTable& table_;
   EdgeBlock& block_;
   const uint32_t poller_;
+  uint32_t changes_ = 0;
 };
 
 // The lead of a dispatcher's block.
@@ -181,9 +194,8 @@ class EdgeLead {
   }
 
  private:
-  // A look at the control line is a read over PCIe: as long as a look at the
-  // doorbells, and ten times as long as one at the token. One in so many.
-  static constexpr uint32_t kControlLooks = 8;
+  // A look at the control line is a read over PCIe, ten times as long as one at
+  // the token: one in so many. It comes with the doorbells for nothing.
   static constexpr uint32_t kTokenLooks = 16;
 
   CARILLON_EDGE void CountExecution() {
@@ -222,13 +234,15 @@ class EdgeLead {
     if (command_ != EdgeCommand::kServe) return;
     SetPhase(EdgePhase::kFirstPoll);
     poller_.PollLines();
+    has_polled_ = true;
     while (!AllNoted(EdgePhase::kFirstPoll, 1, table_.pollers)) Obey();
     SetPhase(EdgePhase::kServing);
     Report(EdgeState::kServing);
-    for (uint32_t round = 0;; ++round) {
-      if (round % kControlLooks == 0) Obey();
+    for (;;) {
+      typename Port::template Lanes<uint32_t> control;
+      poller_.PollLines(control, ControlWords());
+      Obey(control);
       if (command_ != EdgeCommand::kServe) return;
-      poller_.PollLines();
       if (phase_ == EdgePhase::kServing && RelayAsked()) {
         SetPhase(EdgePhase::kInlineOnly);
         Report(EdgeState::kInlineOnly);
@@ -268,7 +282,8 @@ class EdgeLead {
   CARILLON_EDGE void LingerAndLeave() {
     Mirror();
     Report(EdgeState::kHalted);
-    port_.Elect([&] { port_.StoreSystem(&table_.report->halted, 1u); });
+    // What all lanes have mirrored is there before.
+    port_.Elect([&] { port_.ReleaseSystem(&table_.report->halted, 1u); });
     for (uint32_t round = 0; command_ != EdgeCommand::kLeave; ++round) {
       Obey();
       port_.Pause(round);
@@ -309,7 +324,13 @@ class EdgeLead {
   // Reads what the host says; every so often says that it lives.
   CARILLON_EDGE void Obey() {
     typename Port::template Lanes<uint32_t> words;
-    port_.PollLine(words, reinterpret_cast<const uint32_t*>(table_.control));
+    port_.PollLine(words, ControlWords());
+    Obey(words);
+  }
+  CARILLON_EDGE const uint32_t* ControlWords() const {
+    return reinterpret_cast<const uint32_t*>(table_.control);
+  }
+  CARILLON_EDGE void Obey(typename Port::template Lanes<uint32_t>& words) {
     if (Word(words, offsetof(EdgeControl, trap)) != 0) port_.Trap();
     // Upwards only: a host that is started again waits until all have left.
     command_ =
@@ -337,9 +358,23 @@ class EdgeLead {
         const uint32_t entry = line * kEdgeLanes + lane;
         if (table_.entries[entry].entries == 0) return;
         CopyWords(&table_.totals[entry], &table_.report->totals[entry]);
+        if (!has_polled_) return;
+        port_.StoreSystem(&table_.report->doorbells[entry],
+                          block_.published[0][line][lane]);
       });
     }
-    port_.Elect([&] { CopyWords(&table_.figures, &table_.report->figures); });
+    port_.EachLane([&](uint32_t lane) {
+      if (lane >= table_.event_warps) return;
+      EdgeRun& run = table_.report->runs[lane];
+      port_.StoreSystem(&run.entry, port_.LoadBlock(&block_.runs[lane].entry));
+      port_.StoreSystem(&run.sequence,
+                        port_.LoadBlock(&block_.runs[lane].sequence));
+    });
+    port_.Elect([&] {
+      uint64_t* mirrors = &table_.figures.mirrors;
+      port_.PutDevice(mirrors, port_.PeekDevice(mirrors) + 1);
+      CopyWords(&table_.figures, &table_.report->figures);
+    });
   }
   template <class Figures>
   CARILLON_EDGE void CopyWords(Figures* from, Figures* to) {
@@ -360,7 +395,7 @@ class EdgeLead {
   }
   CARILLON_EDGE void Report(EdgeState state) {
     port_.Elect([&] {
-      port_.StoreSystem(&report_.state, static_cast<uint32_t>(state));
+      port_.ReleaseSystem(&report_.state, static_cast<uint32_t>(state));
     });
   }
   CARILLON_EDGE uint32_t warps() const {
@@ -377,6 +412,7 @@ class EdgeLead {
   EdgePhase phase_ = EdgePhase::kStandby;
   EdgeCommand command_ = EdgeCommand::kServe;
   bool holds_token_ = false;
+  bool has_polled_ = false;  // what is published is of this execution
   uint32_t tracing_ = 0;
   uint32_t rounds_ = 0;
   uint64_t heartbeat_ = 0;

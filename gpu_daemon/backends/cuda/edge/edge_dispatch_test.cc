@@ -43,7 +43,7 @@ TEST_P(EdgeDispatchTest, StoppedAndStartedAgainNothingIsLostOrRunTwice) {
   Devices devices(testbed);
   std::mt19937_64 random(GetParam().seed);
   int starts = 0;
-  for (; devices.running(); ++starts) {
+  for (; starts < 2 || devices.running(); ++starts) {
     testbed.Start();
     for (uint64_t i = random() % 200; i > 0; --i) sched_yield();
     if (random() % 3 == 0) {
@@ -54,7 +54,6 @@ TEST_P(EdgeDispatchTest, StoppedAndStartedAgainNothingIsLostOrRunTwice) {
       testbed.Stop();
     }
   }
-  EXPECT_GT(starts, 1);
   devices.Join();
   testbed.CheckLedger();
 }

@@ -83,6 +83,10 @@ class EdgeEventWarp {
         block_(block),
         self_(table.dispatchers[dispatcher]),
         index_(event_warp),
+        pollers_(table.pollers),
+        event_warps_(table.event_warps),
+        line_count_(table.line_count),
+        budget_(table.budget),
         warp_(port, block, table.pollers + event_warp) {}
 
   CARILLON_EDGE void Run() {
@@ -90,7 +94,7 @@ class EdgeEventWarp {
     for (uint32_t idle = 0; phase < EdgePhase::kHalting;
          phase = warp_.phase()) {
       warp_.Note(phase);
-      if (ServeAll(phase)) {
+      if (ServeOne(phase)) {
         idle = 0;
       } else {
         port_.Pause(idle++);
@@ -103,34 +107,157 @@ class EdgeEventWarp {
   // Both copies of an exec may be retiring for some microseconds. Refused so
   // often in a row, it is rather that launches are used up.
   static constexpr uint32_t kBusyPatience = 64;
+  // Looks at one ring's next entry, each as long as a read over PCIe, until it is
+  // left to the pollers.
+  static constexpr uint32_t kHotLooks = 1024;
 
   // An event that is being served.
   struct Event {
-    EdgeEntry& entry;
-    simt::EventTotals& totals;
+    const EdgeEntry* entry;
     uint64_t sequence;
     uint32_t slot;
-    const std::byte* parameters;
-    shm::EventLife* life;  // nullptr: not traced
+    shm::EcqEntry* ecq;
+    uint64_t* ended;
+    EdgeTracing tracing;
+    uint64_t exec;  // the slot's first one; 0: not read yet
+    bool traced;
   };
 
-  // One event of each entry that has rung for this warp; true if one was taken.
-  // Comes back early when the phase has changed.
-  CARILLON_EDGE bool ServeAll(EdgePhase phase) {
-    bool any = false;
-    for (uint32_t line = 0; line < table_.line_count; ++line) {
+  // The ring that this warp has served last. Its EdgeEntry and, if they fit, its
+  // ArgumentSteps are in shared memory.
+  struct Ring {
+    uint32_t line = 0;
+    uint32_t lane = kEdgeLanes;  // none
+    EdgeHead* at = nullptr;
+    EdgeHead head;  // what is there
+    const uint32_t* doorbells = nullptr;
+    const ArgumentSteps* steps = nullptr;
+    bool owns_slots = false;  // a slot's next event is this warp's, too
+
+    CARILLON_EDGE uint32_t index() const { return line * kEdgeLanes + lane; }
+  };
+
+  // One event that has rung for this warp; true if one was taken.
+  CARILLON_EDGE bool ServeOne(EdgePhase phase) {
+    Event event;
+    shm::EventStatus status = shm::EventStatus::kOk;
+    // Read before what they tell of: what comes in between is seen twice.
+    const uint32_t changes = port_.Elect([&] { return Changes(); });
+    if (rung_ == 0 && line_ == 0 && !more_ && changes == changes_) {
+      if (!AwaitNext(phase, event)) return false;
+    } else {
+      if (rung_ == 0 && line_ == 0) {
+        changes_ = changes;
+        more_ = false;
+      }
+      if (!FindRung(phase, event, status)) return false;
+    }
+    return Take(event, status);
+  }
+
+  // In one lane.
+  CARILLON_EDGE uint32_t Changes() {
+    uint32_t all = 0;
+    for (uint32_t poller = 0; poller < pollers_; ++poller) {
+      all += port_.LoadBlock(&block_.changes[poller]);
+    }
+    return all;
+  }
+
+  // The next one on a way over all heads, on which each entry has one event; true:
+  // it is read. False: the way is at its end, or the entry was closed.
+  CARILLON_EDGE bool FindRung(EdgePhase phase, Event& event,
+                              shm::EventStatus& status) {
+    while (rung_ == 0) {
+      if (line_ == line_count_) {
+        line_ = 0;
+        return false;
+      }
+      const uint32_t line = line_++;
       EdgeHead* heads = table_.HeadsOf(line, index_);
-      uint32_t rung = port_.Ballot([&](uint32_t lane) {
+      rung_ = port_.Ballot([&](uint32_t lane) {
         return MayTake(heads[lane], phase) &&
                Ahead(line, lane, heads[lane]) >= 0;
       });
-      for (; rung != 0; rung &= rung - 1) {
-        const uint32_t lane = LowestLane(rung);
-        any |= Serve(line, lane, heads[lane]);
-        if (warp_.phase() != phase) return any;
-      }
+      // There may be another one behind it.
+      more_ |= rung_ != 0;
     }
-    return any;
+    const uint32_t lane = LowestLane(rung_);
+    rung_ &= rung_ - 1;
+    return ReadRung(line_ - 1, lane, phase, event, status);
+  }
+
+  // Looks at the doorbells and at the next entry of the ring that was served
+  // last, if its next event is this warp's, until that has rung or there is
+  // something else to do. The two reads are on their way together. So the entry
+  // may be older than the doorbell, and each of its halves may be: it is whole if
+  // both say the sequence.
+  CARILLON_EDGE bool AwaitNext(EdgePhase phase, Event& event) {
+    if (looks_ == 0 || !MayTake(ring_.head, phase) || port_.Elect([&] {
+          return Ahead(ring_.line, ring_.lane, ring_.head);
+        }) != -1) {
+      return false;
+    }
+    typename Port::template Lanes<uint32_t> doorbells{};
+    typename Port::template Lanes<uint64_t> words{};
+    typename Port::template Lanes<uint64_t> ended{};
+    event = NextEvent();
+    const uint32_t entries = event.entry->entries;
+    if ((ring_.head.flags & kEdgeInline) == 0) {
+      event.exec =
+          port_.Elect([&] { return ExecOf(event, FirstCopyOf(event)); });
+    }
+    const std::byte* from =
+        event.entry->esq + uint64_t{event.slot} * event.entry->entry_bytes;
+    const uint64_t generation = event.entry->generation;
+    port_.EachLane(
+        [&](uint32_t lane) { ended[lane] = event.sequence - entries; });
+    std::byte* copy = block_.copies[index_];
+    for (bool go_on = true; go_on && looks_ != 0; --looks_) {
+      port_.PollLine(doorbells, ring_.doorbells);
+      port_.PollEntry(words, from);
+      port_.EachLane([&](uint32_t lane) {
+        if (lane == 0) ended[lane] = port_.PeekDevice(event.ended);
+      });
+      go_on = port_.Elect([&] {
+        return port_.LoadBlock(&block_.phase) == static_cast<uint32_t>(phase) &&
+               port_.LoadBlock(&block_.tracing) ==
+                   static_cast<uint32_t>(event.tracing) &&
+               Changes() == changes_;
+      });
+      // The second word is generation and flags, which are 0.
+      const uint32_t wrong = port_.Ballot([&](uint32_t lane) {
+        const uint64_t wanted = lane == 1 ? generation : event.sequence;
+        const bool looked = lane < 2 || lane == shm::kEntryStampOffset / 8;
+        return (looked && words[lane] != wanted) ||
+               ended[lane] != event.sequence - entries ||
+               (lane == ring_.lane &&
+                doorbells[lane] - ring_.head.ring >= entries);
+      });
+      if (wrong != 0) continue;
+      port_.AcquirePolled();
+      if ((ring_.head.flags & kEdgeInline) == 0 && !TakeLaunch()) return false;
+      port_.EachLane([&](uint32_t lane) {
+        if (lane < 8) reinterpret_cast<uint64_t*>(copy)[lane] = words[lane];
+      });
+      return true;
+    }
+    return false;
+  }
+
+  // The event at ring_'s head.
+  CARILLON_EDGE Event NextEvent() {
+    const EdgeEntry& entry = block_.entries[index_];
+    const uint32_t slot = entry.SlotOf(ring_.head.next);
+    return {.entry = &entry,
+            .sequence = ring_.head.next,
+            .slot = slot,
+            .ecq = &entry.ecq[slot],
+            .ended = &entry.ended[slot],
+            .tracing = static_cast<EdgeTracing>(
+                port_.Elect([&] { return port_.LoadBlock(&block_.tracing); })),
+            .exec = 0,
+            .traced = false};
   }
 
   CARILLON_EDGE static bool MayTake(const EdgeHead& head, EdgePhase phase) {
@@ -143,7 +270,7 @@ class EdgeEventWarp {
   CARILLON_EDGE int32_t Ahead(uint32_t line, uint32_t lane,
                               const EdgeHead& head) {
     int32_t ahead = -1;
-    for (uint32_t poller = 0; poller < table_.pollers; ++poller) {
+    for (uint32_t poller = 0; poller < pollers_; ++poller) {
       const auto by_this = static_cast<int32_t>(
           port_.LoadBlock(&block_.published[poller][line][lane]) - head.ring);
       if (poller == 0 || by_this > ahead) ahead = by_this;
@@ -151,51 +278,107 @@ class EdgeEventWarp {
     return ahead;
   }
 
-  // True: the head has moved on.
-  CARILLON_EDGE bool Serve(uint32_t line, uint32_t lane, EdgeHead& head) {
-    const uint32_t index = line * kEdgeLanes + lane;
-    const bool inlined = (head.flags & kEdgeInline) != 0;
+  // False: there is no launch for it, or it was closed.
+  CARILLON_EDGE bool ReadRung(uint32_t line, uint32_t lane, EdgePhase phase,
+                              Event& event, shm::EventStatus& status) {
+    UseRing(line, lane);
+    // The phase may have changed since it was found.
+    if (!MayTake(ring_.head, phase)) return false;
+    const bool inlined = (ring_.head.flags & kEdgeInline) != 0;
     if (!inlined && !TakeLaunch()) return false;
 
-    EdgeEntry& entry = table_.entries[index];
-    Event event = {.entry = entry,
-                   .totals = table_.totals[index],
-                   .sequence = head.next,
-                   .slot = entry.SlotOf(head.next),
-                   .parameters = block_.copies[index_] + entry.parameter_offset,
-                   .life = nullptr};
-    // The entry's way over PCIe is longer than this load's.
-    const uint64_t ended =
-        port_.Elect([&] { return port_.PeekDevice(&entry.ended[event.slot]); });
-    const shm::EventStatus status =
-        CopyAndCheckEntry(port_, entry, event.sequence, block_.copies[index_]);
+    event = NextEvent();
+    // Nobody waits for this load before the entry is there, whose way over PCIe is
+    // longer.
+    typename Port::template Lanes<uint64_t> loaded;
+    port_.EachLane([&](uint32_t lane) {
+      if (lane == 0) loaded[lane] = port_.PeekDevice(event.ended);
+    });
+    status = CopyAndCheckEntry(port_, *event.entry, event.sequence,
+                               block_.copies[index_]);
     const auto ahead = static_cast<uint32_t>(
-        port_.Elect([&] { return Ahead(line, lane, head); }));
-    if (ended != event.sequence - entry.entries || ahead >= entry.entries) {
+        port_.Elect([&] { return Ahead(line, lane, ring_.head); }));
+    const uint64_t ended = port_.Value(loaded, 0);
+    if (ended != event.sequence - event.entry->entries ||
+        ahead >= event.entry->entries) {
       if (!inlined) GiveLaunchBack();
-      Close(head, index);
+      Close();
       return false;
     }
+    return true;
+  }
+
+  // From here on the ring is ring_. Its head is this warp's, its entry changes
+  // with the next start.
+  CARILLON_EDGE void UseRing(uint32_t line, uint32_t lane) {
+    const bool other = line != ring_.line || lane != ring_.lane;
+    EdgeEntry& entry = block_.entries[index_];
+    if (other) {
+      ring_.line = line;
+      ring_.lane = lane;
+      ring_.at = table_.HeadsOf(line, index_) + lane;
+      ring_.head = *ring_.at;
+      ring_.doorbells = table_.lines[line].doorbells;
+      CopyWords(&table_.entries[ring_.index()], &entry, sizeof(entry));
+      ring_.owns_slots = entry.entries % event_warps_ == 0;
+      ring_.steps = entry.arguments;
+      if (ring_.steps->bytes <= kEdgeMaxSharedSteps) {
+        std::byte* steps = block_.steps[index_];
+        CopyWords(ring_.steps, steps, ring_.steps->bytes);
+        ring_.steps = reinterpret_cast<const ArgumentSteps*>(steps);
+      }
+      if ((entry.flags & kEdgeInline) != 0) {
+        CopyWords(ring_.steps->fixed(), block_.inline_args[index_],
+                  ring_.steps->args_bytes);
+      }
+    }
+    looks_ = (entry.flags & kEdgeStamped) != 0 ? kHotLooks : 0;
+  }
+  CARILLON_EDGE void CopyWords(const void* from, void* to, uint32_t bytes) {
+    port_.EachLane([&](uint32_t lane) {
+      for (uint32_t i = lane; i < bytes / 4; i += kEdgeLanes) {
+        static_cast<uint32_t*>(to)[i] = static_cast<const uint32_t*>(from)[i];
+      }
+    });
+  }
+
+  // The event whose entry is in the copy. True: the head has moved on.
+  CARILLON_EDGE bool Take(Event& event, shm::EventStatus status) {
     StampTaken(event);
-    const bool taken =
-        inlined ? RunOrRefuse(event, status) : LaunchOrRefuse(event, status);
-    if (taken) Advance(head);
+    const bool taken = (ring_.head.flags & kEdgeInline) != 0
+                           ? RunOrRefuse(event, status)
+                           : LaunchOrRefuse(event, status);
+    if (taken) Advance();
     return taken;
   }
 
+  CARILLON_EDGE const std::byte* ParametersOf(const Event& event) const {
+    return block_.copies[index_] + event.entry->parameter_offset;
+  }
+  CARILLON_EDGE static shm::EventLife* LifeOf(const Event& event) {
+    return &event.entry->lives[event.slot];
+  }
+
   // The device rang for more events than it has free slots.
-  CARILLON_EDGE void Close(EdgeHead& head, uint32_t index) {
+  CARILLON_EDGE void Close() {
+    ring_.head.flags |= kEdgeClosed;
     port_.Elect([&] {
-      head.flags |= kEdgeClosed;
-      port_.StoreSystem(&table_.report->violations[index], 1u);
+      ring_.at->flags = ring_.head.flags;
+      port_.StoreSystem(&table_.report->violations[ring_.index()], 1u);
     });
   }
 
-  CARILLON_EDGE void Advance(EdgeHead& head) {
+  CARILLON_EDGE void Advance() {
+    ring_.head.next += event_warps_;
+    ring_.head.ring += event_warps_;
     port_.Elect([&] {
-      head.next += table_.event_warps;
-      head.ring += table_.event_warps;
+      ring_.at->next = ring_.head.next;
+      ring_.at->ring = ring_.head.ring;
     });
+  }
+
+  CARILLON_EDGE simt::EventTotals& totals() {
+    return table_.totals[ring_.index()];
   }
 
   // --- Run by this warp.
@@ -203,64 +386,84 @@ class EdgeEventWarp {
   CARILLON_EDGE bool RunOrRefuse(Event& event, shm::EventStatus status) {
     std::byte* args = block_.inline_args[index_];
     if (status == shm::EventStatus::kOk) {
-      status = BuildArguments(*event.entry.arguments, event.slot,
-                              event.parameters, args, port_);
+      // The rest is there since UseRing().
+      status = PlaceArguments(*ring_.steps, event.slot, ParametersOf(event),
+                              args, port_);
     }
     if (status != shm::EventStatus::kOk) return Refuse(event, status);
-    uint32_t* fail = &block_.inline_fail[index_];
-    port_.Elect([&] { return *fail = 0; });
-    port_.RunInline(event.entry, args, fail);
-    const uint32_t fail_status = port_.Elect([&] { return *fail; });
     port_.Elect([&] {
-      if (event.life != nullptr) {
-        port_.StoreSystem(&event.life->finished_ns, Now());
+      ShowRun(ring_.index() + 1, static_cast<uint32_t>(event.sequence));
+    });
+    uint32_t* fail = &block_.inline_fail[index_];  // 0
+    port_.RunInline(*event.entry, args, fail);
+    port_.Elect([&] {
+      const uint32_t fail_status = *fail;
+      if (event.traced) {
+        port_.StoreSystem(&LifeOf(event)->finished_ns, Now());
       }
-      port_.CountDevice(&event.totals.launched, uint64_t{1});
-      port_.CountDevice(
-          fail_status == 0 ? &event.totals.done : &event.totals.failed,
-          uint64_t{1});
+      if (fail_status == 0) {
+        Complete(event, shm::EventState::kDone, 0);
+      } else {
+        *fail = 0;
+        Complete(event, shm::EventState::kFailed,
+                 simt::CompletionStatus(fail_status));
+      }
+      // The device waits for none of this.
+      ShowRun(0, 0);
+      simt::EventTotals& counts = totals();
+      port_.CountDevice(&counts.launched, uint64_t{1});
+      port_.CountDevice(fail_status == 0 ? &counts.done : &counts.failed,
+                        uint64_t{1});
       port_.CountDevice(&table_.figures.inlined, uint64_t{1});
     });
-    Complete(
-        event,
-        fail_status == 0 ? shm::EventState::kDone : shm::EventState::kFailed,
-        simt::CompletionStatus(fail_status));
     return true;
+  }
+
+  // In one lane.
+  CARILLON_EDGE void ShowRun(uint32_t entry, uint32_t sequence) {
+    EdgeRun& run = block_.runs[index_];
+    if (entry != 0) port_.StoreBlock(&run.sequence, sequence);
+    port_.StoreBlock(&run.entry, entry);
   }
 
   CARILLON_EDGE bool Refuse(Event& event, shm::EventStatus status) {
     port_.Elect([&] {
-      if (event.life != nullptr) StoreLife(port_, event.life, 0, 0);
-      port_.CountDevice(&event.totals.failed, uint64_t{1});
-      port_.CountDevice(&event.totals.refused, uint64_t{1});
+      if (event.traced) StoreLife(port_, LifeOf(event), 0, 0);
+      Complete(event, shm::EventState::kFailed, static_cast<uint32_t>(status));
+      port_.CountDevice(&totals().failed, uint64_t{1});
+      port_.CountDevice(&totals().refused, uint64_t{1});
     });
-    Complete(event, shm::EventState::kFailed, static_cast<uint32_t>(status));
     return true;
   }
 
+  // In one lane.
   CARILLON_EDGE void Complete(Event& event, shm::EventState state,
                               uint32_t status) {
-    port_.Elect([&] {
-      port_.PutDevice(&event.entry.ended[event.slot], event.sequence);
-      port_.Complete(&event.entry.ecq[event.slot], state, status,
-                     event.sequence);
-    });
+    // Before, for another warp that serves the slot as soon as the device may use
+    // it again; this lane itself reads in order.
+    if (!ring_.owns_slots) port_.PutDevice(event.ended, event.sequence);
+    port_.Complete(event.ecq, state, status, event.sequence);
+    if (ring_.owns_slots) port_.PutDevice(event.ended, event.sequence);
   }
 
   // --- Launched. The caller has taken a launch from the budget; it is given
   // back unless it was used.
 
   CARILLON_EDGE bool LaunchOrRefuse(Event& event, shm::EventStatus status) {
-    const uint32_t first = event.entry.CopyOf(event.sequence);
+    const uint32_t first = FirstCopyOf(event);
+    if (event.exec == 0) {
+      event.exec = port_.Elect([&] { return ExecOf(event, first); });
+    }
     if (status == shm::EventStatus::kOk) status = BuildFrame(event, first);
     if (status != shm::EventStatus::kOk) {
       GiveLaunchBack();
       return Refuse(event, status);
     }
-    LaunchOutcome outcome = Launch(event, first);
+    LaunchOutcome outcome = Launch(event);
     if (outcome == LaunchOutcome::kBusy) {
       BuildFrame(event, 1 - first);
-      outcome = Launch(event, 1 - first);
+      event.exec = port_.Elect([&] { return ExecOf(event, 1 - first); });
+      outcome = Launch(event);
     }
     if (outcome == LaunchOutcome::kLaunched) {
       busy_in_a_row_ = 0;
@@ -274,29 +477,35 @@ class EdgeEventWarp {
   }
 
   CARILLON_EDGE shm::EventStatus BuildFrame(Event& event, uint32_t copy) {
-    simt::EventFrame* frame = event.entry.Frame(event.slot, copy);
+    simt::EventFrame* frame = event.entry->Frame(event.slot, copy);
     port_.Elect([&] {
       *frame = simt::EventFrame{
-          .ecq = &event.entry.ecq[event.slot],
-          .scratch = &event.entry.scratch[event.slot * 2 + copy],
-          .totals = &event.totals,
-          .life = event.life,
+          .ecq = event.ecq,
+          .scratch = &event.entry->scratch[event.slot * 2 + copy],
+          .totals = &totals(),
+          .life = event.traced ? LifeOf(event) : nullptr,
           .sequence = event.sequence,
-          .clock_offset_ns = event.life != nullptr ? ClockOffset() : 0,
-          .slot_ended = &event.entry.ended[event.slot],
+          .clock_offset_ns = event.traced ? ClockOffset() : 0,
+          .slot_ended = event.ended,
           .launcher_ended = &self_.ended};
     });
-    return BuildArguments(*event.entry.arguments, event.slot, event.parameters,
+    return BuildArguments(*ring_.steps, event.slot, ParametersOf(event),
                           frame->args(), port_);
   }
 
-  CARILLON_EDGE LaunchOutcome Launch(Event& event, uint32_t copy) {
+  CARILLON_EDGE static uint32_t FirstCopyOf(const Event& event) {
+    return event.entry->CopyOf(event.sequence);
+  }
+  CARILLON_EDGE static uint64_t ExecOf(const Event& event, uint32_t copy) {
+    return event.entry->execs[event.slot][copy];
+  }
+
+  CARILLON_EDGE LaunchOutcome Launch(Event& event) {
     return port_.Elect([&] {
       uint64_t error = 0;
       // Counted before: the kernel may end at once.
-      port_.CountDevice(&event.totals.launched, uint64_t{1});
-      const LaunchOutcome outcome =
-          port_.Launch(event.entry.execs[event.slot][copy], &error);
+      port_.CountDevice(&totals().launched, uint64_t{1});
+      const LaunchOutcome outcome = port_.Launch(event.exec, &error);
       EdgeFigures& figures = table_.figures;
       switch (outcome) {
         case LaunchOutcome::kLaunched:
@@ -310,14 +519,14 @@ class EdgeEventWarp {
           port_.PutDevice(&figures.last_error, error);
           break;
       }
-      port_.CountDevice(&event.totals.launched, ~uint64_t{0});  // less one
+      port_.CountDevice(&totals().launched, ~uint64_t{0});  // less one
       return outcome;
     });
   }
 
   CARILLON_EDGE bool TakeLaunch() {
     const bool within = port_.Elect(
-        [&] { return port_.AddBlock(&block_.taken, 1u) < table_.budget; });
+        [&] { return port_.AddBlock(&block_.taken, 1u) < budget_; });
     if (within) return true;
     GiveLaunchBack();
     AskForRelay();
@@ -334,15 +543,13 @@ class EdgeEventWarp {
 
   // The first stamps of a life, or its zeros.
   CARILLON_EDGE void StampTaken(Event& event) {
-    const auto tracing = static_cast<EdgeTracing>(
-        port_.Elect([&] { return port_.LoadBlock(&block_.tracing); }));
-    if (tracing == EdgeTracing::kOff) return;
-    shm::EventLife* life = &event.entry.lives[event.slot];
-    if (tracing == EdgeTracing::kClear) {
+    if (event.tracing == EdgeTracing::kOff) return;
+    shm::EventLife* life = LifeOf(event);
+    if (event.tracing == EdgeTracing::kClear) {
       port_.Elect([&] { StoreLife(port_, life, 0, 0); });
       return;
     }
-    event.life = life;
+    event.traced = true;
     port_.Elect([&] {
       StoreLife(port_, life, HeaderOf(block_.copies[index_]).rung_ns, Now());
     });
@@ -360,7 +567,18 @@ class EdgeEventWarp {
   EdgeBlock& block_;
   EdgeDispatcherState& self_;
   const uint32_t index_;
+  // Of the table, which is read past a cache.
+  const uint32_t pollers_;
+  const uint32_t event_warps_;
+  const uint32_t line_count_;
+  const uint32_t budget_;
   EdgeWarp<Port> warp_;
+  Ring ring_;
+  uint32_t line_ = 0;     // the next one on the way over all heads
+  uint32_t rung_ = 0;     // lanes of the line before that are left
+  uint32_t looks_ = 0;    // at ring_'s next entry, that are left
+  uint32_t changes_ = 0;  // EdgeBlock::changes, their sum
+  bool more_ = true;      // there may be more without a change
   uint32_t busy_in_a_row_ = 0;
 };
 

@@ -63,6 +63,8 @@ inline constexpr uint32_t kEdgeMaxLines = 16;
 inline constexpr uint32_t kEdgeMaxEntries = kEdgeMaxLines * kEdgeLanes;
 // Of a kernel that a resident event warp runs: they lie in shared memory.
 inline constexpr uint32_t kEdgeMaxInlineArgs = 512;
+// Longer ArgumentSteps are read where they are.
+inline constexpr uint32_t kEdgeMaxSharedSteps = 256;
 // CUDA allows 120 fire-and-forget launches an execution of a graph.
 inline constexpr uint32_t kEdgeBudget = 110;
 static_assert(kEdgeLanes == shm::kDoorbellsPerLine);
@@ -98,7 +100,8 @@ enum class EdgeState : uint32_t {
   kLost = 7,         // could not relaunch itself: error in the figures
 };
 
-// Writer: that dispatcher's lead, relaxed; reader: the host.
+// Writer: that dispatcher's lead, relaxed, but for `state`, which it releases;
+// reader: the host.
 struct alignas(128) EdgeDispatcherReport {
   uint64_t heartbeat;   // grows while it runs
   uint64_t executions;  // of the dispatcher's graph
@@ -115,14 +118,22 @@ struct EdgeFigures {
   uint64_t launch_errors;  // other refusals: later, after a relay
   uint64_t relays;
   uint64_t last_error;  // cudaError_t
-  uint64_t reserved[2];
+  uint64_t mirrors;     // of all this into the report
+  uint64_t reserved;
 };
 static_assert(sizeof(EdgeFigures) == 64);
+
+// The event that an event warp runs itself; entry 0: none.
+struct EdgeRun {
+  uint32_t entry;     // its index in the table, and one
+  uint32_t sequence;  // the low half
+};
 
 // Written by the GPU alone, relaxed; figures are copies that are some
 // milliseconds old, and exact once halted is 1 and all has ended.
 struct alignas(128) EdgeReport {
-  // 1: kHalt or kLeave was carried out by the one that holds the token.
+  // 1: kHalt or kLeave was carried out by the one that holds the token. Released:
+  // the figures are there.
   uint32_t halted;
   uint32_t padding[31];
   EdgeDispatcherReport dispatchers[kEdgeMaxDispatchers];
@@ -130,6 +141,10 @@ struct alignas(128) EdgeReport {
   // 1: the device rang for more events than its ring has free slots. Event
   // warps that saw it take no more of this entry's: the host evicts the device.
   uint32_t violations[kEdgeMaxEntries];
+  // The doorbells as the GPU sees them, and what the event warps run; both as
+  // old as the figures.
+  uint32_t doorbells[kEdgeMaxEntries];
+  EdgeRun runs[kEdgeMaxEventWarps];
   simt::EventTotals totals[kEdgeMaxEntries];
 };
 static_assert(offsetof(EdgeReport, dispatchers) == 128);
@@ -141,6 +156,9 @@ enum EdgeEntryFlags : uint32_t {
   kEdgeInline = 1,
   // In heads only: the device broke the protocol.
   kEdgeClosed = 2,
+  // RingLayout::stamped(): all of an entry is in 64 bytes that say themselves
+  // whether they are whole.
+  kEdgeStamped = 4,
 };
 
 // One registered event kernel. Immutable while dispatchers run, but for what
@@ -163,8 +181,8 @@ struct alignas(128) EdgeEntry {
   std::byte* frames;     // a slot: two EventFrames with arguments
   simt::EventScratch* scratch;  // a slot: two
   const ArgumentSteps* arguments;
-  // Device function of an inline kernel (the value of carillon_inline_<name>).
-  uint64_t inline_function;
+  // Of an inline kernel: its number, the value of carillon_inline_<name>.
+  uint64_t inline_kernel;
   uint32_t entries;  // power of two; 0: nothing is registered here
   uint32_t entry_bytes;
   uint32_t parameter_offset;
@@ -264,7 +282,7 @@ struct alignas(128) EdgeTable {
   uint32_t pollers;
   uint32_t event_warps;
   uint32_t budget;        // launches an execution, at least 1
-  uint32_t report_every;  // looks at the control line, about 10 us each
+  uint32_t report_every;  // looks at the control line, about 1 us each
   uint32_t line_count;
   EdgeLine lines[kEdgeMaxLines];
 

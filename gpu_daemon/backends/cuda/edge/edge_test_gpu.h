@@ -262,14 +262,15 @@ class FakeGpu : public EdgeThreadGpu {
     if (frame.life != nullptr) {
       port.StoreSystem(&frame.life->finished_ns, NowNs());
     }
-    port.CountDevice(
-        fail_status == 0 ? &frame.totals->done : &frame.totals->failed, 1);
+    // With the completion the frame is its launcher's again.
+    simt::EventTotals* const totals = frame.totals;
     port.PutDevice(frame.slot_ended, frame.sequence);
     std::atomic_ref<uint32_t>(*frame.launcher_ended)
         .fetch_add(1, std::memory_order_release);
     port.Complete(frame.ecq,
                   fail_status == 0 ? EventState::kDone : EventState::kFailed,
                   simt::CompletionStatus(fail_status), frame.sequence);
+    port.CountDevice(fail_status == 0 ? &totals->done : &totals->failed, 1);
   }
 
   const Config config_;

@@ -343,6 +343,7 @@ class Testbed {
     entry.generation = layout.generation.value();
     entry.frame_bytes = frame_bytes;
     entry.flags = ring.inlined ? uint32_t{kEdgeInline} : 0;
+    if (layout.stamped()) entry.flags |= kEdgeStamped;
     for (uint32_t slot = 0; slot < layout.entries; ++slot) {
       for (uint32_t copy = 0; copy < 2; ++copy) {
         entry.execs[slot][copy] = gpu_.AddExec(entry.Frame(slot, copy));

@@ -32,6 +32,8 @@ class EdgeThreadGpu {
   // Ends the context: from now on alive() is false.
   virtual void Trap() = 0;
   virtual bool alive() const = 0;
+  // Where the GPU finds the host's memory at this address.
+  virtual const void* HostMemory(const void* address) const { return address; }
 };
 
 // Ends a warp's thread when the context is gone; thrown by EdgeThreadPort.
@@ -73,15 +75,25 @@ class EdgeThreadPort {
   // TSan knows no fences: what a GPU orders by one is an acquire here.
   void PollLine(Lanes<uint32_t>& lanes, const uint32_t* words) {
     Pause(0);  // a core may have many warps to play
+    words = Host(words);
     for (uint32_t lane = 0; lane < kEdgeLanes; ++lane) {
       lanes[lane] = Load(words + lane, std::memory_order_acquire);
     }
   }
   uint32_t PollWord(const uint32_t* word) {
-    return Load(word, std::memory_order_acquire);
+    return Load(Host(word), std::memory_order_acquire);
+  }
+  // The words that say whether it is whole come first: so the others are no older
+  // than these.
+  void PollEntry(Lanes<uint64_t>& words, const std::byte* from) {
+    const auto* entry = reinterpret_cast<const uint64_t*>(Host(from));
+    for (const uint32_t lane : {7u, 0u, 1u, 2u, 3u, 4u, 5u, 6u}) {
+      words[lane] = PollUnowned(entry + lane);
+    }
   }
   void AcquirePolled() {}
   void CopyEntry(std::byte* to, const std::byte* from, uint32_t bytes) {
+    from = Host(from);
     for (uint32_t i = 0; i < bytes; i += 8) {
       const uint64_t word = Load(reinterpret_cast<const uint64_t*>(from + i),
                                  std::memory_order_relaxed);
@@ -166,6 +178,25 @@ class EdgeThreadPort {
   }
 
  private:
+  // The device may be writing there: what it says is used only if it is whole.
+  // TSan sees no atomic operation here, and an x86 CPU loads in order.
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+  __attribute__((no_sanitize("thread")))
+#endif
+#endif
+#if defined(__SANITIZE_THREAD__)
+  __attribute__((no_sanitize_thread))
+#endif
+  static uint64_t
+  PollUnowned(const uint64_t* word) {
+    return *static_cast<const volatile uint64_t*>(word);
+  }
+  template <class T>
+  const T* Host(const T* address) const {
+    if (gpu_ == nullptr) return address;
+    return static_cast<const T*>(gpu_->HostMemory(address));
+  }
   template <class T>
   static std::atomic_ref<T> Ref(T* word) {
     return std::atomic_ref<T>(*word);

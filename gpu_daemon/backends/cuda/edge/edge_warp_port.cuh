@@ -46,7 +46,6 @@ class GpuMemoryPort {
   }
   __device__ void Complete(shm::EcqEntry* to, shm::EventState state,
                            uint32_t status, uint64_t sequence) {
-    asm volatile("fence.acq_rel.sys;" ::: "memory");
     simt::cuda_internal::StoreCompletion(to, state, status, sequence);
   }
 
@@ -122,6 +121,12 @@ class GpuMemoryPort {
   static constexpr uint32_t kEager = 256;
 };
 
+// Every lane of a warp calls it to run a block of a kernel, which `number` says:
+// that of carillon_inline_<name>. Defined by the module that has event warps.
+static __device__ void RunInlineKernel(uint64_t number, const std::byte* args,
+                                       const simt::Dim3& block,
+                                       uint32_t* fail_status);
+
 class EdgeWarpPort : public GpuMemoryPort {
  public:
   template <class T>
@@ -169,8 +174,13 @@ class EdgeWarpPort : public GpuMemoryPort {
   __device__ void PollLine(Lanes<uint32_t>& lanes, const uint32_t* words) {
     lanes.value = simt::LoadRelaxed(words + lane_);
   }
+  // 64 bytes, of which the memory system makes reads of at least 32.
+  __device__ void PollEntry(Lanes<uint64_t>& words, const std::byte* from) {
+    words.value =
+        simt::LoadRelaxed(reinterpret_cast<const uint64_t*>(from) + lane_ % 8);
+  }
   __device__ void AcquirePolled() {
-    asm volatile("fence.acq_rel.sys;" ::: "memory");
+    simt::cuda_internal::AcquireSystem();
     __syncwarp();
   }
   // Never from a cache: 256 bytes an instruction and warp.
@@ -230,8 +240,9 @@ class EdgeWarpPort : public GpuMemoryPort {
   __device__ void RunInline(const EdgeEntry& entry, const std::byte* args,
                             uint32_t* fail_status) {
     __syncwarp();
-    reinterpret_cast<simt::InlineFunction>(entry.inline_function)(
-        args, {entry.block[0], entry.block[1], entry.block[2]}, fail_status);
+    RunInlineKernel(entry.inline_kernel, args,
+                    {entry.block[0], entry.block[1], entry.block[2]},
+                    fail_status);
     __syncwarp();
   }
 

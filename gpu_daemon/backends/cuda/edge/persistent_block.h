@@ -29,7 +29,6 @@
 //
 // Besides edge_dispatch.h's a Port has
 //   PollWord(&word)     32 bits of host memory: relaxed, system
-//   ReleaseSystem(&word, v)  release, host memory
 //   AddDevice(&word, n) acquire-release addition, device scope: the old value
 // and its warp may have fewer lanes than 32: as many as the block has threads.
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_EDGE_PERSISTENT_BLOCK_H_
@@ -61,10 +60,12 @@ constexpr uint32_t PersistentTracing(EdgeTracing tracing) {
 }
 static_assert(sizeof(PersistentControl) == 128);
 
+inline constexpr uint32_t kPersistentLooksAReport = 256;
+
 // Host memory. Writer: the lead, relaxed; reader: the host.
 struct alignas(128) PersistentReport {
   uint64_t looks;  // at the doorbell, some hundred at a time: a heartbeat
-  uint64_t reserved;
+  uint64_t taken;  // the last sequence that the lead has taken
   // Of events that have ended; `launched` is the host's. Each word is released
   // after the completion that it counts: what is counted has completed, and of
   // what has completed at most one event is not counted yet. Writers: whoever
@@ -77,7 +78,7 @@ static_assert(sizeof(PersistentReport) == 128);
 // In device memory, one an event kernel. The host writes it while no block is
 // there; then it is the GPU's.
 struct alignas(128) PersistentEntry {
-  // Without execs, ended and the inline function. One frame is in use:
+  // Without execs, ended and the inline kernel. One frame is in use:
   // Frame(0, 0), with scratch[0].
   EdgeEntry entry;
   const uint32_t* doorbell;  // host-mapped
@@ -150,8 +151,6 @@ class PersistentBlock {
   }
 
  private:
-  static constexpr uint32_t kLooksAReport = 256;
-
   CARILLON_EDGE bool Lead() {
     for (uint32_t round = 0; port_.Elect([&] {
            return port_.LoadDevice(&entry_.ended_turn);
@@ -201,7 +200,7 @@ class PersistentBlock {
     const uint64_t words = port_.Elect([&] {
       const uint32_t command = port_.PollWord(&entry_.control->command);
       const uint32_t rings = port_.PollWord(entry_.doorbell);
-      if (++looks_ % kLooksAReport == 0) {
+      if (++looks_ % kPersistentLooksAReport == 0) {
         port_.StoreSystem(&entry_.report->looks, looks_);
       }
       return uint64_t{command} << 32 | rings;
@@ -217,6 +216,7 @@ class PersistentBlock {
     ++ring_;
     const uint32_t slot = entry.SlotOf(sequence);
     simt::EventFrame* frame = entry.Frame(0, 0);
+    port_.Elect([&] { port_.StoreSystem(&entry_.report->taken, sequence); });
     shm::EventStatus status =
         CopyAndCheckEntry(port_, entry, sequence, entry_.copy);
     if (status == shm::EventStatus::kOk) {

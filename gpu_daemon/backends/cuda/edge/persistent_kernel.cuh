@@ -48,7 +48,7 @@ class PartWarpPort : public GpuMemoryPort {
     Sync();
   }
   __device__ void AcquirePolled() {
-    asm volatile("fence.acq_rel.sys;" ::: "memory");
+    simt::cuda_internal::AcquireSystem();
     Sync();
   }
 

@@ -154,7 +154,9 @@ CUresult CUDAAPI cuDeviceGet(CUdevice* device, int ordinal) {
 CUresult CUDAAPI cuDeviceGetName(char* name, int length, CUdevice device) {
   return Call(__func__, [&](State& state, Lock&) {
     if (!IsDevice(state, device)) return CUDA_ERROR_INVALID_DEVICE;
-    std::snprintf(name, static_cast<size_t>(length), "Fake GPU %d", device);
+    const ExecutingGpu* const gpu = ExecutingGpu::Find();
+    std::snprintf(name, static_cast<size_t>(length), "%s %d",
+                  gpu != nullptr ? gpu->name.c_str() : "Fake GPU", device);
     return CUDA_SUCCESS;
   });
 }
@@ -196,6 +198,10 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device) {
 CUresult CUDAAPI cuDevicePrimaryCtxReset(CUdevice device) {
   return Call(__func__, [&](State& state, Lock& lock) {
     if (!IsDevice(state, device)) return CUDA_ERROR_INVALID_DEVICE;
+    // What runs there and has not faulted is waited for, however long.
+    if (const RootPtr now = state.primaries[device].root; now != nullptr) {
+      state.WaitIdle(lock, *now);
+    }
     const RootPtr root = std::exchange(state.primaries[device].root, nullptr);
     if (root != nullptr) state.Destroy(lock, root);
     return CUDA_SUCCESS;
@@ -210,7 +216,7 @@ CUresult CUDAAPI cuCtxSetCurrent(CUcontext handle) {
     }
     const auto next = state.contexts.find(Number(handle));
     const std::thread::id self = std::this_thread::get_id();
-    if (next != state.contexts.end() && next->second.sms != 0) {
+    if (next != state.contexts.end() && next->second.sms != SmRange()) {
       // A green context is current to one thread at a time.
       std::thread::id& current_in = next->second.current_in;
       if (current_in != std::thread::id() && current_in != self) {
@@ -239,6 +245,15 @@ CUresult CUDAAPI cuCtxSynchronize() {
                    [&](State& state, Lock& lock, const RootPtr& root) {
                      return state.WaitIdle(lock, *root);
                    });
+}
+
+CUresult CUDAAPI cuCtxSetLimit(CUlimit limit, size_t value) {
+  return InContext(__func__, [&](State&, Lock&, const RootPtr& root) {
+    if (limit != CU_LIMIT_STACK_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+    if (value > 512 << 10) return CUDA_ERROR_INVALID_VALUE;
+    root->stack_limit = value;
+    return CUDA_SUCCESS;
+  });
 }
 
 CUresult CUDAAPI cuCtxGetStreamPriorityRange(int* least, int* greatest) {

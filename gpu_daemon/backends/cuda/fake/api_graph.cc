@@ -10,7 +10,11 @@ namespace {
 
 CUresult MakeNode(State& state, const CUDA_KERNEL_NODE_PARAMS& params,
                   LaunchSpec& launch) {
-  const FunctionPtr function = Find(state, state.functions, params.func);
+  // CUDA: a node that names its function is its context's, whatever `ctx` is and
+  // whichever context is current. A kernel runs where `ctx` says.
+  const FunctionPtr function = params.func != nullptr
+                                   ? Find(state, state.functions, params.func)
+                                   : Find(state, state.functions, params.kern);
   if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (function->form == Function::Form::kNone) return CUDA_ERROR_NOT_SUPPORTED;
   const std::array grid = {params.gridDimX, params.gridDimY, params.gridDimZ};
@@ -19,17 +23,25 @@ CUresult MakeNode(State& state, const CUDA_KERNEL_NODE_PARAMS& params,
   const CUresult result = state.MakeLaunch(
       function, grid.data(), block.data(), params.sharedMemBytes,
       params.kernelParams, params.extra, launch);
-  launch.place.sms = state.contexts.at(current_context).sms;
+  if (params.func == nullptr) {
+    const auto where = state.contexts.find(
+        params.ctx != nullptr ? Number(params.ctx) : current_context);
+    if (where == state.contexts.end()) return CUDA_ERROR_INVALID_CONTEXT;
+    launch.place.sms = where->second.sms;
+  }
   return result;
 }
 
 // Device launches find it on the GPU once the stream has come here.
 CUresult Upload(State& state, const RootPtr& root, const ExecPtr& exec,
-                CUstream stream) {
-  return Enqueue(state, root, stream, [&state, exec] {
+                CUstream handle) {
+  const StreamPtr stream = FindStream(state, root, handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  state.PushLate(*stream, [&state, exec] {
     std::lock_guard lock(state.mutex);
     exec->uploaded = true;
   });
+  return CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -55,6 +67,66 @@ CUresult CUDAAPI cuGraphDestroy(CUgraph handle) {
       return entry.second == Number(handle);
     });
     return Erase(state, state.graphs, handle);
+  });
+}
+
+CUresult CUDAAPI cuGraphGetNodes(CUgraph handle, CUgraphNode* nodes,
+                                 size_t* count) {
+  return Call(__func__, [&](State& state, Lock&) {
+    const std::shared_ptr<Graph> graph = Find(state, state.graphs, handle);
+    if (graph == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    for (size_t i = 0; i < std::min(*count, graph->nodes.size()); ++i) {
+      // In no order that a caller may rely on.
+      nodes[i] =
+          As<CUgraphNode>(graph->nodes[graph->nodes.size() - 1 - i].handle);
+    }
+    *count = graph->nodes.size();
+    return CUDA_SUCCESS;
+  });
+}
+
+// Here each node depends on the one before it.
+CUresult CUDAAPI cuGraphGetRootNodes(CUgraph handle, CUgraphNode* nodes,
+                                     size_t* count) {
+  return Call(__func__, [&](State& state, Lock&) {
+    const std::shared_ptr<Graph> graph = Find(state, state.graphs, handle);
+    if (graph == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    if (*count != 0 && !graph->nodes.empty()) {
+      nodes[0] = As<CUgraphNode>(graph->nodes.front().handle);
+    }
+    *count = graph->nodes.empty() ? 0 : 1;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuGraphKernelNodeGetParams(CUgraphNode node,
+                                            CUDA_KERNEL_NODE_PARAMS* params) {
+  return Call(__func__, [&](State& state, Lock&) {
+    const auto graph = state.node_graphs.find(Number(node));
+    if (graph == state.node_graphs.end()) return CUDA_ERROR_INVALID_VALUE;
+    const auto& nodes = state.graphs.at(graph->second)->nodes;
+    const GraphNode& found =
+        *std::ranges::find(nodes, Number(node), &GraphNode::handle);
+    const LaunchSpec& launch = found.launch;
+    *params = {};
+    params->gridDimX = launch.grid.x;
+    params->gridDimY = launch.grid.y;
+    params->gridDimZ = launch.grid.z;
+    params->blockDimX = launch.block.x;
+    params->blockDimY = launch.block.y;
+    params->blockDimZ = launch.block.z;
+    params->sharedMemBytes = launch.shared_bytes;
+    const uint64_t function = state.HandleOf(launch.function);
+    if (launch.place.sms == SmRange()) {
+      params->func = As<CUfunction>(function);
+      return CUDA_SUCCESS;
+    }
+    // No function of the primary context says where it is.
+    params->kern = As<CUkernel>(function);
+    for (const auto& [context, what] : state.contexts) {
+      if (what.sms == launch.place.sms) params->ctx = As<CUcontext>(context);
+    }
+    return CUDA_SUCCESS;
   });
 }
 
@@ -112,15 +184,23 @@ cuGraphKernelNodeSetAttribute(CUgraphNode node, CUkernelNodeAttrID attribute,
 CUresult CUDAAPI cuGraphInstantiateWithParams(
     CUgraphExec* exec, CUgraph handle, CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
   return InContext(
-      __func__, [&](State& state, Lock&, const RootPtr& root) -> CUresult {
+      __func__, [&](State& state, Lock& lock, const RootPtr& root) -> CUresult {
         params->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
         const std::shared_ptr<Graph> graph = Find(state, state.graphs, handle);
         if (graph == nullptr) return CUDA_ERROR_INVALID_HANDLE;
         auto made = std::make_shared<Exec>();
+        for (const GraphNode& node : graph->nodes) {
+          const CUresult taken =
+              state.TakeStack(lock, *root, node.launch.function->local_bytes);
+          if (taken != CUDA_SUCCESS) return taken;
+        }
         made->root = root;
         made->nodes = graph->nodes;
         made->device_launch =
             (params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0;
+        made->node_priorities =
+            (params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY) !=
+            0;
         if (made->device_launch && !state.settings.device_graphs) {
           return CUDA_ERROR_NOT_SUPPORTED;
         }
@@ -160,6 +240,10 @@ cuGraphExecKernelNodeSetParams(CUgraphExec handle, CUgraphNode node,
         LaunchSpec launch;
         const CUresult result = MakeNode(state, *params, launch);
         if (result != CUDA_SUCCESS) return result;
+        // CUDA: a node stays in its context.
+        if (launch.place.sms != found->launch.place.sms) {
+          return CUDA_ERROR_INVALID_VALUE;
+        }
         launch.place = found->launch.place;
         found->launch = std::move(launch);
         // The copy on the GPU is the old one.
@@ -172,7 +256,11 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec handle, CUstream stream) {
   return InContext(__func__, [&](State& state, Lock&, const RootPtr& root) {
     const ExecPtr exec = Find(state, state.execs, handle);
     if (exec == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-    return Enqueue(state, root, stream, [&state, exec] {
+    const StreamPtr where = FindStream(state, root, stream);
+    if (where == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    const int priority = where->place.priority;
+    Stream* const in = where.get();
+    return Enqueue(state, root, stream, [&state, exec, priority, in] {
       {
         // Never beside itself: launches by the host wait for each other.
         Lock lock(state.mutex);
@@ -184,7 +272,7 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec handle, CUstream stream) {
         if (exec->root->stopped.load(std::memory_order_relaxed)) return;
         exec->busy = true;
       }
-      state.RunGraph(exec->root, exec);
+      state.RunGraph(exec->root, exec, priority, in);
     });
   });
 }

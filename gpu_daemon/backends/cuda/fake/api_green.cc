@@ -1,21 +1,30 @@
 // The functions of the driver for green contexts.
 #include <algorithm>
+#include <cstring>
 
 #include "gpu_daemon/backends/cuda/fake/fake_call.h"
 
 namespace carillon::gpud::cuda {
 namespace {
 
-CUdevResource SmResource(uint32_t sms) {
+// The driver keeps what else it knows of a resource in its padding.
+CUdevResource SmResource(SmRange sms) {
   CUdevResource resource = {};
   resource.type =
-      sms != 0 ? CU_DEV_RESOURCE_TYPE_SM : CU_DEV_RESOURCE_TYPE_INVALID;
-  resource.sm.smCount = sms;
+      sms.count != 0 ? CU_DEV_RESOURCE_TYPE_SM : CU_DEV_RESOURCE_TYPE_INVALID;
+  resource.sm.smCount = sms.count;
+  std::memcpy(resource._internal_padding, &sms.first, sizeof(sms.first));
 #if CUDA_VERSION >= 13000
   resource.sm.minSmPartitionSize = 8;
   resource.sm.smCoscheduledAlignment = 8;
 #endif
   return resource;
+}
+
+SmRange SmsOf(const CUdevResource& resource) {
+  SmRange sms = {.count = resource.sm.smCount};
+  std::memcpy(&sms.first, resource._internal_padding, sizeof(sms.first));
+  return sms;
 }
 
 }  // namespace
@@ -34,7 +43,7 @@ CUresult CUDAAPI cuDeviceGetDevResource(CUdevice device,
     if (type != CU_DEV_RESOURCE_TYPE_SM) {
       return CUDA_ERROR_INVALID_RESOURCE_TYPE;
     }
-    *resource = SmResource(state.settings.sms);
+    *resource = SmResource({.count = state.settings.sms});
     return CUDA_SUCCESS;
   });
 }
@@ -61,9 +70,13 @@ CUresult CUDAAPI cuDevSmResourceSplitByCount(CUdevResource* result,
       return CUDA_SUCCESS;
     }
     *groups = std::min(*groups, possible);
-    std::fill_n(result, *groups, SmResource(sms));
+    uint32_t first = SmsOf(*input).first;
+    for (unsigned i = 0; i < *groups; ++i, first += sms) {
+      result[i] = SmResource({.first = first, .count = sms});
+    }
     if (remaining != nullptr) {
-      *remaining = SmResource(input->sm.smCount - *groups * sms);
+      *remaining = SmResource(
+          {.first = first, .count = input->sm.smCount - *groups * sms});
     }
     return CUDA_SUCCESS;
   });
@@ -79,7 +92,7 @@ CUresult CUDAAPI cuDevResourceGenerateDesc(CUdevResourceDesc* desc,
       return CUDA_ERROR_INVALID_RESOURCE_TYPE;
     }
     const uint64_t handle = State::NewHandle();
-    state.resource_descs[handle] = resources->sm.smCount;
+    state.resource_descs[handle] = SmsOf(*resources);
     *desc = As<CUdevResourceDesc>(handle);
     return CUDA_SUCCESS;
   });
@@ -90,8 +103,8 @@ CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx* green, CUdevResourceDesc desc,
   return Call(__func__, [&](State& state, Lock&) -> CUresult {
     if (!state.settings.green_contexts) return CUDA_ERROR_NOT_SUPPORTED;
     if (!IsDevice(state, device)) return CUDA_ERROR_INVALID_DEVICE;
-    const uint32_t sms = Find(state, state.resource_descs, desc);
-    if (flags != CU_GREEN_CTX_DEFAULT_STREAM || sms == 0) {
+    const SmRange sms = Find(state, state.resource_descs, desc);
+    if (flags != CU_GREEN_CTX_DEFAULT_STREAM || sms.count == 0) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     const RootPtr before = state.primaries[device].root;
@@ -121,13 +134,15 @@ CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx handle) {
 
 CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx handle,
                                         unsigned flags, int priority) {
-  return Call(__func__, [&](State& state, Lock&) -> CUresult {
+  return Call(__func__, [&](State& state, Lock& lock) -> CUresult {
     const State::Green green = Find(state, state.greens, handle);
     if (green.root == nullptr || green.root->destroyed) {
       return CUDA_ERROR_INVALID_HANDLE;
     }
     if (green.root->fault != CUDA_SUCCESS) return green.root->fault;
     if (flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
+    const CUresult quiet = state.AwaitQuiet(lock, green.root);
+    if (quiet != CUDA_SUCCESS) return quiet;
     const uint64_t made = State::NewHandle();
     state.streams[made] = state.NewStream(green.root);
     state.streams[made]->place = {.sms = green.sms, .priority = priority};

@@ -60,8 +60,12 @@ CUresult CUDAAPI cuMemAddressFree(CUdeviceptr address, size_t size) {
 
 CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
                              const CUmemAllocationProp*, unsigned long long) {
-  return Call(__func__, [&](State& state, Lock&) {
+  return Call(__func__, [&](State& state, Lock& lock) -> CUresult {
     if (size == 0 || size % kGranularity != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (const RootPtr root = state.primaries[0].root; root != nullptr) {
+      const CUresult quiet = state.AwaitQuiet(lock, root);
+      if (quiet != CUDA_SUCCESS) return quiet;
+    }
     const uint64_t limit = state.settings.memory_bytes;
     if (state.memory_used > limit || size > limit - state.memory_used) {
       return CUDA_ERROR_OUT_OF_MEMORY;
@@ -111,6 +115,7 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr address, size_t size, size_t offset,
       return CUDA_ERROR_OUT_OF_MEMORY;
     }
     state.memory[address] = {size, MemoryRange::Kind::kMapped, nullptr};
+    ++state.memory_changes;
     return CUDA_SUCCESS;
   });
 }
@@ -137,6 +142,7 @@ CUresult CUDAAPI cuMemUnmap(CUdeviceptr address, size_t size) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     state.memory.erase(found);
+    ++state.memory_changes;
     return Blank(address, size) ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
   });
 }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <iterator>
 #include <vector>
@@ -11,17 +12,6 @@
 
 namespace carillon::gpud::cuda {
 namespace {
-
-// A copy within the GPU's reach: at least one side is `device`.
-CUresult CopyNow(const char* name, CUdeviceptr device, void* to,
-                 const void* from, size_t size) {
-  return InContext(name, [&](State& state, Lock& lock, const RootPtr& root) {
-    if (!AllReachable(state, root, device, size)) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-    return DoNow(state, lock, root, [=] { std::memcpy(to, from, size); });
-  });
-}
 
 template <class Word>
 CUresult Memset(const char* name, CUdeviceptr address, Word value,
@@ -53,13 +43,16 @@ CUresult CUDAAPI cuMemGetInfo(size_t* free_bytes, size_t* total) {
 }
 
 CUresult CUDAAPI cuMemAlloc(CUdeviceptr* address, size_t size) {
-  return InContext(__func__, [&](State& state, Lock&, const RootPtr& root) {
-    uint64_t start = 0;
-    const CUresult result =
-        state.Allocate(root, size, MemoryRange::Kind::kDevice, start);
-    *address = start;
-    return result;
-  });
+  return InContext(
+      __func__, [&](State& state, Lock& lock, const RootPtr& root) -> CUresult {
+        const CUresult quiet = state.AwaitQuiet(lock, root);
+        if (quiet != CUDA_SUCCESS) return quiet;
+        uint64_t start = 0;
+        const CUresult result =
+            state.Allocate(root, size, MemoryRange::Kind::kDevice, start);
+        *address = start;
+        return result;
+      });
 }
 
 CUresult CUDAAPI cuMemFree(CUdeviceptr address) {
@@ -70,13 +63,16 @@ CUresult CUDAAPI cuMemFree(CUdeviceptr address) {
 }
 
 CUresult CUDAAPI cuMemHostAlloc(void** address, size_t size, unsigned) {
-  return InContext(__func__, [&](State& state, Lock&, const RootPtr& root) {
-    uint64_t start = 0;
-    const CUresult result =
-        state.Allocate(root, size, MemoryRange::Kind::kPinned, start);
-    *address = As<void*>(start);
-    return result;
-  });
+  return InContext(
+      __func__, [&](State& state, Lock& lock, const RootPtr& root) -> CUresult {
+        const CUresult quiet = state.AwaitQuiet(lock, root);
+        if (quiet != CUDA_SUCCESS) return quiet;
+        uint64_t start = 0;
+        const CUresult result =
+            state.Allocate(root, size, MemoryRange::Kind::kPinned, start);
+        *address = As<void*>(start);
+        return result;
+      });
 }
 
 CUresult CUDAAPI cuMemFreeHost(void* address) {
@@ -86,27 +82,36 @@ CUresult CUDAAPI cuMemFreeHost(void* address) {
 }
 
 CUresult CUDAAPI cuMemHostRegister(void* address, size_t size, unsigned) {
-  return InContext(__func__, [&](State& state, Lock&, const RootPtr& root) {
-    if (address == nullptr || size == 0) return CUDA_ERROR_INVALID_VALUE;
-    const uint64_t start = Number(address);
-    const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-    const uint64_t first = start / page * page;
-    std::vector<unsigned char> resident((start + size - first + page - 1) /
-                                        page);
-    // Fails when some of it is not mapped.
-    if (mincore(As<void*>(first), start + size - first, resident.data()) != 0) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-    const auto after = state.memory.lower_bound(start + size);
-    if (after != state.memory.begin()) {
-      const auto& [other, range] = *std::prev(after);
-      if (other + range.size > start) {
-        return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-      }
-    }
-    state.memory[start] = {size, MemoryRange::Kind::kRegistered, root};
-    return CUDA_SUCCESS;
-  });
+  return InContext(
+      __func__, [&](State& state, Lock& lock, const RootPtr& root) -> CUresult {
+        const CUresult quiet = state.AwaitQuiet(lock, root);
+        if (quiet != CUDA_SUCCESS) return quiet;
+        if (address == nullptr || size == 0) return CUDA_ERROR_INVALID_VALUE;
+        const uint64_t start = Number(address);
+        const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+        const uint64_t first = start / page * page;
+        std::vector<unsigned char> resident((start + size - first + page - 1) /
+                                            page);
+        // Fails when some of it is not mapped.
+        if (mincore(As<void*>(first), start + size - first, resident.data()) !=
+            0) {
+          return CUDA_ERROR_INVALID_VALUE;
+        }
+        auto after = state.memory.lower_bound(start + size);
+        while (after != state.memory.begin()) {
+          const auto before = std::prev(after);
+          const auto& [other, range] = *before;
+          if (other + range.size <= start) break;
+          // What was left behind of other memory, which has been unmapped since.
+          if (!range.left_behind || other == start) {
+            return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+          }
+          after = state.memory.erase(before);
+        }
+        state.memory[start] = {size, MemoryRange::Kind::kRegistered, root};
+        ++state.memory_changes;
+        return CUDA_SUCCESS;
+      });
 }
 
 CUresult CUDAAPI cuMemHostUnregister(void* address) {
@@ -131,12 +136,40 @@ CUresult CUDAAPI cuMemHostGetDevicePointer(CUdeviceptr* device, void* host,
   });
 }
 
+// From pageable memory the call returns when the bytes are on their way: they
+// are there behind it in the default stream, and for no other stream before that
+// one was waited for. From pinned memory they are there at once.
 CUresult CUDAAPI cuMemcpyHtoD(CUdeviceptr to, const void* from, size_t size) {
-  return CopyNow(__func__, to, Pointer(to), from, size);
+  return InContext(
+      __func__, [&](State& state, Lock& lock, const RootPtr& root) -> CUresult {
+        if (!AllReachable(state, root, to, size)) {
+          return CUDA_ERROR_INVALID_VALUE;
+        }
+        if (state.FindRange(*root, Number(from), size) != nullptr) {
+          return DoNow(state, lock, root,
+                       [=] { std::memcpy(Pointer(to), from, size); });
+        }
+        const StreamPtr stream = root->default_stream;
+        const CUresult before = state.WaitIdle(lock, *stream);
+        if (before != CUDA_SUCCESS) return before;
+        const auto* bytes = static_cast<const std::byte*>(from);
+        state.PushLate(*stream,
+                       [to, staged = std::vector(bytes, bytes + size)] {
+                         std::memcpy(Pointer(to), staged.data(), staged.size());
+                       });
+        return CUDA_SUCCESS;
+      });
 }
 
 CUresult CUDAAPI cuMemcpyDtoH(void* to, CUdeviceptr from, size_t size) {
-  return CopyNow(__func__, from, to, Pointer(from), size);
+  return InContext(
+      __func__, [&](State& state, Lock& lock, const RootPtr& root) {
+        if (!AllReachable(state, root, from, size)) {
+          return CUDA_ERROR_INVALID_VALUE;
+        }
+        return DoNow(state, lock, root,
+                     [=] { std::memcpy(to, Pointer(from), size); });
+      });
 }
 
 CUresult CUDAAPI cuMemsetD8(CUdeviceptr address, unsigned char value,

@@ -33,11 +33,27 @@ extern "C" {
 
 CUresult CUDAAPI cuStreamCreateWithPriority(CUstream* stream, unsigned,
                                             int priority) {
+  return InContext(
+      __func__, [&](State& state, Lock& lock, const RootPtr& root) -> CUresult {
+        const CUresult quiet = state.AwaitQuiet(lock, root);
+        if (quiet != CUDA_SUCCESS) return quiet;
+        const uint64_t handle = State::NewHandle();
+        state.streams[handle] = state.NewStream(root);
+        state.streams[handle]->place.priority = priority;
+        *stream = As<CUstream>(handle);
+        return CUDA_SUCCESS;
+      });
+}
+
+CUresult CUDAAPI cuStreamSetAttribute(CUstream handle, CUstreamAttrID attribute,
+                                      const CUstreamAttrValue* value) {
   return InContext(__func__, [&](State& state, Lock&, const RootPtr& root) {
-    const uint64_t handle = State::NewHandle();
-    state.streams[handle] = state.NewStream(root);
-    state.streams[handle]->place.priority = priority;
-    *stream = As<CUstream>(handle);
+    const StreamPtr stream = FindStream(state, root, handle);
+    if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    if (attribute != CU_STREAM_ATTRIBUTE_MEM_SYNC_DOMAIN) {
+      return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    stream->place.memory_domain = value->memSyncDomain;
     return CUDA_SUCCESS;
   });
 }
@@ -53,11 +69,50 @@ CUresult CUDAAPI cuStreamDestroy(CUstream handle) {
   });
 }
 
+CUresult CUDAAPI cuStreamBeginCapture(CUstream handle,
+                                      CUstreamCaptureMode mode) {
+  return InContext(__func__, [&](State& state, Lock&, const RootPtr& root) {
+    const StreamPtr stream = FindStream(state, root, handle);
+    if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    // Any other mode forbids calls that make things, in this thread or in all.
+    if (mode != CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_NOT_SUPPORTED;
+    if (stream == root->default_stream) {
+      return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    if (stream->capture != nullptr) return CUDA_ERROR_ILLEGAL_STATE;
+    stream->capture = std::make_shared<Graph>();
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuStreamEndCapture(CUstream handle, CUgraph* graph) {
+  return InContext(__func__, [&](State& state, Lock&, const RootPtr& root) {
+    const StreamPtr stream = FindStream(state, root, handle);
+    if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    if (stream->capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
+    const uint64_t made = State::NewHandle();
+    for (GraphNode& node : stream->capture->nodes) {
+      node.handle = State::NewHandle();
+      state.node_graphs[node.handle] = made;
+    }
+    state.graphs[made] = std::move(stream->capture);
+    stream->capture = nullptr;
+    *graph = As<CUgraph>(made);
+    return CUDA_SUCCESS;
+  });
+}
+
 CUresult CUDAAPI cuStreamQuery(CUstream handle) {
   return InContext(__func__, [&](State& state, Lock&, const RootPtr& root) {
     const StreamPtr stream = FindStream(state, root, handle);
     if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-    return stream->idle() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    if (stream->capture != nullptr) {
+      return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    // A driver may say so between a graph and its tail launch: here from the
+    // first one on, whatever still runs.
+    return stream->idle() || stream->relaunched ? CUDA_SUCCESS
+                                                : CUDA_ERROR_NOT_READY;
   });
 }
 
@@ -66,6 +121,9 @@ CUresult CUDAAPI cuStreamSynchronize(CUstream handle) {
       __func__, [&](State& state, Lock& lock, const RootPtr& root) -> CUresult {
         const StreamPtr stream = FindStream(state, root, handle);
         if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+        if (stream->capture != nullptr) {
+          return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        }
         return state.WaitIdle(lock, *stream);
       });
 }
@@ -80,13 +138,16 @@ CUresult CUDAAPI cuStreamWaitValue32(CUstream stream, CUdeviceptr address,
         !AllReachable(state, root, address, sizeof(uint32_t))) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    return Enqueue(state, root, stream, [=, root = root.get()] {
+    return Enqueue(state, root, stream, [=, &state, root = root.get()] {
       // Writer: whoever it is that the stream waits for. Acquire: what it wrote
       // before is there for the kernels behind this.
-      const std::atomic_ref<uint32_t> word(
-          *static_cast<uint32_t*>(Pointer(address)));
+      const auto word = [&] {
+        const void* seen = state.HostMemory(Pointer(address));
+        return std::atomic_ref(
+            *static_cast<uint32_t*>(const_cast<void*>(seen)));
+      };
       for (uint32_t looks = 0;
-           !Satisfied(word.load(std::memory_order_acquire), value, flags) &&
+           !Satisfied(word().load(std::memory_order_acquire), value, flags) &&
            !root->stopped.load(std::memory_order_relaxed);
            ++looks) {
         // The reference machine has fewer cores than a test has streams.
@@ -110,24 +171,28 @@ CUresult CUDAAPI cuStreamWriteValue32(CUstream stream, CUdeviceptr address,
         !AllReachable(state, root, address, sizeof(uint32_t))) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    return Enqueue(state, root, stream, [=] {
+    return Enqueue(state, root, stream, [=, &state] {
+      const void* seen = state.HostMemory(Pointer(address));
       // Readers: whoever waits for it. Release: all work of the stream before.
-      std::atomic_ref<uint32_t>(*static_cast<uint32_t*>(Pointer(address)))
+      std::atomic_ref(*static_cast<uint32_t*>(const_cast<void*>(seen)))
           .store(value, std::memory_order_release);
     });
   });
 }
 
 CUresult CUDAAPI cuEventCreate(CUevent* event, unsigned flags) {
-  return InContext(__func__, [&](State& state, Lock&, const RootPtr& root) {
-    auto made = std::make_shared<Event>();
-    made->root = root;
-    made->timed = (flags & CU_EVENT_DISABLE_TIMING) == 0;
-    const uint64_t handle = State::NewHandle();
-    state.events[handle] = std::move(made);
-    *event = As<CUevent>(handle);
-    return CUDA_SUCCESS;
-  });
+  return InContext(
+      __func__, [&](State& state, Lock& lock, const RootPtr& root) -> CUresult {
+        const CUresult quiet = state.AwaitQuiet(lock, root);
+        if (quiet != CUDA_SUCCESS) return quiet;
+        auto made = std::make_shared<Event>();
+        made->root = root;
+        made->timed = (flags & CU_EVENT_DISABLE_TIMING) == 0;
+        const uint64_t handle = State::NewHandle();
+        state.events[handle] = std::move(made);
+        *event = As<CUevent>(handle);
+        return CUDA_SUCCESS;
+      });
 }
 
 CUresult CUDAAPI cuEventDestroy(CUevent event) {

@@ -35,19 +35,29 @@ class DispatcherGpu : public EdgeThreadGpu {
   void RunInline(const EdgeEntry& entry, const std::byte* args,
                  uint32_t* fail_status) override {
     KernelMetadata kmd;
-    kmd.kernel =
-        reinterpret_cast<const simt::KernelInfo*>(entry.inline_function);
+    kmd.kernel = reinterpret_cast<const simt::KernelInfo*>(entry.inline_kernel);
     kmd.block = {entry.block[0], entry.block[1], entry.block[2]};
+    const CUresult met = call_->Meet(*kmd.kernel, args);
+    if (met != CUDA_SUCCESS) {
+      CUresult none = CUDA_SUCCESS;
+      if (!call_->stopped()) fault_.compare_exchange_strong(none, met);
+      throw EdgeContextLost();
+    }
     RunBlock(kmd, 0, args, fail_status);
   }
-  void Trap() override { trapped_ = true; }
-  bool alive() const override { return !trapped_ && !call_->stopped(); }
+  void Trap() override { fault_ = CUDA_ERROR_LAUNCH_FAILED; }
+  bool alive() const override {
+    return fault_ == CUDA_SUCCESS && !call_->stopped();
+  }
+  const void* HostMemory(const void* address) const override {
+    return call_->HostMemory(address);
+  }
 
-  bool trapped() const { return trapped_; }
+  CUresult fault() const { return fault_; }
 
  private:
   KernelCall* const call_;
-  std::atomic<bool> trapped_{false};
+  std::atomic<CUresult> fault_{CUDA_SUCCESS};  // writers, readers: the warps
 };
 
 CUresult RunDispatcher(KernelCall& call) {
@@ -66,7 +76,7 @@ CUresult RunDispatcher(KernelCall& call) {
     });
   }
   for (std::thread& warp : warps) warp.join();
-  return gpu.trapped() ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS;
+  return gpu.fault();
 }
 
 const FakeKernelRegistration kDispatcher("carillon_edge_dispatcher",

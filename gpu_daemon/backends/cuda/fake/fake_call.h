@@ -95,6 +95,7 @@ inline CUresult Enqueue(State& state, const RootPtr& root, CUstream handle,
                         std::function<void()> work) {
   const StreamPtr stream = FindStream(state, root, handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream->capture != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   state.Push(*stream, std::move(work));
   return CUDA_SUCCESS;
 }

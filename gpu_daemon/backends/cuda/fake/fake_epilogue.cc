@@ -30,11 +30,6 @@ void CompleteEvent(simt::EventFrame& frame) {
   fail_status.store(0, std::memory_order_relaxed);
   std::atomic_ref(frame.scratch->blocks_ended)
       .store(0, std::memory_order_relaxed);
-  if (frame.totals != nullptr) {
-    // Writers: the kernels of this EKT entry; readers: whoever mirrors them.
-    std::atomic_ref(status == 0 ? frame.totals->done : frame.totals->failed)
-        .fetch_add(1, std::memory_order_relaxed);
-  }
   if (frame.slot_ended != nullptr) {
     // Reader: the event warp that takes the slot's next event.
     std::atomic_ref(*frame.slot_ended)
@@ -50,7 +45,14 @@ void CompleteEvent(simt::EventFrame& frame) {
         .store(NowNs() + static_cast<uint64_t>(frame.clock_offset_ns),
                std::memory_order_relaxed);
   }
+  // With the completion the frame is its launcher's again.
+  simt::EventTotals* const totals = frame.totals;
   StoreCompletion(*frame.ecq, status, frame.sequence);
+  if (totals != nullptr) {
+    // Writers: the kernels of this EKT entry; readers: whoever mirrors them.
+    std::atomic_ref(status == 0 ? totals->done : totals->failed)
+        .fetch_add(1, std::memory_order_relaxed);
+  }
 }
 
 }  // namespace carillon::gpud::cuda

@@ -26,6 +26,17 @@ void FakeGpu::DefineKernel(std::string name, std::vector<uint32_t> param_sizes,
                                       std::move(function)};
 }
 
+namespace {
+const ExecutingGpu* executing_gpu = nullptr;
+}  // namespace
+
+ExecutingGpu::ExecutingGpu(std::string name, ImageLoader load)
+    : name(std::move(name)), load(std::move(load)) {
+  executing_gpu = this;
+}
+
+const ExecutingGpu* ExecutingGpu::Find() { return executing_gpu; }
+
 std::span<const std::byte> FakeGpu::Image() {
   // The header of a fatbin that nothing follows.
   static constexpr std::array<uint32_t, 4> kHeader = {0xba55ed50, 0x00100001, 0,
@@ -52,6 +63,23 @@ void FakeGpu::FaultOn(std::string kernel, When when, CUresult fault) {
 
 void FakeGpu::HangOn(std::string kernel, When when) {
   FaultOn(std::move(kernel), std::move(when), CUDA_SUCCESS);
+}
+
+void FakeGpu::FreePages(void* address, uint64_t size) {
+  std::lock_guard lock(state_->mutex);
+  State::FreedPages& pages = state_->freed_pages.emplace_back();
+  pages.start = reinterpret_cast<uint64_t>(address);
+  pages.size = size;
+  pages.old = std::make_unique<std::byte[]>(size);
+  // By words: a kernel may look.
+  for (uint64_t i = 0; i < size; i += sizeof(uint64_t)) {
+    const std::atomic_ref word(
+        *reinterpret_cast<uint64_t*>(static_cast<std::byte*>(address) + i));
+    const uint64_t old = word.load(std::memory_order_relaxed);
+    std::memcpy(pages.old.get() + i, &old, sizeof(old));
+  }
+  pages.next = state_->freed.load(std::memory_order_relaxed);
+  state_->freed.store(&pages, std::memory_order_release);
 }
 
 void FakeGpu::FailNext(std::string function, CUresult result, uint32_t count) {
@@ -103,7 +131,7 @@ LiveObjects FakeGpu::live_objects() const {
         ++live.pinned;
         break;
       case MemoryRange::Kind::kRegistered:
-        ++live.registrations;
+        if (!range.left_behind) ++live.registrations;
         break;
     }
   }

@@ -2,11 +2,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <functional>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -48,6 +51,114 @@ TEST_F(FakeGpuTest, StreamsRunBesideEachOther) {
   ASSERT_EQ(LaunchIn(one.get(), meet, 0), CUDA_SUCCESS);
   ASSERT_EQ(LaunchIn(other.get(), meet, 0), CUDA_SUCCESS);
   EXPECT_EQ(driver_.cuCtxSynchronize(), CUDA_SUCCESS);
+}
+
+TEST_F(FakeGpuTest, StreamsBeyondTheHardwareQueuesWaitForWhoeverIsBusy) {
+  gpu_.ChangeSettings([](FakeSettings& s) { s.hardware_queues = 3; });
+  std::atomic<bool> end{false};  // writer: the test; reader: the first kernel
+  std::atomic<int> runs{0};      // writers: the others; reader: the test
+  const CUfunction stays = Define("stays", [&](KernelCall& call, uint64_t) {
+    while (!end && !call.stopped()) sched_yield();
+    return CUDA_SUCCESS;
+  });
+  const CUfunction counts = Define("counts", [&](KernelCall&, uint64_t) {
+    ++runs;
+    return CUDA_SUCCESS;
+  });
+  const Stream first = NewStream();
+  const Stream second = NewStream();  // and the default one: all queues
+  const Stream third = NewStream();
+  ASSERT_EQ(LaunchIn(first.get(), stays, 0), CUDA_SUCCESS);
+  ASSERT_TRUE(Eventually([&] { return gpu_.launches("stays") == 1; }));
+  ASSERT_EQ(LaunchIn(third.get(), counts, 0), CUDA_SUCCESS);
+  ASSERT_EQ(LaunchIn(second.get(), counts, 0), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.cuStreamSynchronize(second.get()), CUDA_SUCCESS);
+  EXPECT_EQ(runs, 1);
+  EXPECT_EQ(driver_.cuStreamQuery(third.get()), CUDA_ERROR_NOT_READY);
+  end = true;
+  EXPECT_EQ(driver_.cuStreamSynchronize(third.get()), CUDA_SUCCESS);
+  EXPECT_EQ(runs, 2);
+}
+
+TEST_F(FakeGpuTest, ALaunchWithMoreStackThanAnyBeforeWaitsForAnIdleGpu) {
+  std::atomic<bool> end{false};  // writer: the test; reader: the kernel
+  const CUfunction stays = Define("stays", [&](KernelCall& call, uint64_t) {
+    while (!end && !call.stopped()) sched_yield();
+    return CUDA_SUCCESS;
+  });
+  // These have stacks of 256 and 776 bytes.
+  const auto nothing = [](KernelCall&, uint64_t) { return CUDA_SUCCESS; };
+  const CUfunction small = Define("carillon_take_stack", nothing);
+  const CUfunction large = Define("carillon_memc_get", nothing);
+  int bytes = 0;
+  EXPECT_EQ(driver_.cuFuncGetAttribute(
+                &bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, large),
+            CUDA_SUCCESS);
+  EXPECT_EQ(bytes, 776);
+  const Stream stream = NewStream();
+  const Stream resident = NewStream();
+  ASSERT_EQ(LaunchIn(resident.get(), stays, 0), CUDA_SUCCESS);
+  EXPECT_EQ(LaunchIn(stream.get(), small, 0), CUDA_ERROR_UNKNOWN);
+  end = true;
+  EXPECT_EQ(driver_.cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 776), CUDA_SUCCESS);
+  EXPECT_EQ(LaunchIn(stream.get(), small, 0), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.cuCtxSynchronize(), CUDA_SUCCESS);
+  end = false;
+  ASSERT_EQ(LaunchIn(resident.get(), stays, 0), CUDA_SUCCESS);
+  EXPECT_EQ(LaunchIn(stream.get(), large, 0), CUDA_SUCCESS)
+      << "the small one took as much as the limit says";
+  end = true;
+  EXPECT_EQ(driver_.cuCtxSynchronize(), CUDA_SUCCESS);
+}
+
+TEST_F(FakeGpuTest, NothingIsMadeBesideAKernelThatStays) {
+  std::atomic<bool> runs = false;
+  std::atomic<bool> leave = false;
+  const CUfunction stay = Define("stay", [&](KernelCall& call, uint64_t) {
+    runs.store(true);
+    while (!leave.load() && !call.stopped()) std::this_thread::yield();
+    return CUDA_SUCCESS;
+  });
+  const Stream stream = NewStream();
+  ASSERT_EQ(LaunchIn(stream.get(), stay, 0), CUDA_SUCCESS);
+  while (!runs.load()) std::this_thread::yield();
+  CUstream other = nullptr;
+  CUevent event = nullptr;
+  CUdeviceptr device = 0;
+  CUmodule module = nullptr;
+  CUmemGenericAllocationHandle handle = 0;
+  const CUmemAllocationProp where = {};
+  void* pinned = nullptr;
+  alignas(4096) static uint32_t page[1024] = {};
+  // Each waits for some seconds in vain: at once, then.
+  const std::vector<std::function<CUresult()>> all = {
+      [&] {
+        return driver_.cuStreamCreateWithPriority(&other,
+                                                  CU_STREAM_NON_BLOCKING, 0);
+      },
+      [&] { return driver_.cuEventCreate(&event, 0); },
+      [&] { return driver_.cuMemAlloc(&device, 64); },
+      [&] { return driver_.cuMemHostAlloc(&pinned, 64, 0); },
+      [&] { return driver_.cuMemHostRegister(page, sizeof(page), 0); },
+      [&] { return driver_.cuMemCreate(&handle, 2 << 20, &where, 0); },
+      [&] {
+        return driver_.cuModuleLoadData(&module, FakeGpu::Image().data());
+      },
+  };
+  std::vector<std::thread> threads;
+  std::vector<CUresult> results(all.size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    threads.emplace_back([&, i] {
+      driver_.cuCtxSetCurrent(context_);
+      results[i] = all[i]();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(results, testing::Each(CUDA_ERROR_NOT_READY));
+  leave.store(true);
+  EXPECT_TRUE(MakeStream(driver_).ok());
+  EXPECT_TRUE(MakeEvent(driver_).ok());
+  EXPECT_TRUE(DeviceBytes::Make(driver_, 64).ok());
 }
 
 TEST_F(FakeGpuTest, EventsSayWhenWorkIsDone) {
@@ -246,6 +357,58 @@ TEST_F(FakeGpuTest, AGraphRunsItsNodesInOrder) {
   EXPECT_EQ(seen, (std::vector<uint64_t>{0, 1, 2, 0, 7, 2}));
 }
 
+TEST_F(FakeGpuTest, AKernelBeginsWhenOneOfItsBlocksHasRoom) {
+  gpu_.ChangeSettings([](FakeSettings& s) { s.sms = 1; });
+  std::atomic<bool> end = false;
+  const CUfunction wait = Define("wait", [&](KernelCall&, uint64_t) {
+    while (!end.load()) std::this_thread::yield();
+    return CUDA_SUCCESS;
+  });
+  std::atomic<bool> ran = false;
+  const CUfunction note = Define("note", [&](KernelCall&, uint64_t) {
+    ran.store(true);
+    return CUDA_SUCCESS;
+  });
+  const Stream full = NewStream();
+  const Stream other = NewStream();
+  uint64_t param = 0;
+  void* params[] = {&param};
+  // 2,048 threads are all that an SM has; more of them have their turn later.
+  ASSERT_EQ(driver_.cuLaunchKernel(wait, 9, 1, 1, 512, 1, 1, 0, full.get(),
+                                   params, nullptr),
+            CUDA_SUCCESS);
+  while (gpu_.launches("wait") == 0) std::this_thread::yield();
+  ASSERT_EQ(LaunchIn(other.get(), note, 0), CUDA_SUCCESS);
+  for (int i = 0; i < 100; ++i) std::this_thread::yield();
+  EXPECT_EQ(driver_.cuStreamQuery(other.get()), CUDA_ERROR_NOT_READY);
+  EXPECT_FALSE(ran.load());
+  end.store(true);
+  EXPECT_EQ(driver_.cuStreamSynchronize(full.get()), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.cuStreamSynchronize(other.get()), CUDA_SUCCESS);
+  EXPECT_TRUE(ran.load());
+}
+
+TEST_F(FakeGpuTest, TheStreamOfAGraphThatRelaunchesItselfMaySayThatItIsDone) {
+  std::atomic<uint64_t> runs = 0;
+  std::atomic<bool> end = false;
+  const CUfunction self = Define("self", [&](KernelCall& call, uint64_t) {
+    if (runs.fetch_add(1) == 0) {
+      EXPECT_EQ(call.Launch(call.current_graph(), DeviceLaunch::kTail),
+                CUDA_SUCCESS);
+      return CUDA_SUCCESS;
+    }
+    while (!end.load()) std::this_thread::yield();
+    return CUDA_SUCCESS;
+  });
+  const Stream stream = NewStream();
+  const GraphExec exec = NewExec(self, 0);
+  ASSERT_EQ(driver_.cuGraphLaunch(exec.get(), stream.get()), CUDA_SUCCESS);
+  while (runs.load() < 2) std::this_thread::yield();
+  EXPECT_EQ(driver_.cuStreamQuery(stream.get()), CUDA_SUCCESS);
+  end.store(true);
+  EXPECT_EQ(driver_.cuStreamSynchronize(stream.get()), CUDA_SUCCESS);
+}
+
 TEST_F(FakeGpuTest, AKernelLaunchesGraphsUpToItsBudget) {
   gpu_.ChangeSettings([](FakeSettings& s) { s.launch_budget = 3; });
   std::atomic<uint64_t> ran = 0;
@@ -331,7 +494,7 @@ TEST_F(FakeGpuTest, OnlyAnUploadedDeviceGraphIsLaunchedByKernels) {
     EXPECT_EQ(call.Launch(host.get(), DeviceLaunch::kFireAndForget),
               CUDA_ERROR_INVALID_VALUE);
     EXPECT_EQ(call.Launch(fresh.get(), DeviceLaunch::kFireAndForget),
-              CUDA_ERROR_INVALID_VALUE);
+              CUDA_ERROR_INVALID_HANDLE);
     return CUDA_SUCCESS;
   });
   const GraphExec exec = NewExec(parent, 0);
@@ -339,6 +502,90 @@ TEST_F(FakeGpuTest, OnlyAnUploadedDeviceGraphIsLaunchedByKernels) {
   ASSERT_EQ(driver_.cuStreamSynchronize(nullptr), CUDA_SUCCESS);
   EXPECT_EQ(gpu_.launches("parent"), 1u);
   EXPECT_EQ(gpu_.launches("leaf"), 0u);
+}
+
+TEST_F(FakeGpuTest, AnUploadIsLateForKernelsOfOtherStreams) {
+  const CUfunction leaf =
+      Define("leaf", [](KernelCall&, uint64_t) { return CUDA_SUCCESS; });
+  CUgraphExec target = nullptr;
+  CUresult launched = CUDA_SUCCESS;
+  const CUfunction parent = Define("parent", [&](KernelCall& call, uint64_t) {
+    launched = call.Launch(target, DeviceLaunch::kFireAndForget);
+    return CUDA_SUCCESS;
+  });
+  const GraphExec launcher = NewExec(parent, 0);
+  const Stream stream = NewStream();
+  const Stream upload = NewStream();
+  const auto launch = [&] {
+    EXPECT_EQ(driver_.cuGraphLaunch(launcher.get(), stream.get()),
+              CUDA_SUCCESS);
+    EXPECT_EQ(driver_.cuStreamSynchronize(stream.get()), CUDA_SUCCESS);
+    return launched;
+  };
+  uint64_t zero = 0;
+  void* params[] = {&zero};
+  const CUDA_KERNEL_NODE_PARAMS node = {leaf, 1, 1, 1, 32, 1, 1, 0, params};
+  EXPECT_TRUE(Eventually([&] {
+    const Graph graph = *MakeGraph(driver_);
+    CUgraphNode handle = nullptr;
+    EXPECT_EQ(
+        driver_.cuGraphAddKernelNode(&handle, graph.get(), nullptr, 0, &node),
+        CUDA_SUCCESS);
+    const GraphExec exec =
+        *Instantiate(driver_, graph.get(),
+                     CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH |
+                         CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD,
+                     upload.get());
+    target = exec.get();
+    const CUresult before = launch();
+    EXPECT_EQ(driver_.cuStreamSynchronize(upload.get()), CUDA_SUCCESS);
+    EXPECT_EQ(launch(), CUDA_SUCCESS);
+    return before == CUDA_ERROR_INVALID_HANDLE;
+  }));
+}
+
+TEST_F(FakeGpuTest, PrioritiesOfNodesCountOnlyInGraphsThatAreMadeForThem) {
+  constexpr uint64_t kUse = CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+  constexpr uint64_t kUploaded = CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH |
+                                 CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
+  const CUfunction leaf =
+      Define("leaf", [](KernelCall&, uint64_t) { return CUDA_SUCCESS; });
+  CUgraphExec target = nullptr;
+  const CUfunction parent = Define("parent", [&](KernelCall& call, uint64_t) {
+    EXPECT_EQ(call.Launch(target, DeviceLaunch::kFireAndForget), CUDA_SUCCESS);
+    return CUDA_SUCCESS;
+  });
+  const GraphExec launcher = NewExec(parent, 0);
+  const Graph graph = *MakeGraph(driver_);
+  uint64_t zero = 0;
+  void* params[] = {&zero};
+  const CUDA_KERNEL_NODE_PARAMS node = {leaf, 1, 1, 1, 32, 1, 1, 0, params};
+  CUgraphNode handle = nullptr;
+  ASSERT_EQ(
+      driver_.cuGraphAddKernelNode(&handle, graph.get(), nullptr, 0, &node),
+      CUDA_SUCCESS);
+  CUkernelNodeAttrValue value = {};
+  value.priority = -4;
+  ASSERT_EQ(driver_.cuGraphKernelNodeSetAttribute(
+                handle, CU_LAUNCH_ATTRIBUTE_PRIORITY, &value),
+            CUDA_SUCCESS);
+  const Stream stream = *MakeStream(driver_, -2);
+  const auto priorities = [&](uint64_t flags, bool by_kernel) {
+    gpu_.ForgetLaunches();
+    const GraphExec exec =
+        *Instantiate(driver_, graph.get(), flags, stream.get());
+    EXPECT_EQ(driver_.cuStreamSynchronize(stream.get()), CUDA_SUCCESS);
+    target = exec.get();
+    EXPECT_EQ(driver_.cuGraphLaunch(by_kernel ? launcher.get() : exec.get(),
+                                    stream.get()),
+              CUDA_SUCCESS);
+    EXPECT_EQ(driver_.cuStreamSynchronize(stream.get()), CUDA_SUCCESS);
+    return gpu_.places().at("leaf").priorities;
+  };
+  EXPECT_EQ(priorities(0, false), std::set<int>{-2});
+  EXPECT_EQ(priorities(kUse, false), std::set<int>{-4});
+  EXPECT_EQ(priorities(kUploaded, true), std::set<int>{0});
+  EXPECT_EQ(priorities(kUploaded | kUse, true), std::set<int>{-4});
 }
 
 // --- Faults.

@@ -6,8 +6,15 @@
 #include "gpu_daemon/backends/cuda/fake/fake_state.h"
 
 namespace carillon::gpud::cuda {
+namespace {
 
-void FakeGpu::State::RunGraph(const RootPtr& root, const ExecPtr& exec) {
+// Of what kernels launch, as no stream has a priority for it: the lowest.
+constexpr int kDeviceLaunchPriority = 0;
+
+}  // namespace
+
+void FakeGpu::State::RunGraph(const RootPtr& root, const ExecPtr& exec,
+                              int priority, Stream* stream) {
   // What is still to run, in order: a tail launch's own come before later ones.
   std::deque<ExecPtr> chain = {exec};
   bool relaunch = false;
@@ -20,10 +27,15 @@ void FakeGpu::State::RunGraph(const RootPtr& root, const ExecPtr& exec) {
     {
       std::lock_guard lock(mutex);
       nodes = execution->exec->nodes;
+      if (stream != nullptr) stream->relaunched = relaunch;
       if (relaunch) gap = settings.relaunch_gap;
     }
     if (gap.count() != 0) std::this_thread::sleep_for(gap);
-    for (const GraphNode& node : nodes) {
+    for (GraphNode& node : nodes) {
+      if (!execution->exec->node_priorities) {
+        node.launch.place.priority =
+            relaunch ? kDeviceLaunchPriority : priority;
+      }
       Run(*root, node.launch, execution.get());
     }
     Lock lock(mutex);
@@ -42,6 +54,7 @@ void FakeGpu::State::RunGraph(const RootPtr& root, const ExecPtr& exec) {
                  execution->tails.end());
     changed.notify_all();
     relaunch = true;
+    if (stream != nullptr) stream->relaunched = !chain.empty();
   }
 }
 
@@ -54,9 +67,10 @@ CUresult FakeGpu::State::LaunchFromKernel(Root& root, Execution* execution,
     return CUDA_ERROR_INVALID_VALUE;
   }
   const ExecPtr exec = found->second;
-  if (exec->root.get() != &root || !exec->device_launch || !exec->uploaded) {
+  if (exec->root.get() != &root || !exec->device_launch) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (!exec->uploaded) return CUDA_ERROR_INVALID_HANDLE;
   if (mode == DeviceLaunch::kTail) {
     if (settings.refused_tails != 0) {
       --settings.refused_tails;
@@ -79,7 +93,7 @@ CUresult FakeGpu::State::LaunchFromKernel(Root& root, Execution* execution,
   ++execution->launches;
   ++execution->running;
   PushLaunch(exec->root, [this, exec, execution] {
-    RunGraph(exec->root, exec);
+    RunGraph(exec->root, exec, kDeviceLaunchPriority, nullptr);
     std::lock_guard lock(mutex);
     --execution->running;
     changed.notify_all();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstring>
+#include <optional>
 #include <regex>
 
 namespace carillon::gpud::cuda {
@@ -26,8 +27,13 @@ struct FatbinEntry {
   uint32_t reserved;
   uint32_t unknown;
   uint32_t architecture;  // 90: sm_90 or compute_90
+  uint64_t unknown_too;
+  uint64_t flags;
+  uint64_t name_size;
+  uint64_t plain_size;  // when it is compressed, of what it was made of
 };
-static_assert(sizeof(FatbinEntry) == 32);
+static_assert(sizeof(FatbinEntry) == 64);
+constexpr uint64_t kLz4 = 0x2000;  // one of the flags
 constexpr uint16_t kPtxKind = 1;
 constexpr uint32_t kFatbinMagic = 0xba55ed50;
 
@@ -67,6 +73,18 @@ bool IsNameChar(char c) {
          c == '$';
 }
 
+// What a kernel's body keeps in local memory: `.local .align 8 .b8 depot[64];`.
+uint32_t LocalBytes(const std::string& body) {
+  static const std::regex local(
+      R"(\.local\s+(?:\.align\s+\d+\s+)?\.b8\s+[\w$]+\[(\d{1,9})\])");
+  uint32_t bytes = 0;
+  for (std::sregex_iterator match(body.begin(), body.end(), local), end;
+       match != end; ++match) {
+    bytes += static_cast<uint32_t>(std::stoul((*match)[1]));
+  }
+  return bytes;
+}
+
 // All `.visible .entry name(params)` of the text. False: one cannot be read.
 bool ParseEntries(std::string_view text, std::vector<FakeEntry>& entries) {
   constexpr std::string_view kEntry = ".visible .entry ";
@@ -89,6 +107,8 @@ bool ParseEntries(std::string_view text, std::vector<FakeEntry>& entries) {
     } else if (text[at] != '{' && text[at] != '.') {
       return false;
     }
+    entry.local_bytes =
+        LocalBytes(std::string(text.substr(at, text.find(kEntry, at) - at)));
     const bool known = std::ranges::any_of(
         entries, [&](const FakeEntry& e) { return e.name == entry.name; });
     if (!known) entries.push_back(std::move(entry));
@@ -220,36 +240,109 @@ CUresult ParseCubin(const char* bytes, int compute, FakeImage& parsed) {
   return CUDA_SUCCESS;
 }
 
-// The cubin for this GPU, or the PTX, if it is not compressed.
-CUresult ParseFatbin(std::string_view content, int compute, FakeImage& parsed) {
-  parsed.is_fatbin = true;
-  if (content.empty()) return CUDA_SUCCESS;  // FakeGpu::Image()
-  bool has_ptx = false;
+// The image of an entry that is compressed as one block of LZ4 (its block format:
+// runs of literals, each with a copy of what came before). Empty: another way of
+// compressing, or no such block.
+std::string UnpackLz4(const FatbinEntry& entry, std::string_view packed) {
+  constexpr uint64_t kMostBytes = uint64_t{1} << 30;
+  std::string image;
+  if ((entry.flags & kLz4) == 0 || entry.plain_size > kMostBytes) return image;
+  packed = packed.substr(0, entry.compressed_size);
+  const auto byte = [&]() -> uint32_t {
+    if (packed.empty()) return 0;
+    const auto value = static_cast<unsigned char>(packed.front());
+    packed.remove_prefix(1);
+    return value;
+  };
+  // 15 says that bytes follow which are to be added, the last of them below 255.
+  const auto length = [&](uint32_t nibble) -> size_t {
+    size_t sum = nibble;
+    if (nibble != 15) return sum;
+    uint32_t more = 0;
+    do {
+      more = byte();
+      sum += more;
+    } while (more == 255);
+    return sum;
+  };
+  while (!packed.empty()) {
+    const uint32_t token = byte();
+    const size_t literals = std::min(length(token >> 4), packed.size());
+    image += packed.substr(0, literals);
+    packed.remove_prefix(literals);
+    if (packed.empty()) break;
+    const uint32_t low = byte();
+    const size_t back = low + (byte() << 8);
+    const size_t copied = length(token & 15) + 4;
+    if (back == 0 || back > image.size() ||
+        image.size() + copied > entry.plain_size) {
+      return "";
+    }
+    // Byte by byte: it may copy what it has just written.
+    for (size_t i = 0; i < copied; ++i) image += image[image.size() - back];
+  }
+  return image.size() == entry.plain_size ? image : "";
+}
+
+// Calls use(entry, image) for each entry, unpacked where that can be done, until
+// it returns false. False: it is no such content.
+template <class Use>
+bool EachEntry(std::string_view content, Use use) {
   while (content.size() >= sizeof(FatbinEntry)) {
     FatbinEntry entry;
     std::memcpy(&entry, content.data(), sizeof(entry));
     if (entry.header_size < sizeof(entry) ||
         entry.header_size > content.size() ||
         entry.size > content.size() - entry.header_size) {
-      return CUDA_ERROR_INVALID_IMAGE;
+      return false;
     }
-    const std::string_view image =
-        content.substr(entry.header_size, entry.size);
-    const int architecture = static_cast<int>(entry.architecture);
-    if (image.starts_with("\x7f"
-                          "ELF") &&
-        CubinRunsOn(architecture, compute)) {
-      parsed.entries.clear();
-      parsed.globals.clear();
-      return ParseCubin(image.data(), compute, parsed);
+    std::string_view image = content.substr(entry.header_size, entry.size);
+    std::string unpacked;
+    if (entry.compressed_size != 0) {
+      unpacked = UnpackLz4(entry, image);
+      if (!unpacked.empty()) image = unpacked;
     }
-    if (entry.kind == kPtxKind && architecture <= compute) {
-      has_ptx = true;
-      if (!ParseEntries(image, parsed.entries)) parsed.entries.clear();
-    }
+    if (!use(entry, image)) return true;
     content.remove_prefix(entry.header_size + entry.size);
   }
-  return has_ptx ? CUDA_SUCCESS : CUDA_ERROR_NO_BINARY_FOR_GPU;
+  return true;
+}
+
+// The cubin for this GPU, or the PTX, if it is not compressed by zstd.
+CUresult ParseFatbin(std::string_view content, int compute, FakeImage& parsed) {
+  parsed.is_fatbin = true;
+  if (content.empty()) return CUDA_SUCCESS;  // FakeGpu::Image()
+  CUresult result = CUDA_ERROR_NO_BINARY_FOR_GPU;
+  const bool whole =
+      EachEntry(content, [&](const FatbinEntry& entry, std::string_view image) {
+        const int architecture = static_cast<int>(entry.architecture);
+        if (image.starts_with("\x7f"
+                              "ELF") &&
+            CubinRunsOn(architecture, compute)) {
+          parsed.entries.clear();
+          parsed.globals.clear();
+          result = ParseCubin(image.data(), compute, parsed);
+          return false;
+        }
+        if (entry.kind == kPtxKind && architecture <= compute) {
+          result = CUDA_SUCCESS;
+          if (!ParseEntries(image, parsed.entries)) parsed.entries.clear();
+        }
+        return true;
+      });
+  return whole ? result : CUDA_ERROR_INVALID_IMAGE;
+}
+
+// The content behind a fatbin's header; nullopt: it is none.
+std::optional<std::string_view> ContentOf(const void* image) {
+  FatbinHeader header;
+  std::memcpy(&header, image, sizeof(header));
+  if (header.magic != kFatbinMagic || header.version != 1 ||
+      header.header_size != sizeof(header)) {
+    return std::nullopt;
+  }
+  return std::string_view(static_cast<const char*>(image) + sizeof(header),
+                          header.size);
 }
 
 }  // namespace
@@ -277,13 +370,9 @@ CUresult ParseImage(const void* image, int driver_version, int compute,
     return ParseCubin(bytes, compute, parsed);
   }
   if (std::strncmp(bytes, "\x50\xed\x55\xba", 4) == 0) {
-    FatbinHeader header;
-    std::memcpy(&header, image, sizeof(header));
-    if (header.magic != kFatbinMagic || header.version != 1 ||
-        header.header_size != sizeof(header)) {
-      return CUDA_ERROR_INVALID_IMAGE;
-    }
-    return ParseFatbin({bytes + sizeof(header), header.size}, compute, parsed);
+    const auto content = ContentOf(image);
+    if (!content) return CUDA_ERROR_INVALID_IMAGE;
+    return ParseFatbin(*content, compute, parsed);
   }
   const std::string text(bytes);
   const size_t start = text.find_first_not_of(" \t\r\n");
@@ -292,6 +381,29 @@ CUresult ParseImage(const void* image, int driver_version, int compute,
     return CUDA_ERROR_INVALID_IMAGE;
   }
   return ParsePtx(text, driver_version, compute, parsed, log);
+}
+
+absl::StatusOr<std::string> PtxOfFatbin(const void* image) {
+  const auto content = ContentOf(image);
+  std::string text;
+  const bool whole =
+      content &&
+      EachEntry(*content, [&](const FatbinEntry& entry, std::string_view part) {
+        // As a C string.
+        if (entry.kind == kPtxKind) text = part.substr(0, part.find('\0'));
+        return text.empty();
+      });
+  if (!whole) return absl::InvalidArgumentError("this is no fatbin");
+  if (text.empty()) {
+    return absl::InvalidArgumentError("this fatbin has no PTX");
+  }
+  // A comment of nvcc's, or a directive.
+  if (text[0] != '/' && text[0] != '.' && text[0] != '\n') {
+    return absl::InvalidArgumentError(
+        "the PTX in this fatbin is compressed by zstd: compile with nvcc "
+        "--compress-mode=speed");
+  }
+  return text;
 }
 
 }  // namespace carillon::gpud::cuda

@@ -155,6 +155,32 @@ const std::byte* KernelCall::ParamBytes(size_t index, size_t size) const {
   return impl_->launch.params.data() + param.offset;
 }
 
+int KernelCall::priority() const { return impl_->launch.place.priority; }
+
+SmRange KernelCall::sms() const {
+  const SmRange sms = impl_->launch.place.sms;
+  return sms == SmRange() ? SmRange{.count = impl_->state.settings.sms} : sms;
+}
+
+std::span<const std::byte> KernelCall::params() const {
+  return impl_->launch.params;
+}
+
+std::vector<std::span<std::byte>> KernelCall::memory() const {
+  FakeGpu::State& state = impl_->state;
+  std::lock_guard lock(state.mutex);
+  std::vector<std::span<std::byte>> ranges;
+  for (const auto& [start, range] : state.memory) {
+    if (state.FindRange(impl_->root, start, range.size) == nullptr) continue;
+    ranges.emplace_back(reinterpret_cast<std::byte*>(start), range.size);
+  }
+  return ranges;
+}
+
+uint64_t KernelCall::memory_changes() const {
+  return impl_->state.memory_changes.load(std::memory_order_relaxed);
+}
+
 std::span<const std::byte> KernelCall::args() const {
   const std::byte* args = ArgsOf(impl_->state, impl_->root, impl_->launch);
   if (args == nullptr) return {};
@@ -163,6 +189,35 @@ std::span<const std::byte> KernelCall::args() const {
 
 bool KernelCall::stopped() const {
   return impl_->root.stopped.load(std::memory_order_relaxed);
+}
+
+const void* KernelCall::HostMemory(const void* address) const {
+  return impl_->state.HostMemory(address);
+}
+
+CUresult KernelCall::Meet(const simt::KernelInfo& kernel,
+                          const std::byte* args) const {
+  FakeGpu::State& state = impl_->state;
+  LaunchSpec launch = impl_->launch;
+  launch.function = std::make_shared<Function>();
+  launch.function->form = Function::Form::kPlain;
+  launch.function->kernel = &kernel;
+  launch.params.assign(args, args + kernel.args_size);
+  Impl impl{state, impl_->root, launch, impl_->execution};
+  const KernelCall call(&impl);
+  std::vector<Fate> possible;
+  {
+    std::lock_guard lock(state.mutex);
+    possible = state.FatesOf(*launch.function);
+  }
+  for (const Fate& fate : possible) {
+    if (!fate.when(call)) continue;
+    if (fate.fault != CUDA_SUCCESS) return fate.fault;
+    Lock lock(state.mutex);
+    state.changed.wait(lock, [this] { return stopped(); });
+    return CUDA_ERROR_LAUNCH_TIMEOUT;
+  }
+  return CUDA_SUCCESS;
 }
 
 CUgraphExec KernelCall::current_graph() const {
@@ -180,12 +235,20 @@ FunctionPtr FakeGpu::State::MakeFunction(const FakeImage& image,
                                          const std::string& name) {
   auto function = std::make_shared<Function>();
   function->name = name;
+  if (image.code == nullptr) function->local_bytes = OwnLocalBytes(name);
   const auto entry = std::ranges::find(image.entries, name, &FakeEntry::name);
   const auto own = defined.find(name);
   if (entry != image.entries.end()) {
     function->params = entry->params;
+    function->local_bytes = std::max(function->local_bytes, entry->local_bytes);
   } else if (!image.is_fatbin) {
     return nullptr;
+  }
+  if (image.code != nullptr) {
+    if (entry == image.entries.end()) return nullptr;
+    function->form = Function::Form::kDefined;
+    function->defined = entry->run;
+    return function;
   }
   if (own != defined.end()) {
     function->form = Function::Form::kDefined;
@@ -206,6 +269,50 @@ FunctionPtr FakeGpu::State::MakeFunction(const FakeImage& image,
   return function;
 }
 
+uint32_t FakeGpu::State::OwnLocalBytes(std::string_view name) const {
+  if (!name.starts_with(kPlainPrefix)) return 0;
+  for (const auto& [kernel, bytes] : settings.stacks) {
+    if (name.ends_with("_" + kernel)) return bytes;
+  }
+  // As nvcc 13.0 compiles them for sm_90.
+  if (name == "carillon_take_stack") return 256;
+  if (name.ends_with("_memc_set")) return 1296;
+  return name.ends_with("_memc_get") ? 776 : 0;
+}
+
+std::vector<std::string> FakeGpu::State::FunctionNames(
+    const FakeImage& image) const {
+  std::vector<std::string> names;
+  for (const FakeEntry& entry : image.entries) names.push_back(entry.name);
+  if (!names.empty() || !image.is_fatbin) return names;
+  for (const auto& [name, kernel] : defined) names.push_back(name);
+  for (const simt::KernelInfo* kernel : simt::AllKernels()) {
+    for (const std::string_view prefix :
+         {kPlainPrefix, kEventPrefix, kCallPrefix}) {
+      names.push_back(std::string(prefix) + std::string(kernel->name));
+    }
+  }
+  return names;
+}
+
+CUresult FakeGpu::State::TakeStack(Lock& lock, Root& root, uint32_t bytes) {
+  const uint64_t wanted = std::max<uint64_t>(bytes, root.stack_limit);
+  if (bytes == 0 || wanted <= root.stack_taken) return CUDA_SUCCESS;
+  // Long enough for all that ends; what stays, stays longer.
+  constexpr std::chrono::seconds kInVain{3};
+  const bool idle = changed.wait_for(lock, kInVain, [&] {
+    return root.stopped.load(std::memory_order_relaxed) ||
+           std::ranges::all_of(root.streams, [](const StreamPtr& stream) {
+             return stream->idle();
+           });
+  });
+  if (root.fault != CUDA_SUCCESS) return root.fault;
+  if (!idle) return CUDA_ERROR_UNKNOWN;
+  root.stack_limit = wanted;
+  root.stack_taken = wanted;
+  return CUDA_SUCCESS;
+}
+
 CUresult FakeGpu::State::MakeLaunch(const FunctionPtr& function,
                                     const unsigned* grid, const unsigned* block,
                                     unsigned shared_bytes, void** params,
@@ -217,7 +324,7 @@ CUresult FakeGpu::State::MakeLaunch(const FunctionPtr& function,
   if (!simt::IsValidBlock(launch.block) || launch.block.z > 64 ||
       launch.grid.count() == 0 || grid[0] > 0x7fffffff || grid[1] > 65535 ||
       grid[2] > 65535 ||
-      shared_bytes > static_cast<unsigned>(function->largest_dynamic_shared)) {
+      shared_bytes > static_cast<unsigned>(function->LargestDynamicShared())) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (function->params.empty()) return CUDA_SUCCESS;
@@ -271,23 +378,55 @@ std::vector<Fate> FakeGpu::State::FatesOf(const Function& function) const {
   return possible;
 }
 
+uint64_t FakeGpu::State::TakeRoom(Lock& lock, const Root& root,
+                                  const LaunchSpec& launch) {
+  constexpr uint64_t kThreadsPerSm = 2048;
+  const uint64_t threads = launch.block.count();
+  const uint64_t capacity =
+      kThreadsPerSm *
+      (launch.place.sms.count != 0 ? launch.place.sms.count : settings.sms);
+  uint64_t& used = threads_used[launch.place.sms.count];
+  const auto stopped = [&] {
+    return root.stopped.load(std::memory_order_relaxed);
+  };
+  changed.wait(lock, [&] { return stopped() || capacity - used >= threads; });
+  if (stopped()) return 0;
+  const uint64_t taken =
+      std::min(launch.grid.count(), (capacity - used) / threads) * threads;
+  used += taken;
+  return taken;
+}
+
 void FakeGpu::State::Run(Root& root, const LaunchSpec& launch,
                          Execution* execution) {
   const Function& function = *launch.function;
   std::vector<Fate> possible;
   bool check_buffers = true;
+  uint64_t room = 0;
   {
-    std::lock_guard lock(mutex);
-    if (root.stopped.load(std::memory_order_relaxed)) return;
+    Lock lock(mutex);
+    room = TakeRoom(lock, root, launch);
+    if (room == 0) return;
     ++launches[function.name];
     LaunchPlaces& places_of = places[function.name];
-    places_of.sms.insert(launch.place.sms != 0 ? launch.place.sms
-                                               : settings.sms);
+    places_of.sms.insert(launch.place.sms.count != 0 ? launch.place.sms.count
+                                                     : settings.sms);
     places_of.priorities.insert(launch.place.priority);
     places_of.memory_domains.insert(launch.place.memory_domain);
     check_buffers = settings.check_buffers;
     possible = FatesOf(function);
   }
+  struct GiveBack {
+    ~GiveBack() {
+      std::lock_guard lock(state.mutex);
+      state.threads_used[sms] -= room;
+      state.changed.notify_all();
+    }
+    State& state;
+    uint32_t sms;
+    uint64_t room;
+  };
+  const GiveBack give_back{*this, launch.place.sms.count, room};
   if (function.form == Function::Form::kPersistent) {
     const CUresult result = RunPersistentForm(*this, root, launch);
     if (result != CUDA_SUCCESS) {

@@ -4,6 +4,8 @@
 #include <sys/mman.h>
 
 #include <cstring>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "gpu_daemon/backends/cuda/edge/cuda_module.h"
@@ -73,6 +75,39 @@ TEST_F(FakeGpuTest, HostMemoryIsRegisteredOnceAndUsedWhileItIs) {
   munmap(memory, kSize / 2);
 }
 
+TEST_F(FakeGpuTest, AFaultLeavesHostMemoryRegisteredForNobody) {
+  constexpr size_t kSize = 4096;
+  void* memory = mmap(nullptr, kSize, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  ASSERT_EQ(driver_.cuMemHostRegister(memory, kSize, 0), CUDA_SUCCESS);
+  gpu_.FaultOn("carillon_trap", FakeGpu::Nth(1));
+  gpu_.DefineKernel("carillon_trap", {},
+                    [](KernelCall&) { return CUDA_SUCCESS; });
+  ASSERT_EQ(driver_.cuLaunchKernel(FunctionOf("carillon_trap"), 1, 1, 1, 1, 1,
+                                   1, 0, nullptr, nullptr, nullptr),
+            CUDA_SUCCESS);
+  EXPECT_EQ(driver_.cuStreamSynchronize(nullptr), CUDA_ERROR_ILLEGAL_ADDRESS);
+  Rebuild();
+  CUdeviceptr address = 0;
+  EXPECT_EQ(driver_.cuMemHostGetDevicePointer(&address, memory, 0),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(driver_.cuMemHostRegister(memory, kSize, 0),
+            CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+  {
+    const auto again = HostRegistration::Make(
+        driver_, {static_cast<std::byte*>(memory), kSize});
+    EXPECT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(driver_.cuMemHostGetDevicePointer(&address, memory, 0),
+              CUDA_SUCCESS);
+  }
+  EXPECT_EQ(gpu_.live_objects().registrations, 0u);
+  EXPECT_EQ(driver_.cuMemHostRegister(memory, kSize, 0), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.cuMemHostUnregister(memory), CUDA_SUCCESS);
+  EXPECT_EQ(gpu_.stale_uses(), 0u);
+  munmap(memory, kSize);
+}
+
 TEST_F(FakeGpuTest, MappedMemoryOutlivesTheContext) {
   constexpr size_t kSize = 2 << 20;
   CUdeviceptr address = 0;
@@ -115,6 +150,47 @@ TEST_F(FakeGpuTest, ABufferThatIsNotRegisteredIsAFault) {
                                    4, 1, 1, 0, nullptr, params, nullptr),
             CUDA_SUCCESS);
   EXPECT_EQ(driver_.cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+TEST_F(FakeGpuTest, ACopyFromPageableMemoryIsLateForOtherStreams) {
+  const DeviceBytes memory = *DeviceBytes::Make(driver_, sizeof(uint64_t));
+  const Stream stream = NewStream();
+  uint64_t seen = 0;  // by the kernel, for which each copy is waited for
+  const CUfunction look = Define("look", [&](KernelCall&, uint64_t address) {
+    seen = *reinterpret_cast<const uint64_t*>(address);
+    return CUDA_SUCCESS;
+  });
+  const auto see = [&] {
+    EXPECT_EQ(LaunchIn(stream.get(), look, memory.address()), CUDA_SUCCESS);
+    EXPECT_EQ(driver_.cuStreamSynchronize(stream.get()), CUDA_SUCCESS);
+    return seen;
+  };
+  uint64_t word = 0;
+  const auto copy = [&] {
+    ++word;
+    EXPECT_EQ(driver_.cuMemcpyHtoD(memory.address(), &word, sizeof(word)),
+              CUDA_SUCCESS);
+  };
+  EXPECT_TRUE(Eventually([&] {
+    copy();
+    const bool late = see() != word;
+    // What became of the variable meanwhile is nothing to the copy.
+    const uint64_t copied = std::exchange(word, ~uint64_t{0});
+    EXPECT_EQ(driver_.cuStreamSynchronize(nullptr), CUDA_SUCCESS);
+    word = copied;
+    EXPECT_EQ(see(), word);
+    return late;
+  }));
+  for (int i = 0; i < 10; ++i) {
+    copy();
+    EXPECT_EQ(driver_.cuCtxSynchronize(), CUDA_SUCCESS);
+    EXPECT_EQ(see(), word);
+    const PinnedBytes pinned = *PinnedBytes::Make(driver_, sizeof(uint64_t));
+    *pinned.as<uint64_t>() = 7;
+    EXPECT_EQ(driver_.cuMemcpyHtoD(memory.address(), pinned.data(), 8),
+              CUDA_SUCCESS);
+    EXPECT_EQ(see(), 7u);
+  }
 }
 
 // --- Modules.
@@ -272,6 +348,104 @@ TEST_F(FakeGpuTest, GreenContextsShareTheSms) {
   gpu_.ChangeSettings([](FakeSettings& s) { s.green_contexts = false; });
   EXPECT_EQ(driver_.cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM),
             CUDA_ERROR_NOT_SUPPORTED);
+}
+
+TEST_F(FakeGpuTest, AGraphsNodeRunsWhereItsFunctionBelongsUnlessItWasCaptured) {
+  const CUfunction note = Define(
+      "carillon_test_note", [](KernelCall&, uint64_t) { return CUDA_SUCCESS; });
+  CUdevResource all = {};
+  CUdevResource some = {};
+  CUdevResource rest = {};
+  unsigned groups = 1;
+  CUdevResourceDesc desc = nullptr;
+  CUgreenCtx handle = nullptr;
+  CUcontext context = nullptr;
+  CUstream stream = nullptr;
+  driver_.cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM);
+  driver_.cuDevSmResourceSplitByCount(&some, &groups, &all, &rest, 0, 8);
+  driver_.cuDevResourceGenerateDesc(&desc, &some, 1);
+  driver_.cuGreenCtxCreate(&handle, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM);
+  const GreenContext green(&driver_, handle);
+  driver_.cuCtxFromGreenCtx(&context, handle);
+  ASSERT_EQ(driver_.cuGreenCtxStreamCreate(&stream, handle,
+                                           CU_STREAM_NON_BLOCKING, 0),
+            CUDA_SUCCESS);
+  const Stream of_green(&driver_, stream);
+  const auto sms_of = [&](const Graph& graph) {
+    gpu_.ForgetLaunches();
+    const GraphExec exec = *Instantiate(driver_, graph.get(), 0);
+    EXPECT_EQ(driver_.cuGraphLaunch(exec.get(), stream), CUDA_SUCCESS);
+    EXPECT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);
+    return gpu_.places().at("carillon_test_note").sms;
+  };
+  uint64_t param = 0;
+  void* params[] = {&param};
+  CUDA_KERNEL_NODE_PARAMS node = {};
+  node.func = note;
+  node.gridDimX = node.gridDimY = node.gridDimZ = 1;
+  node.blockDimX = node.blockDimY = node.blockDimZ = 1;
+  node.kernelParams = params;
+  node.ctx = context;
+  const Graph named = *MakeGraph(driver_);
+  CUgraphNode made = nullptr;
+  driver_.cuCtxSetCurrent(context);
+  ASSERT_EQ(driver_.cuGraphAddKernelNode(&made, named.get(), nullptr, 0, &node),
+            CUDA_SUCCESS);
+  driver_.cuCtxSetCurrent(context_);
+  EXPECT_EQ(sms_of(named), std::set<uint32_t>{FakeSettings().sms});
+
+  ASSERT_EQ(
+      driver_.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED),
+      CUDA_SUCCESS);
+  ASSERT_EQ(LaunchIn(stream, note, 0), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.cuStreamQuery(stream),
+            CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  CUgraph graph = nullptr;
+  ASSERT_EQ(driver_.cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+  const Graph captured(&driver_, graph);
+  EXPECT_EQ(gpu_.launches("carillon_test_note"), 1u) << "it was not launched";
+  EXPECT_EQ(sms_of(captured), std::set<uint32_t>{8});
+
+  // And stays there.
+  size_t count = 1;
+  ASSERT_EQ(driver_.cuGraphGetRootNodes(graph, &made, &count), CUDA_SUCCESS);
+  const GraphExec exec = *Instantiate(driver_, graph, 0);
+  EXPECT_EQ(driver_.cuGraphExecKernelNodeSetParams(exec.get(), made, &node),
+            CUDA_ERROR_INVALID_VALUE);
+  CUDA_KERNEL_NODE_PARAMS own = {};
+  ASSERT_EQ(driver_.cuGraphKernelNodeGetParams(made, &own), CUDA_SUCCESS);
+  own.kernelParams = params;
+  EXPECT_EQ(driver_.cuGraphExecKernelNodeSetParams(exec.get(), made, &own),
+            CUDA_SUCCESS);
+}
+
+TEST_F(FakeGpuTest, AGpuKeepsThePagesThatItWasGiven) {
+  alignas(4096) static uint32_t page[1024] = {};
+  page[0] = 1;
+  ASSERT_EQ(driver_.cuMemHostRegister(page, sizeof(page), 0), CUDA_SUCCESS);
+  gpu_.FreePages(page, sizeof(page));
+  const auto address = reinterpret_cast<CUdeviceptr>(page);
+  page[0] = 2;
+  {
+    const Stream stream = NewStream();
+    ASSERT_EQ(driver_.cuStreamWaitValue32(stream.get(), address, 2,
+                                          CU_STREAM_WAIT_VALUE_GEQ),
+              CUDA_SUCCESS);
+    EXPECT_EQ(driver_.cuStreamQuery(stream.get()), CUDA_ERROR_NOT_READY);
+    ASSERT_EQ(driver_.cuStreamWriteValue32(nullptr, address, 3, 0),
+              CUDA_SUCCESS);
+    EXPECT_EQ(driver_.cuStreamSynchronize(stream.get()), CUDA_SUCCESS);
+    EXPECT_EQ(page[0], 2u) << "the GPU has written to its own";
+  }
+  // Registered again, the pages are the same ones.
+  ASSERT_EQ(driver_.cuMemHostUnregister(page), CUDA_SUCCESS);
+  ASSERT_EQ(driver_.cuMemHostRegister(page, sizeof(page), 0), CUDA_SUCCESS);
+  const Stream stream = NewStream();
+  ASSERT_EQ(driver_.cuStreamWaitValue32(stream.get(), address, 2,
+                                        CU_STREAM_WAIT_VALUE_EQ),
+            CUDA_SUCCESS);
+  EXPECT_EQ(driver_.cuStreamSynchronize(stream.get()), CUDA_SUCCESS);
+  ASSERT_EQ(driver_.cuMemHostUnregister(page), CUDA_SUCCESS);
 }
 
 }  // namespace

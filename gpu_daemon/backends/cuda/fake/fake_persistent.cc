@@ -67,6 +67,9 @@ class Resident : public EdgeThreadGpu {
   bool alive() const override {
     return !root_.stopped.load(std::memory_order_relaxed);
   }
+  const void* HostMemory(const void* address) const override {
+    return state_.HostMemory(address);
+  }
 
  private:
   CUresult Meet() {

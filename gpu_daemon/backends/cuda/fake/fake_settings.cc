@@ -81,6 +81,8 @@ constexpr struct {
     {"sms", ParseInto<&FakeSettings::sms>},
     {"green", ParseInto<&FakeSettings::green_contexts>},
     {"memops", ParseInto<&FakeSettings::stream_memory_operations>},
+    {"queues", ParseInto<&FakeSettings::hardware_queues>},
+    {"depth", ParseInto<&FakeSettings::stream_depth>},
     {"device_graphs", ParseInto<&FakeSettings::device_graphs>},
     {"host_pointers", ParseInto<&FakeSettings::host_pointers>},
     {"budget", ParseInto<&FakeSettings::launch_budget>},

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +25,16 @@ struct FakeSettings {
   int compute_minor = 0;
   bool green_contexts = true;
   bool stream_memory_operations = true;
+  // Bytes of stack per thread of kernels' forms, by the name of KernelInfo; of
+  // others, what nvcc gives them.
+  std::map<std::string, uint32_t> stacks;
+  // Streams of a context, the default one too, that have one each
+  // (CUDA_DEVICE_MAX_CONNECTIONS). A further stream shares its queue with
+  // whichever other stream is busy: what comes second waits for the first.
+  uint32_t hardware_queues = 32;
+  // Pieces of work that wait in a stream, before a launch there waits for room
+  // among them as a driver's does. 0: any number.
+  uint32_t stream_depth = 0;
   bool device_graphs = true;  // graphs that kernels launch
   bool host_pointers = true;  // registered memory keeps its addresses
   // Fire-and-forget launches that one execution of a graph may make.
@@ -56,7 +67,8 @@ struct FakeSettings {
 // From the text of the environment variable CARILLON_FAKE_CUDA: name=value,
 // comma-separated, each at most once but for the last two:
 //   devices=N version=MAJOR.MINOR memory=BYTES exec_memory=BYTES sms=N
-//   green=0|1 memops=0|1 device_graphs=0|1 host_pointers=0|1 budget=N
+//   green=0|1 memops=0|1 queues=N depth=N
+//   device_graphs=0|1 host_pointers=0|1 budget=N
 //   refused_tails=N
 //   retire_us=N gap_us=N free_waits=0|1 check_buffers=0|1
 //   fault=KERNEL:NTH  fault=KERNEL:=WORD  hang=KERNEL:NTH  hang=KERNEL:=WORD

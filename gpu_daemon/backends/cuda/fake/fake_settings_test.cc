@@ -10,7 +10,8 @@ namespace {
 TEST(FakeSettings, EveryPartIsRead) {
   const absl::StatusOr<FakeSettings> settings = ParseFakeSettings(
       "devices=2,version=12.6,memory=4096,exec_memory=64,sms=16,green=0,"
-      "memops=0,device_graphs=0,host_pointers=0,budget=9,refused_tails=5,"
+      "memops=0,queues=16,device_graphs=0,host_pointers=0,budget=9,refused_"
+      "tails=5,"
       "retire_us=30,gap_us=40,free_waits=0,"
       "check_buffers=0,fault=echo:3,fault=fail_if:=77,hang=carillon_busy:1");
   ASSERT_TRUE(settings.ok()) << settings.status();
@@ -29,6 +30,7 @@ TEST(FakeSettings, EveryPartIsRead) {
   EXPECT_EQ(settings->relaunch_gap, std::chrono::microseconds(40));
   EXPECT_FALSE(settings->free_waits_for_idle);
   EXPECT_FALSE(settings->check_buffers);
+  EXPECT_EQ(settings->hardware_queues, 16u);
   ASSERT_EQ(settings->faults.size(), 2u);
   EXPECT_EQ(settings->faults[0].kernel, "echo");
   EXPECT_EQ(settings->faults[0].nth, 3u);

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <new>
 #include <utility>
 
@@ -19,6 +20,14 @@ FakeGpu::State* current = nullptr;
 bool had_one = false;
 
 constexpr std::align_val_t kAlignment{512};
+
+// Of late work for which nobody waits: enough that whoever should have waited is
+// found out. A caller that does wait never spends it.
+constexpr std::chrono::milliseconds kLate{20};
+// Threads for graphs that kernels launch; more of them go when they are idle.
+constexpr size_t kKeptLaunchers = 4;
+// Of AwaitQuiet(): more than any kernel takes that does not stay.
+constexpr std::chrono::seconds kPatience{10};
 
 struct Registered {
   std::string name;
@@ -116,6 +125,12 @@ uint64_t FakeGpu::State::NewHandle() {
   return next.fetch_add(0x10, std::memory_order_relaxed);
 }
 
+uint64_t FakeGpu::State::HandleOf(const FunctionPtr& function) const {
+  const auto found = std::ranges::find_if(
+      functions, [&](const auto& entry) { return entry.second == function; });
+  return found == functions.end() ? 0 : found->first;
+}
+
 RootPtr FakeGpu::State::NewRoot(int device) {
   auto root = std::make_shared<Root>();
   root->device = device;
@@ -124,7 +139,7 @@ RootPtr FakeGpu::State::NewRoot(int device) {
   return root;
 }
 
-uint64_t FakeGpu::State::AddContext(RootPtr root, uint32_t sms) {
+uint64_t FakeGpu::State::AddContext(RootPtr root, SmRange sms) {
   const uint64_t handle = NewHandle();
   contexts[handle] = {std::move(root), sms, {}};
   return handle;
@@ -134,7 +149,7 @@ CUresult FakeGpu::State::Retain(int device, uint64_t& handle) {
   Primary& primary = primaries[device];
   if (primary.root == nullptr) {
     primary.root = NewRoot(device);
-    primary.handle = AddContext(primary.root, 0);
+    primary.handle = AddContext(primary.root, {});
   }
   ++primary.references;
   handle = primary.handle;
@@ -164,6 +179,8 @@ void FakeGpu::State::Destroy(Lock& lock, const RootPtr& root) {
   for (const StreamPtr& stream : root->streams) stream->closing = true;
   changed.notify_all();
   std::vector<std::thread> threads = std::move(root->launchers);
+  std::ranges::move(root->gone_launchers, std::back_inserter(threads));
+  root->gone_launchers.clear();
   for (const StreamPtr& stream : root->streams) {
     threads.push_back(std::move(stream->thread));
   }
@@ -201,7 +218,17 @@ void FakeGpu::State::Destroy(Lock& lock, const RootPtr& root) {
       ++range;
       continue;
     }
+    if (what.kind == MemoryRange::Kind::kRegistered &&
+        root->fault != CUDA_SUCCESS) {
+      range->second.left_behind = true;
+      ++memory_changes;
+      range->second.root = nullptr;
+      ++range;
+      continue;
+    }
     range = memory.erase(range);
+    Unpin(address, what.size);
+    ++memory_changes;
     if (what.kind == MemoryRange::Kind::kDevice) memory_used -= what.size;
     if (what.kind != MemoryRange::Kind::kRegistered) {
       ::operator delete(reinterpret_cast<void*>(address), kAlignment);
@@ -221,17 +248,23 @@ StreamPtr FakeGpu::State::NewStream(const RootPtr& root) {
   });
   auto stream = std::make_shared<Stream>();
   stream->root = root;
+  stream->aliased = static_cast<size_t>(std::ranges::count(
+                        root->streams, false, [](const StreamPtr& other) {
+                          return other->closing;
+                        })) >= settings.hardware_queues;
   root->streams.push_back(stream);
   stream->thread = std::thread([this, stream = stream.get()] {
     Lock lock(mutex);
     for (;;) {
-      changed.wait(lock,
-                   [&] { return !stream->work.empty() || stream->closing; });
+      changed.wait(lock, [&] {
+        return stream->work.empty() ? stream->closing : HasQueue(*stream);
+      });
       if (stream->work.empty()) break;
       std::function<void()> work = std::move(stream->work.front());
       stream->work.pop_front();
       if (stream->root->stopped.load(std::memory_order_relaxed)) continue;
       stream->busy = true;
+      ++stream->begun;
       lock.unlock();
       work();
       work = nullptr;
@@ -246,9 +279,32 @@ StreamPtr FakeGpu::State::NewStream(const RootPtr& root) {
   return stream;
 }
 
+bool FakeGpu::State::HasQueue(const Stream& stream) {
+  return stream.root->stopped.load(std::memory_order_relaxed) ||
+         std::ranges::none_of(stream.root->streams,
+                              [&](const StreamPtr& other) {
+                                return other.get() != &stream && other->busy &&
+                                       (other->aliased || stream.aliased);
+                              });
+}
+
 void FakeGpu::State::Push(Stream& stream, std::function<void()> work) {
   stream.work.push_back(std::move(work));
   changed.notify_all();
+}
+
+void FakeGpu::State::PushLate(Stream& stream, std::function<void()> work) {
+  Push(stream, [this, stream = &stream, work = std::move(work)] {
+    const Root& root = *stream->root;
+    {
+      Lock lock(mutex);
+      changed.wait_for(lock, kLate, [&] {
+        return stream->waiters + root.waiters != 0 ||
+               root.stopped.load(std::memory_order_relaxed);
+      });
+    }
+    if (!root.stopped.load(std::memory_order_relaxed)) work();
+  });
 }
 
 void FakeGpu::State::PushLaunch(const RootPtr& root,
@@ -258,42 +314,99 @@ void FakeGpu::State::PushLaunch(const RootPtr& root,
     changed.notify_all();
     return;
   }
-  root->launchers.emplace_back([this, root = root.get()] {
-    Lock lock(mutex);
-    for (;;) {
-      ++root->idle_launchers;
-      changed.wait(lock,
-                   [&] { return !root->launched.empty() || root->destroyed; });
-      --root->idle_launchers;
-      if (root->launched.empty()) return;
-      std::function<void()> work = std::move(root->launched.front());
-      root->launched.pop_front();
-      lock.unlock();
-      work();
-      work = nullptr;
-      lock.lock();
+  // Those that have gone hold no lock any more.
+  for (std::thread& gone : root->gone_launchers) gone.join();
+  root->gone_launchers.clear();
+  do {
+    root->launchers.emplace_back([this, root = root.get()] { Launch(*root); });
+  } while (root->launchers.size() < kKeptLaunchers);
+}
+
+void FakeGpu::State::Launch(Root& root) {
+  Lock lock(mutex);
+  while (true) {
+    if (root.launched.empty() && !root.destroyed &&
+        root.idle_launchers >= kKeptLaunchers) {
+      const auto self = std::ranges::find(
+          root.launchers, std::this_thread::get_id(), &std::thread::get_id);
+      root.gone_launchers.push_back(std::move(*self));
+      root.launchers.erase(self);
+      return;
     }
-  });
+    ++root.idle_launchers;
+    changed.wait(lock,
+                 [&] { return !root.launched.empty() || root.destroyed; });
+    --root.idle_launchers;
+    if (root.launched.empty()) return;
+    std::function<void()> work = std::move(root.launched.front());
+    root.launched.pop_front();
+    lock.unlock();
+    work();
+    work = nullptr;
+    lock.lock();
+  }
+}
+
+const void* FakeGpu::State::HostMemory(const void* address) const {
+  const auto at = reinterpret_cast<uint64_t>(address);
+  for (const FreedPages* pages = freed.load(std::memory_order_acquire);
+       pages != nullptr; pages = pages->next) {
+    if (at - pages->start < pages->size &&
+        pages->pinned.load(std::memory_order_relaxed)) {
+      return pages->old.get() + (at - pages->start);
+    }
+  }
+  return address;
+}
+
+void FakeGpu::State::Unpin(uint64_t address, uint64_t size) {
+  for (FreedPages& pages : freed_pages) {
+    if (pages.start - address < size) {
+      pages.pinned.store(false, std::memory_order_relaxed);
+    }
+  }
 }
 
 CUresult FakeGpu::State::WaitIdle(Lock& lock, Stream& stream) {
   const RootPtr root = stream.root;
+  ++stream.waiters;
+  changed.notify_all();
   changed.wait(lock, [&] {
     return stream.idle() || root->stopped.load(std::memory_order_relaxed);
   });
+  --stream.waiters;
   if (root->destroyed) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   return root->fault;
 }
 
 CUresult FakeGpu::State::WaitIdle(Lock& lock, Root& root) {
+  ++root.waiters;
+  changed.notify_all();
   changed.wait(lock, [&] {
     return root.stopped.load(std::memory_order_relaxed) ||
            std::ranges::all_of(root.streams, [](const StreamPtr& stream) {
              return stream->idle();
            });
   });
+  --root.waiters;
   if (root.destroyed) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   return root.fault;
+}
+
+CUresult FakeGpu::State::AwaitQuiet(Lock& lock, const RootPtr& root) {
+  std::vector<std::pair<StreamPtr, uint64_t>> running;
+  for (const StreamPtr& stream : root->streams) {
+    if (stream->busy) running.emplace_back(stream, stream->begun);
+  }
+  const bool quiet = changed.wait_for(lock, kPatience, [&] {
+    return root->stopped.load(std::memory_order_relaxed) ||
+           std::ranges::none_of(running, [](const auto& one) {
+             return one.first->busy && one.first->begun == one.second;
+           });
+  });
+  if (root->destroyed) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  if (root->fault != CUDA_SUCCESS) return root->fault;
+  return quiet ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 const MemoryRange* FakeGpu::State::FindRange(const Root& root, uint64_t address,
@@ -304,6 +417,7 @@ const MemoryRange* FakeGpu::State::FindRange(const Root& root, uint64_t address,
   if (address - start > range.size || size > range.size - (address - start)) {
     return nullptr;
   }
+  if (range.left_behind) return nullptr;
   // Host memory is portable: every context of the process has it.
   if (range.kind == MemoryRange::Kind::kDevice && range.root.get() != &root) {
     return nullptr;
@@ -330,6 +444,7 @@ CUresult FakeGpu::State::Allocate(const RootPtr& root, uint64_t size,
   std::memset(data, 0xcd, std::min<uint64_t>(size, 1 << 16));
   address = reinterpret_cast<uint64_t>(data);
   memory[address] = {size, kind, root};
+  ++memory_changes;
   return CUDA_SUCCESS;
 }
 
@@ -342,6 +457,10 @@ CUresult FakeGpu::State::Free(Lock& lock, uint64_t address,
                ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED
                : CUDA_ERROR_INVALID_VALUE;
   }
+  if (found->second.left_behind) {
+    memory.erase(found);
+    return CUDA_SUCCESS;
+  }
   const RootPtr root = found->second.root;
   if (root->fault != CUDA_SUCCESS) return root->fault;
   if (settings.free_waits_for_idle) {
@@ -349,7 +468,9 @@ CUresult FakeGpu::State::Free(Lock& lock, uint64_t address,
     if (result != CUDA_SUCCESS) return result;
   }
   const auto range = memory.extract(address);
+  ++memory_changes;
   if (range.empty()) return CUDA_ERROR_INVALID_VALUE;
+  Unpin(address, range.mapped().size);
   if (kind == MemoryRange::Kind::kDevice) memory_used -= range.mapped().size;
   if (kind != MemoryRange::Kind::kRegistered) {
     ::operator delete(reinterpret_cast<void*>(address), kAlignment);

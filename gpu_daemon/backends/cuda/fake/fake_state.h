@@ -15,7 +15,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -38,11 +40,18 @@ struct Root {
   // readers: kernels at any time. Relaxed: it stands for itself.
   std::atomic<bool> stopped{false};
   bool destroyed = false;
+  // Bytes of stack per thread: what the next launch with a stack may take
+  // (cuCtxSetLimit), and what there is memory for.
+  uint64_t stack_limit = 1024;
+  uint64_t stack_taken = 0;
   std::shared_ptr<Stream> default_stream;
   std::vector<std::shared_ptr<Stream>> streams;  // with the destroyed ones
 
+  uint32_t waiters = 0;  // threads that wait for all of its streams
+
   // Graphs that kernels launched run on these.
   std::vector<std::thread> launchers;
+  std::vector<std::thread> gone_launchers;  // to be joined
   std::deque<std::function<void()>> launched;
   uint32_t idle_launchers = 0;
 };
@@ -50,24 +59,33 @@ using RootPtr = std::shared_ptr<Root>;
 
 struct Context {
   RootPtr root;
-  uint32_t sms = 0;  // of a green one
+  SmRange sms;  // of a green one
   // Of a green one: where it is current. Default: nowhere.
   std::thread::id current_in;
 };
 
 // Where a kernel is to run.
 struct Place {
-  uint32_t sms = 0;  // of a green context; 0: all
+  SmRange sms;  // of a green context
   int priority = 0;
   int memory_domain = 0;
 };
 
+struct Graph;
+
 struct Stream {
   RootPtr root;
   Place place;
+  // What is put into it becomes nodes of this, and does not happen.
+  std::shared_ptr<Graph> capture;
   std::deque<std::function<void()>> work;
   bool busy = false;
+  uint64_t begun = 0;  // pieces of work
   bool closing = false;
+  bool aliased = false;  // has no hardware queue of its own
+  // The graph in it has launched itself again: a query finds it done.
+  bool relaunched = false;
+  uint32_t waiters = 0;  // threads that wait until it is idle
   std::thread thread;
 
   bool idle() const { return work.empty() && !busy; }
@@ -89,7 +107,17 @@ struct Function {
   const simt::KernelInfo* kernel = nullptr;
   KernelFunction defined;
   std::vector<FakeParam> params;
-  int largest_dynamic_shared = 48 << 10;
+  uint32_t local_bytes = 0;  // of stack, a thread
+  // What a launch may ask for; nullopt: as much as CUDA gives without asking.
+  std::optional<int> largest_dynamic_shared;
+
+  // That its code declares.
+  int static_shared() const {
+    return form == Form::kEvent || form == Form::kCall ? 128 : 0;
+  }
+  int LargestDynamicShared() const {
+    return largest_dynamic_shared.value_or((48 << 10) - static_shared());
+  }
 };
 using FunctionPtr = std::shared_ptr<Function>;
 
@@ -124,6 +152,7 @@ struct Exec {
   uint64_t memory = 0;  // on the GPU
   std::vector<GraphNode> nodes;
   bool device_launch = false;
+  bool node_priorities = false;  // not those of where it is launched
   bool uploaded = false;
   bool busy = false;  // running or retiring
 };
@@ -142,6 +171,9 @@ struct MemoryRange {
   uint64_t size = 0;
   Kind kind = Kind::kDevice;
   RootPtr root;  // nullptr: of no context
+  // Registered in a context that faulted: the driver has kept it, for no kernel,
+  // and refuses to register the same memory again.
+  bool left_behind = false;
 };
 
 struct Fate {
@@ -170,19 +202,30 @@ struct FakeGpu::State {
 
   CUresult Retain(int device, uint64_t& handle);
   CUresult Release(Lock& lock, int device);
-  uint64_t AddContext(RootPtr root, uint32_t sms);
+  uint64_t AddContext(RootPtr root, SmRange sms);
   RootPtr NewRoot(int device);
   // Stops all of its work and destroys what it owns.
   void Destroy(Lock& lock, const RootPtr& root);
   void Fault(Root& root, CUresult fault);
 
   StreamPtr NewStream(const RootPtr& root);
+  // Whether its next work may start: a queue that it shares is free.
+  static bool HasQueue(const Stream& stream);
   void Push(Stream& stream, std::function<void()> work);
+  // Work that a driver does some time after the call that asked for it: when
+  // somebody waits for the stream, or long after everybody else. What comes
+  // behind it in the stream waits for it.
+  void PushLate(Stream& stream, std::function<void()> work);
   // Waits until it is idle or the context stopped; the fault, if there is one.
   CUresult WaitIdle(Lock& lock, Stream& stream);
   CUresult WaitIdle(Lock& lock, Root& root);
+  // Before something is made: waits until all that runs now has ended. A kernel
+  // that stays lets it fail after a while, where a GPU might wait for ever.
+  CUresult AwaitQuiet(Lock& lock, const RootPtr& root);
   // Work on a launcher thread of the context.
   void PushLaunch(const RootPtr& root, std::function<void()> work);
+  // What such a thread does. The mutex is not held.
+  void Launch(Root& root);
 
   // --- Memory (fake_state.cc). The mutex is held.
 
@@ -193,6 +236,11 @@ struct FakeGpu::State {
                     uint64_t& address);
   CUresult Free(Lock& lock, uint64_t address, MemoryRange::Kind kind);
 
+  // What a GPU finds at an address of the host's. Without the mutex.
+  const void* HostMemory(const void* address) const;
+  // What begins there is registered no more. The mutex is held.
+  void Unpin(uint64_t address, uint64_t size);
+
   // --- Kernels (fake_kernel.cc). The mutex is held, but for Run().
 
   // nullptr: there is no such function in the image.
@@ -201,8 +249,18 @@ struct FakeGpu::State {
   CUresult MakeLaunch(const FunctionPtr& function, const unsigned* grid,
                       const unsigned* block, unsigned shared_bytes,
                       void** params, void** extra, LaunchSpec& launch) const;
+  // Stack of one of gpud's kernels.
+  uint32_t OwnLocalBytes(std::string_view name) const;
+  // The names of an image's functions.
+  std::vector<std::string> FunctionNames(const FakeImage& image) const;
+  // Memory for a stack of so many bytes per thread: where there is too little,
+  // it waits until the GPU is idle. Errors: UNKNOWN, it waited in vain.
+  CUresult TakeStack(Lock& lock, Root& root, uint32_t bytes);
   // Runs it to its end in the calling thread; a fault becomes the context's.
   void Run(Root& root, const LaunchSpec& launch, Execution* execution);
+  // Room for a kernel's blocks, as many as fit and at least one: waits for it, and
+  // returns the threads taken. 0: the context is stopped. The mutex is held.
+  uint64_t TakeRoom(Lock& lock, const Root& root, const LaunchSpec& launch);
   // Whether [address, address + size) is there for a kernel of this context.
   bool Reachable(const Root& root, const void* address, uint64_t size);
   bool IsDeviceMemory(const Root& root, const void* address, uint64_t size);
@@ -211,12 +269,16 @@ struct FakeGpu::State {
 
   // --- Graphs (fake_graph.cc). The mutex is not held.
 
-  // Runs a graph whose exec was made busy, and all that it launches.
-  void RunGraph(const RootPtr& root, const ExecPtr& exec);
+  // Runs a graph whose exec was made busy, and all that it launches. Priority: of
+  // the stream that it is launched in; stream: that one, nullptr: none.
+  void RunGraph(const RootPtr& root, const ExecPtr& exec, int priority,
+                Stream* stream);
   CUresult LaunchFromKernel(Root& root, Execution* execution, uint64_t handle,
                             DeviceLaunch mode);
 
   static uint64_t NewHandle();
+  // Of a function; 0: it is gone.
+  uint64_t HandleOf(const FunctionPtr& function) const;
   FakeSettings settings;
   mutable std::mutex mutex;
   // Anything changed: work done, a fault, work for a thread.
@@ -231,10 +293,10 @@ struct FakeGpu::State {
   std::map<int, Primary> primaries;
   std::vector<RootPtr> roots;
   std::unordered_map<uint64_t, Context> contexts;
-  std::unordered_map<uint64_t, uint32_t> resource_descs;  // SMs
+  std::unordered_map<uint64_t, SmRange> resource_descs;
   struct Green {
     RootPtr root;
-    uint32_t sms = 0;
+    SmRange sms;
     uint64_t context = 0;
   };
   std::unordered_map<uint64_t, Green> greens;
@@ -246,7 +308,26 @@ struct FakeGpu::State {
   std::unordered_map<uint64_t, uint64_t> node_graphs;  // by node
   std::unordered_map<uint64_t, ExecPtr> execs;
   std::map<uint64_t, MemoryRange> memory;  // by first address
+  // Writer: whoever changes that map, under the mutex; readers: kernels, which
+  // then look again under it. Relaxed: it stands for itself.
+  std::atomic<uint64_t> memory_changes{1};
   uint64_t memory_used = 0;
+  // Threads that run, by the number of SMs that they have to themselves; 0: all.
+  std::map<uint32_t, uint64_t> threads_used;
+  // Pages that were freed and that the GPU still has.
+  struct FreedPages {
+    uint64_t start = 0;
+    uint64_t size = 0;
+    std::unique_ptr<std::byte[]> old;
+    // False: they are registered no more. Writers: under the mutex; readers:
+    // kernels. Relaxed: it stands for itself.
+    std::atomic<bool> pinned{true};
+    FreedPages* next = nullptr;
+  };
+  // The last that were freed. Writers: under the mutex, release; readers: kernels
+  // at any time, acquire. None goes before the State does.
+  std::atomic<FreedPages*> freed{nullptr};
+  std::deque<FreedPages> freed_pages;
   struct Physical {
     uint64_t size = 0;
     int file = -1;

@@ -19,6 +19,11 @@ const FakeKernelRegistration kTrap("carillon_trap", {}, [](KernelCall&) {
   return CUDA_ERROR_LAUNCH_FAILED;
 });
 
+const FakeKernelRegistration kTakeStack("carillon_take_stack", {},
+                                        [](KernelCall&) {
+                                          return CUDA_SUCCESS;
+                                        });
+
 const FakeKernelRegistration kClock("carillon_clock", {sizeof(uint64_t*)},
                                     [](KernelCall& call) {
                                       std::atomic_ref(*call.param<uint64_t*>(0))
@@ -37,7 +42,7 @@ const FakeKernelRegistration kComplete("carillon_complete",
                                          return CUDA_SUCCESS;
                                        });
 
-// The function's address is a KernelInfo's, as cuModuleGetGlobal has it.
+// The kernel's number is a KernelInfo's address, as cuModuleGetGlobal has it.
 const FakeKernelRegistration kRunInline(
     "carillon_run_inline",
     {sizeof(uint64_t), sizeof(std::byte*), sizeof(simt::Dim3),
@@ -63,6 +68,9 @@ class OneWarp : public EdgeThreadGpu {
   void RunInline(const EdgeEntry&, const std::byte*, uint32_t*) override {}
   void Trap() override {}
   bool alive() const override { return !call_.stopped(); }
+  const void* HostMemory(const void* address) const override {
+    return call_.HostMemory(address);
+  }
 
  private:
   KernelCall& call_;
@@ -70,12 +78,12 @@ class OneWarp : public EdgeThreadGpu {
 
 CUresult StageEntryOnCpu(KernelCall& call) {
   const auto* entry = call.param<const EdgeEntry*>(0);
-  const auto* closed = call.param<const uint32_t*>(1);
+  auto* gate = call.param<StageGate*>(1);
   const auto sequence = call.param<uint64_t>(2);
   // A GPU looks at it after it has copied the entry, which nobody may have
   // written yet then; on a CPU that would be a race.
-  if (std::atomic_ref(const_cast<uint32_t&>(*closed))
-          .load(std::memory_order_acquire) != 0) {
+  if (std::atomic_ref(gate->closed).load(std::memory_order_acquire) != 0) {
+    std::atomic_ref(gate->staged).store(sequence, std::memory_order_relaxed);
     entry->Frame(entry->SlotOf(sequence), 0)->ecq = nullptr;
     return CUDA_SUCCESS;
   }
@@ -84,15 +92,15 @@ CUresult StageEntryOnCpu(KernelCall& call) {
   alignas(16)
       std::byte copy[sizeof(shm::EsqEntryHeader) + shm::kMaxParameterBytes];
   try {
-    StageEntry(port, *entry, nullptr, closed, sequence, copy);
+    StageEntry(port, *entry, nullptr, gate, sequence, copy);
   } catch (const EdgeContextLost&) {
   }
   return CUDA_SUCCESS;
 }
 
 const FakeKernelRegistration kStageEntry("carillon_stage_entry",
-                                         {sizeof(EdgeEntry*), sizeof(uint32_t*),
-                                          sizeof(uint64_t)},
+                                         {sizeof(EdgeEntry*),
+                                          sizeof(StageGate*), sizeof(uint64_t)},
                                          StageEntryOnCpu);
 
 }  // namespace

@@ -21,6 +21,18 @@ using shm::EventStatus;
 // How late the end of a background kernel may be seen.
 constexpr std::chrono::microseconds kLookEvery{50};
 
+// A fence of the system's scope waits for all stores of its memory
+// synchronisation domain. Event kernels of all paths share the default one: what
+// they hand to each other is ordered within a domain only. So background kernels
+// go elsewhere, and no completion waits for their stores. A driver that does not
+// take it has one domain for all.
+void LeaveDomain(const Driver& driver, CUstream stream) {
+  CUstreamAttrValue value = {};
+  value.memSyncDomain = CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE;
+  driver.cuStreamSetAttribute(stream, CU_STREAM_ATTRIBUTE_MEM_SYNC_DOMAIN,
+                              &value);
+}
+
 void TellEnd(KernelLaunch& launch, EventState state, uint32_t status) {
   launch.life.finished_ns = NowNs();
   launch.on_end(launch.ResultOf(state, status));
@@ -43,6 +55,7 @@ absl::StatusOr<std::unique_ptr<Background>> Background::Create(Gpu* gpu) {
 // All of it at once: later the driver may have to wait for an idle GPU.
 absl::Status Background::Settle() {
   MutexLock lock(mutex_);
+  no_more_streams_ = false;
   ASSIGN_OR_RETURN(
       scratch_,
       DeviceBytes::Make(gpu_->driver(), kStreams * sizeof(simt::EventScratch)));
@@ -131,9 +144,10 @@ void Background::Run() {
       continue;
     }
     std::vector<Ended> ended;
+    bool wants_streams = false;
     if (const Gpu::ContextLease use = gpu_->TryEnter()) {
       Look(ended);
-      Fill(ended);
+      wants_streams = Fill(ended);
     } else if (!gpu_->health().ok()) {
       for (auto& queue : waiting_) {
         for (auto& launch : queue) {
@@ -143,12 +157,13 @@ void Background::Run() {
         queue.clear();
       }
     }
-    if (ended.empty()) {
+    if (ended.empty() && !wants_streams) {
       work_.WaitFor(mutex_, kLookEvery);
       continue;
     }
     lock.Unlock();
     Tell(ended);
+    if (wants_streams) MakeStreams();
     lock.Lock();
   }
 }
@@ -158,16 +173,25 @@ void Background::Tell(std::vector<Ended>& ended) {
 }
 
 // The highest priority first, the oldest among equals.
-void Background::Fill(std::vector<Ended>& ended) {
-  auto slot = slots_.begin();
-  for (auto queue = waiting_.rbegin(); queue != waiting_.rend(); ++queue) {
-    while (!queue->empty()) {
-      slot = std::find_if(slot, slots_.end(), [](const StreamSlot& candidate) {
-        return candidate.launch == nullptr;
-      });
-      if (slot == slots_.end()) return;
-      slot->launch = std::move(queue->front());
-      queue->pop_front();
+bool Background::Fill(std::vector<Ended>& ended) {
+  for (uint32_t priority = kPriorities; priority-- > 0;) {
+    auto& queue = waiting_[priority];
+    while (!queue.empty()) {
+      StreamSlot* slot = FreeSlot(priority);
+      if (slot == nullptr && SlotToMake(priority) != nullptr) return true;
+      if (slot == nullptr && no_more_streams_ && StreamsOf(priority) == 0 &&
+          !APriorityHasTwoStreams()) {
+        for (auto& launch : queue) {
+          ended.push_back({std::move(launch), EventState::kFailed,
+                           static_cast<uint32_t>(EventStatus::kNotLaunched)});
+        }
+        queue.clear();
+        no_more_streams_ = false;  // for those that come later
+        break;
+      }
+      if (slot == nullptr) break;
+      slot->launch = std::move(queue.front());
+      queue.pop_front();
       slot->launched = false;
       if (auto status = Start(*slot); !status.ok() && !gpu_->Faulted()) {
         spdlog::warn("background kernel '{}': {}",
@@ -179,16 +203,81 @@ void Background::Fill(std::vector<Ended>& ended) {
       ++running_;
     }
   }
+  return false;
+}
+
+Background::StreamSlot* Background::FreeSlot(uint32_t priority) {
+  const auto slot =
+      std::ranges::find_if(slots_, [=](const StreamSlot& candidate) {
+        return candidate.launch == nullptr && candidate.stream &&
+               candidate.stream_priority == priority;
+      });
+  return slot == slots_.end() ? nullptr : &*slot;
+}
+
+size_t Background::StreamsOf(uint32_t priority) const {
+  return static_cast<size_t>(
+      std::ranges::count_if(slots_, [=](const StreamSlot& slot) {
+        return slot.stream && slot.stream_priority == priority;
+      }));
+}
+
+bool Background::APriorityHasTwoStreams() const {
+  for (const StreamSlot& slot : slots_) {
+    if (slot.stream && StreamsOf(slot.stream_priority) > 1) return true;
+  }
+  return false;
+}
+
+// A slot without a stream; or, so that each priority has one, a free one of a
+// priority that has several. So streams are made a few times, and then no more.
+Background::StreamSlot* Background::SlotToMake(uint32_t priority) {
+  const bool has_one = StreamsOf(priority) != 0;
+  StreamSlot* found = nullptr;
+  for (StreamSlot& slot : slots_) {
+    if (slot.launch != nullptr) continue;
+    if (!slot.stream && !no_more_streams_) return &slot;
+    if (slot.stream && !has_one && StreamsOf(slot.stream_priority) > 1) {
+      found = &slot;
+    }
+  }
+  return found;
+}
+
+void Background::MakeStreams() {
+  const Gpu::PauseResidents quiet(gpu_);
+  const Gpu::ContextLease use = gpu_->Enter();
+  if (!use) return;
+  MutexLock lock(mutex_);
+  for (uint32_t priority = kPriorities; priority-- > 0;) {
+    for (size_t i = 0; i < waiting_[priority].size(); ++i) {
+      StreamSlot* slot = SlotToMake(priority);
+      if (slot == nullptr) break;
+      Stream old = std::move(slot->stream);
+      // The driver may not return while a kernel runs on. Under the use, nobody
+      // else changes the slot.
+      lock.Unlock();
+      old.Reset();
+      auto stream = gpu_->MakeStream(SmSet::kRest, priority);
+      if (stream.ok()) LeaveDomain(gpu_->driver(), stream->get());
+      const bool faulted = !stream.ok() && gpu_->Faulted();
+      lock.Lock();
+      if (faulted) return;
+      if (!stream.ok()) {
+        spdlog::warn("background kernels get no further stream: {}",
+                     stream.status().message());
+        no_more_streams_ = true;
+        return;
+      }
+      slot->stream = *std::move(stream);
+      slot->stream_priority = priority;
+    }
+  }
 }
 
 absl::Status Background::Start(StreamSlot& slot) {
   const Driver& driver = gpu_->driver();
   const KernelMetadata& kmd = slot.launch->kmd;
-  const uint32_t priority = slot.launch->priority;
-  if (!slot.stream || slot.stream_priority != priority) {
-    ASSIGN_OR_RETURN(slot.stream, gpu_->MakeStream(SmSet::kRest, priority));
-    slot.stream_priority = priority;
-  }
   ASSIGN_OR_RETURN(const auto sequence, LaunchSequence::Make(*gpu_, kmd));
   simt::EventFrame frame{};
   frame.ecq = CompletionOf(slot);

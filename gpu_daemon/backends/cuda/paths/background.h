@@ -42,8 +42,10 @@ class Background : private Gpu::ContextUser {
   void Stop();
 
  private:
-  // As many run at once as CUDA has hardware queues for.
-  static constexpr size_t kStreams = 32;
+  // So many run at once; all streams of gpud together are few
+  // (Context::kMaxStreams). A priority can always have one.
+  static constexpr size_t kStreams = 8;
+  static_assert(kStreams >= kPriorities);
 
   struct StreamSlot {
     Stream stream;
@@ -61,7 +63,19 @@ class Background : private Gpu::ContextUser {
 
   explicit Background(Gpu* gpu) : gpu_(gpu) {}
   void Run();
-  void Fill(std::vector<Ended>& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // True: it wants streams (MakeStreams()).
+  bool Fill(std::vector<Ended>& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A stream of this priority in which nothing runs; nullptr: there is none.
+  StreamSlot* FreeSlot(uint32_t priority) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Where one more stream of this priority may be made; nullptr: nowhere, now.
+  StreamSlot* SlotToMake(uint32_t priority)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  size_t StreamsOf(uint32_t priority) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool APriorityHasTwoStreams() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Those that what waits wants. The driver may wait for an idle GPU to make one:
+  // residents pause. At most two a slot in the life of a context.
+  void MakeStreams();
   absl::Status Start(StreamSlot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   shm::EcqEntry* CompletionOf(const StreamSlot& slot) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -75,6 +89,8 @@ class Background : private Gpu::ContextUser {
   void TakeUnfinished(LostWork& lost) override;
   absl::Status Settle() override;
   bool MarkOverdue(Nanoseconds since) override;
+  // No gpud would run it again.
+  void EndOverdue(bool) override {}
 
   Gpu* const gpu_;
   mutable Mutex mutex_;
@@ -86,6 +102,8 @@ class Background : private Gpu::ContextUser {
   PinnedBytes completions_ ABSL_GUARDED_BY(mutex_);  // EcqEntry, a slot each
   size_t running_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t replaying_ ABSL_GUARDED_BY(mutex_) = 0;
+  // The driver has refused a stream: those that there are must do.
+  bool no_more_streams_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   // Writers: callers of Submit(); readers: whoever shows them. Relaxed: figures.
   std::atomic<uint64_t> kernels_{0};

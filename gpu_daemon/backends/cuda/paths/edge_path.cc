@@ -1,16 +1,23 @@
 #include "gpu_daemon/backends/cuda/paths/edge_path.h"
 
 #include <algorithm>
+#include <array>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cuda/driver/launch_sequence.h"
+#include "gpu_daemon/backends/cuda/driver/owned.h"
 #include "gpu_daemon/backends/cuda/paths/gpu_rings.h"
+#include "gpu_daemon/backends/cuda/paths/host_words.h"
+#include "gpu_daemon/backends/cuda/paths/resident_path.h"
 
 namespace carillon::gpud::cuda {
 namespace {
@@ -18,8 +25,7 @@ namespace {
 template <class T>
 absl::Status Put(const Driver& driver, const DeviceBytes& to, const T* from,
                  size_t count) {
-  return ToStatus(driver,
-                  driver.cuMemcpyHtoD(to.address(), from, count * sizeof(T)),
+  return ToStatus(driver, to.Write(driver, from, count * sizeof(T)),
                   "write the dispatchers' tables");
 }
 
@@ -31,47 +37,60 @@ absl::Status Fetch(const Driver& driver, const DeviceBytes& from, T* to,
                   "read the dispatchers' tables");
 }
 
-// Hints: a GPU that does not take them works without. What dispatchers and event
-// kernels hand to each other is ordered at the scope of the device, so all of
-// them belong to one memory synchronisation domain; it is not the one of other
-// kernels, whose stores a completion's fence would wait for.
-void GiveHints(const Driver& driver, CUgraphNode node, int priority) {
-  CUkernelNodeAttrValue value = {};
-  value.priority = priority;
-  driver.cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_PRIORITY,
-                                       &value);
-  value = {};
-  value.memSyncDomain = CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE;
-  driver.cuGraphKernelNodeSetAttribute(
-      node, CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, &value);
+// A graph of one kernel, or of one behind the other, that the GPU may launch.
+// Priorities: whether they have one. Stream: on whose SMs it runs, for the
+// upload; idle.
+absl::StatusOr<GraphExec> DeviceGraph(
+    Gpu& gpu, std::span<const CUDA_KERNEL_NODE_PARAMS> kernels, bool priorities,
+    uint32_t priority, CUstream stream) {
+  const Driver& driver = gpu.driver();
+  ASSIGN_OR_RETURN(const auto graph,
+                   MakeKernelGraph(driver, kernels,
+                                   gpu.reserved_sms() != 0 ? stream : nullptr));
+  uint64_t flags = CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH |
+                   CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
+  if (priorities) {
+    CUkernelNodeAttrValue value = {};
+    value.priority = gpu.NativePriority(priority);
+    for (CUgraphNode node : {graph.first, graph.second}) {
+      if (node == nullptr) continue;
+      RETURN_IF_ERROR(ToStatus(driver,
+                               driver.cuGraphKernelNodeSetAttribute(
+                                   node, CU_LAUNCH_ATTRIBUTE_PRIORITY, &value),
+                               "give a graph's kernel a priority"));
+    }
+    // Without it a node's priority counts for nothing.
+    flags |= CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+  }
+  return Instantiate(driver, graph.graph.get(), flags, stream);
 }
 
-// A graph of one kernel that the GPU may launch.
-absl::StatusOr<GraphExec> DeviceGraph(Gpu& gpu, CUfunction function,
-                                      uint32_t priority, simt::Dim3 grid,
-                                      simt::Dim3 block, uint32_t shared_bytes,
-                                      void** parameters, CUstream upload) {
-  const Driver& driver = gpu.driver();
-  const Gpu::PartitionScope making(&gpu, SmSet::kEdge);
-  ASSIGN_OR_RETURN(auto graph, MakeGraph(driver));
-  const CUDA_KERNEL_NODE_PARAMS node =
-      NodeParams(function, grid, block, shared_bytes, parameters);
-  CUgraphNode handle = nullptr;
-  RETURN_IF_ERROR(ToStatus(
-      driver,
-      driver.cuGraphAddKernelNode(&handle, graph.get(), nullptr, 0, &node),
-      "add a kernel to a graph"));
-  GiveHints(driver, handle, gpu.NativePriority(priority));
-  return Instantiate(driver, graph.get(),
-                     CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH |
-                         CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD,
-                     upload);
-}
+// A dispatcher that runs says so every few milliseconds.
+constexpr Nanoseconds kSilenceNs = 1'000'000'000;
 
 // EDGE IV-C, and what a resident warp can run besides its own work.
 bool RunsInline(const KernelMetadata& kmd) {
-  return kmd.single_warp() && !kmd.kernel->uses_barriers &&
-         !kmd.kernel->unbounded && kmd.kernel->args_size <= kEdgeMaxInlineArgs;
+  return kmd.single_warp() && kmd.kernel->runs_inline() &&
+         kmd.kernel->args_size <= kEdgeMaxInlineArgs;
+}
+
+// Behind a user's kernel in its graph: does nothing, and completes the event of
+// the frame.
+constexpr char kCompleteFrame[] = "carillon_event_null_event";
+
+// A user's kernel takes its arguments by value, and a GPU cannot change those of
+// a graph's kernel: they must be the same at every launch of a slot.
+absl::Status CheckFixedArguments(const EventKernel& event) {
+  const simt::KernelInfo& kernel = *event.kmd().kernel;
+  const auto& writable = event.arguments().writable();
+  if (!kernel.is_users() || writable.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format(
+      "parameter '{}' of kernel '{}' of {} is to be written with every event, "
+      "and the GPU cannot change an argument of a user's own kernel: launch "
+      "path edge takes constants and fixed buffers for it; put what changes "
+      "into a buffer, or use launch path graph, baseline or baseline_flag",
+      kernel.params[writable.front().parameter].name, kernel.name,
+      kernel.file));
 }
 
 // The first of the doorbells that lie in a line with the event kernel's.
@@ -79,36 +98,144 @@ uint32_t FirstDoorbell(const EventKernel& event) {
   return event.event_id() / shm::kDoorbellsPerLine * shm::kDoorbellsPerLine;
 }
 
-}  // namespace
+// One event kernel, and what only edge has of it on the GPU. Its index is 32 *
+// line + doorbell's place in it.
+struct Row : ResidentEvent {
+  bool inlined = false;
+  DeviceBytes ended;  // a sequence a slot
+  DeviceBytes execs;  // two handles a slot
+  std::vector<GraphExec> graphs;
+  uint64_t inline_kernel = 0;
+  // mirrors_ when it began to stand still, as `mirrored_since` says.
+  uint64_t mirrors = 0;
+  Nanoseconds mirrored_since = 0;
+  // While the dispatchers are stopped: where they go on.
+  std::array<EdgeHead, kEdgeMaxEventWarps> heads{};
+};
 
-absl::StatusOr<std::unique_ptr<EdgePath>> EdgePath::Create(Gpu* gpu,
-                                                           Options options) {
-  std::unique_ptr<EdgePath> path(new EdgePath(gpu, std::move(options)));
-  RETURN_IF_ERROR(path->Open());
-  path->opened_ = true;
-  return path;
-}
+class EdgeEngine final : public ResidentEngine {
+ public:
+  EdgeEngine(ResidentHost* host, EdgeOptions options)
+      : host_(*host), options_(options) {
+    gpu().AddTrap(&control_->trap);
+  }
+  ~EdgeEngine() override { gpu().RemoveTrap(&control_->trap); }
 
-EdgePath::EdgePath(Gpu* gpu, Options options)
-    : ResidentPath(gpu, std::string(kEdgePath), "gpud-edge-watch",
-                   {.tracing = options.tracing,
-                    .on_violation = options.on_violation,
-                    .longest_kernel = options.longest_kernel}),
-      options_(std::move(options)) {}
+  absl::Status Prepare() override;
+  absl::StatusOr<ResidentEventPtr> NewEvent(const EventKernel& event) override;
+  absl::Status Place(ResidentEvent& resident) override;
+  void FreeShared() override;
+  absl::Status BeginAll() override;
+  bool EndAll() override;
+  std::string WhyLost() override;
+  bool LookAt(ResidentEvent& resident, Nanoseconds now) override;
+  bool IsUnseen(ResidentEvent& resident) override;
+  std::optional<uint64_t> Overdue(ResidentEvent& resident,
+                                  Nanoseconds since) override;
+  void ShowTracing() override;
+  void AbandonShared() override;
+  void Abandon(ResidentEvent& resident) override;
+  void CountEnded(ResidentEvent& resident) override;
+  void ContinueAfter(ResidentEvent& resident, uint64_t rung) override;
+  absl::Status CheckKernel(const EventKernel& event) const override;
+  // The dispatchers' own.
+  std::vector<PathCounter> counters() const override;
 
-EdgePath::~EdgePath() { Close(); }
+ private:
+  static Row& Of(ResidentEvent& resident) {
+    return static_cast<Row&>(resident);
+  }
+  Gpu& gpu() const { return host_.gpu(); }
 
-absl::Status EdgePath::Prepare() {
+  bool inline_only() const { return !no_graphs_.empty(); }
+  uint32_t dispatchers() const {
+    return inline_only() ? 1 : options_.dispatchers;
+  }
+  // Whether a dispatcher's graph could not be made for what this GPU lacks, and it
+  // is not too late to do without.
+  bool IsRefusal(const absl::Status& status);
+  // Before anything is registered: what the refusal of a dispatcher's graph
+  // means.
+  absl::Status DoWithoutGraphs(const absl::Status& refusal);
+  absl::Status StartDispatchers();
+  CUresult LaunchDispatcher(uint32_t dispatcher);
+  absl::Status MakeGraphs(Row& row);
+  absl::Status MakeInline(Row& row);
+  void StartHeads(Row& row, uint64_t first);
+  void FillIn(const Row& row, EdgeEntry& entry) const;
+  void FillIn(EdgeTable& table) const;
+  // The event kernel whose device has this line's doorbells; nullptr: it is
+  // free.
+  const EventKernel* OwnerOf(uint32_t line) const;
+  std::optional<uint32_t> FreeIndex(const EventKernel& event) const;
+  bool AllTakenHaveEnded() const;
+  // Sequences that have rung and not ended.
+  std::vector<uint64_t> Waiting(const ResidentEvent& resident) const;
+  // Their streams alone would not tell: that of a graph which launches itself
+  // again may say that it is done.
+  bool AllHaveLeft();
+  // Looks at it; true: it has said that it ends, or nothing for a while.
+  bool IsSilent(uint32_t dispatcher);
+  // Notes since when each event warp has run what it runs.
+  void NoteRuns();
+  // What the dispatchers say of themselves; a copy of some milliseconds ago.
+  EdgeFigures dispatch_figures() const;
+  absl::Status FetchHeads();
+  // Where the head of an event warp lies in the dispatchers' heads.
+  size_t HeadOf(const Row& row, uint32_t warp) const;
+
+  ResidentHost& host_;
+  const EdgeOptions options_;
+  // Mapped for the GPU in every epoch; the host's words stay.
+  HostWords<EdgeControl> control_;
+  HostWords<EdgeReport> report_;
+
+  // In the context.
+  DeviceBytes table_;
+  DeviceBytes entries_;
+  DeviceBytes heads_;
+  DeviceBytes totals_;
+  std::array<Stream, kEdgeMaxDispatchers> streams_;
+  std::array<GraphExec, kEdgeMaxDispatchers> dispatchers_;
+
+  // Whether graphs are given a priority. Written by Prepare() alone, before it has begun.
+  bool priorities_ = true;
+  // Why it is inline only; empty: it is not. Written by Prepare() alone, before it has begun.
+  std::string no_graphs_;
+  bool has_begun_ = false;
+  // Dispatchers that were launched since the last EndAll().
+  uint32_t launched_ = 0;
+  absl::Status begun_;  // what became of the last BeginAll()
+
+  // What each event warp runs itself, by its last report, and since when.
+  struct Run {
+    uint32_t entry = 0;  // as EdgeRun's
+    uint32_t sequence = 0;
+    Nanoseconds since = 0;
+  };
+  std::array<Run, kEdgeMaxEventWarps> runs_{};
+
+  // What each dispatcher said last, and since when.
+  struct Sign {
+    uint64_t heartbeat = 0;
+    uint64_t executions = 0;
+    EdgeState state = EdgeState::kNone;
+    Nanoseconds since = 0;
+  };
+  std::array<Sign, kEdgeMaxDispatchers> signs_{};
+};
+
+absl::Status EdgeEngine::Prepare() {
   const Driver& driver = gpu().driver();
   absl::Status status = control_.Register(driver);
   status.Update(report_.Register(driver));
-  status.Update(MakeBytes(sizeof(EdgeTable), table_));
-  status.Update(MakeBytes(kEdgeMaxEntries * sizeof(EdgeEntry), entries_));
-  status.Update(MakeBytes(
+  status.Update(host_.MakeBytes(sizeof(EdgeTable), table_));
+  status.Update(host_.MakeBytes(kEdgeMaxEntries * sizeof(EdgeEntry), entries_));
+  status.Update(host_.MakeBytes(
       uint64_t{kEdgeMaxEntries} * kEdgeMaxEventWarps * sizeof(EdgeHead),
       heads_));
   status.Update(
-      MakeBytes(kEdgeMaxEntries * sizeof(simt::EventTotals), totals_));
+      host_.MakeBytes(kEdgeMaxEntries * sizeof(simt::EventTotals), totals_));
   if (!status.ok()) return status;
   ASSIGN_OR_RETURN(auto function, gpu().Function("carillon_edge_dispatcher"));
   for (uint32_t i = 0; i < dispatchers(); ++i) {
@@ -117,38 +244,49 @@ absl::Status EdgePath::Prepare() {
     if (inline_only()) return absl::OkStatus();
     auto* table = table_.as<EdgeTable>();
     void* parameters[] = {&table, &i};
-    auto exec = DeviceGraph(
-        gpu(), function, kPriorities - 1, {1, 1, 1},
-        {kEdgeLanes * (options_.pollers + options_.event_warps), 1, 1}, 0,
-        parameters, streams_[i].get());
+    const auto make = [&] {
+      const CUDA_KERNEL_NODE_PARAMS node = NodeParams(
+          function, {1, 1, 1},
+          {kEdgeLanes * (options_.pollers + options_.event_warps), 1, 1}, 0,
+          parameters);
+      return DeviceGraph(gpu(), {&node, 1}, priorities_, kPriorities - 1,
+                         streams_[i].get());
+    };
+    auto exec = make();
+    if (i == 0 && priorities_ && IsRefusal(exec.status())) {
+      const std::string refusal(exec.status().message());
+      priorities_ = false;
+      exec = make();
+      if (exec.ok()) {
+        host_.SetNotice(fmt::format(
+            "event kernels that the GPU launches have the lowest priority, as "
+            "this driver takes none for graphs ({})",
+            refusal));
+      }
+    }
     if (!exec.ok()) return DoWithoutGraphs(exec.status());
     dispatchers_[i] = *std::move(exec);
   }
   return absl::OkStatus();
 }
 
-absl::Status EdgePath::DoWithoutGraphs(const absl::Status& refusal) {
-  if (opened_ || absl::IsResourceExhausted(refusal) || gpu().Faulted()) {
-    return refusal;
-  }
+bool EdgeEngine::IsRefusal(const absl::Status& status) {
+  return !status.ok() && !has_begun_ && !absl::IsResourceExhausted(status) &&
+         !gpu().Faulted();
+}
+
+absl::Status EdgeEngine::DoWithoutGraphs(const absl::Status& refusal) {
+  if (!IsRefusal(refusal)) return refusal;
   for (auto& exec : dispatchers_) exec.Reset();
   no_graphs_ = std::string(refusal.message());
-  SetNotice(
-      fmt::format("inline only, as this GPU launches no graphs: kernels of one "
-                  "warp without barriers ({})",
+  host_.SetNotice(
+      fmt::format("inline only, as this GPU launches no graphs: small kernels "
+                  "of one warp without barriers ({})",
                   no_graphs_));
   return absl::OkStatus();
 }
 
-absl::Status EdgePath::TryOut() {
-  absl::Status status = BeginAll();
-  if (!EndAll() && status.ok()) {
-    status = absl::UnimplementedError("a dispatcher does not come to rest");
-  }
-  return status;
-}
-
-void EdgePath::FreeShared() {
+void EdgeEngine::FreeShared() {
   for (auto& exec : dispatchers_) exec.Reset();
   for (auto& stream : streams_) stream.Reset();
   for (DeviceBytes* bytes : {&table_, &entries_, &heads_, &totals_}) {
@@ -160,17 +298,18 @@ void EdgePath::FreeShared() {
 
 // --- Event kernels.
 
-absl::Status EdgePath::CheckKernel(const EventKernel& event) const {
+absl::Status EdgeEngine::CheckKernel(const EventKernel& event) const {
   const KernelMetadata& kmd = event.kmd();
+  RETURN_IF_ERROR(CheckFixedArguments(event));
   if (!inline_only() || RunsInline(kmd)) return absl::OkStatus();
   return absl::FailedPreconditionError(fmt::format(
       "kernel '{}' with {} blocks of {} threads needs a launch, and this GPU "
-      "launches no graphs by itself ({}): launch path edge serves kernels of "
-      "one warp without barriers here; use another launch path",
+      "launches no graphs by itself ({}): launch path edge serves small "
+      "kernels of one warp without barriers here; use another launch path",
       kmd.kernel->name, kmd.blocks(), kmd.threads(), no_graphs_));
 }
 
-absl::StatusOr<ResidentPath::ResidentEventPtr> EdgePath::NewResidentEvent(
+absl::StatusOr<ResidentEventPtr> EdgeEngine::NewEvent(
     const EventKernel& event) {
   const auto index = FreeIndex(event);
   if (!index) {
@@ -181,18 +320,20 @@ absl::StatusOr<ResidentPath::ResidentEventPtr> EdgePath::NewResidentEvent(
   }
   auto row = std::make_unique<Row>();
   row->index = *index;
+  row->shown = &report_->totals[*index];
   row->inlined = RunsInline(event.kmd());
   return row;
 }
 
-const EventKernel* EdgePath::OwnerOf(uint32_t line) const {
-  const auto owner = std::ranges::find(
-      residents(), line, [](const auto& r) { return r->index / kEdgeLanes; });
-  return owner == residents().end() ? nullptr : (*owner)->event.get();
+const EventKernel* EdgeEngine::OwnerOf(uint32_t line) const {
+  const auto owner =
+      std::ranges::find(host_.residents(), line,
+                        [](const auto& r) { return r->index / kEdgeLanes; });
+  return owner == host_.residents().end() ? nullptr : (*owner)->event.get();
 }
 
 // A device's doorbells keep their places in a line, which is its own.
-std::optional<uint32_t> EdgePath::FreeIndex(const EventKernel& event) const {
+std::optional<uint32_t> EdgeEngine::FreeIndex(const EventKernel& event) const {
   std::optional<uint32_t> found;
   for (uint32_t line = 0; line < kEdgeMaxLines; ++line) {
     const EventKernel* owner = OwnerOf(line);
@@ -206,7 +347,7 @@ std::optional<uint32_t> EdgePath::FreeIndex(const EventKernel& event) const {
   return *found * kEdgeLanes + event.event_id() % shm::kDoorbellsPerLine;
 }
 
-void EdgePath::StartHeads(Row& row, uint64_t first) {
+void EdgeEngine::StartHeads(Row& row, uint64_t first) {
   const uint32_t rings_before =
       row.event->cursor().first_ring() + static_cast<uint32_t>(first - 1);
   for (uint32_t warp = 0; warp < options_.event_warps; ++warp) {
@@ -218,12 +359,12 @@ void EdgePath::StartHeads(Row& row, uint64_t first) {
 }
 
 // Its slots are as at the beginning, or as its heads say.
-absl::Status EdgePath::PlaceOwn(ResidentEvent& resident) {
-  auto& row = static_cast<Row&>(resident);
+absl::Status EdgeEngine::Place(ResidentEvent& resident) {
+  Row& row = Of(resident);
   const Driver& driver = gpu().driver();
   const uint64_t slots = row.event->ring().layout().entries;
-  absl::Status status = MakeBytes(slots * sizeof(uint64_t), row.ended);
-  status.Update(MakeBytes(slots * 2 * sizeof(uint64_t), row.execs));
+  absl::Status status = host_.MakeBytes(slots * sizeof(uint64_t), row.ended);
+  status.Update(host_.MakeBytes(slots * 2 * sizeof(uint64_t), row.execs));
   if (!status.ok()) return status;
   if (row.heads[0].next == 0) StartHeads(row, row.event->ended_before() + 1);
   const uint64_t first =
@@ -239,17 +380,24 @@ absl::Status EdgePath::PlaceOwn(ResidentEvent& resident) {
   return row.inlined ? MakeInline(row) : MakeGraphs(row);
 }
 
-absl::Status EdgePath::MakeInline(Row& row) {
-  ASSIGN_OR_RETURN(row.inline_function,
+absl::Status EdgeEngine::MakeInline(Row& row) {
+  ASSIGN_OR_RETURN(row.inline_kernel,
                    gpu().DeviceWord(fmt::format(
                        "carillon_inline_{}", row.event->kmd().kernel->name)));
   return absl::OkStatus();
 }
 
-absl::Status EdgePath::MakeGraphs(Row& row) {
+absl::Status EdgeEngine::MakeGraphs(Row& row) {
   const Driver& driver = gpu().driver();
   const KernelMetadata& kmd = row.event->kmd();
-  ASSIGN_OR_RETURN(auto function, gpu().FunctionFor("carillon_event_", kmd));
+  const bool is_users = kmd.kernel->is_users();
+  ASSIGN_OR_RETURN(auto function,
+                   is_users ? gpu().UserFunction(kmd)
+                            : gpu().FunctionFor("carillon_event_", kmd));
+  CUfunction complete = nullptr;
+  if (is_users) {
+    ASSIGN_OR_RETURN(complete, gpu().Function(kCompleteFrame));
+  }
   const uint64_t frame_bytes = simt::EventFrameBytes(kmd.kernel->args_size);
   const uint32_t copies = row.event->ring().layout().entries * 2;
   std::vector<uint64_t> handles;
@@ -257,27 +405,46 @@ absl::Status EdgePath::MakeGraphs(Row& row) {
   for (uint32_t i = 0; i < copies; ++i) {
     auto* frame = row.frames.as<simt::EventFrame>(i * frame_bytes);
     void* parameters[] = {&frame};
-    ASSIGN_OR_RETURN(
-        auto exec,
-        DeviceGraph(gpu(), function, row.event->priority(), kmd.grid, kmd.block,
-                    kmd.total_shared(), parameters, streams_[0].get()));
+    std::vector<CUDA_KERNEL_NODE_PARAMS> kernels;
+    ArgumentBlock args;
+    PackedArguments packed(args.data(), kmd.kernel->args_size);
+    if (is_users) {
+      // Nothing in them comes from an entry: CheckFixedArguments().
+      row.event->arguments().Build(i / 2, nullptr, args.data());
+      kernels = {
+          NodeParams(function, kmd.grid, kmd.block, Modules::DynamicShared(kmd),
+                     nullptr, packed.extra()),
+          NodeParams(complete, {1, 1, 1}, {1, 1, 1}, 0, parameters)};
+    } else {
+      kernels = {NodeParams(function, kmd.grid, kmd.block, kmd.total_shared(),
+                            parameters)};
+    }
+    ASSIGN_OR_RETURN(auto exec,
+                     DeviceGraph(gpu(), kernels, priorities_,
+                                 row.event->priority(), streams_[0].get()));
     handles.push_back(reinterpret_cast<uint64_t>(exec.get()));
     row.graphs.push_back(std::move(exec));
   }
+  // An upload is ordered in its own stream alone, and a dispatcher of any stream
+  // may be the first to launch these.
+  RETURN_IF_ERROR(ToStatus(driver,
+                           driver.cuStreamSynchronize(streams_[0].get()),
+                           "upload an event kernel's graphs"));
   return Put(driver, row.execs, handles.data(), handles.size());
 }
 
 // --- Dispatchers.
 
-void EdgePath::FillIn(const Row& row, EdgeEntry& entry) const {
+void EdgeEngine::FillIn(const Row& row, EdgeEntry& entry) const {
   entry = EntryOf(row);
   entry.ended = row.ended.as<uint64_t>();
   entry.execs = reinterpret_cast<uint64_t(*)[2]>(row.execs.as<uint64_t>());
-  entry.inline_function = row.inline_function;
+  entry.inline_kernel = row.inline_kernel;
   entry.flags = row.inlined ? uint32_t{kEdgeInline} : 0;
+  if (row.event->ring().layout().stamped()) entry.flags |= kEdgeStamped;
 }
 
-void EdgePath::FillIn(EdgeTable& table) const {
+void EdgeEngine::FillIn(EdgeTable& table) const {
   for (uint32_t line = 0; line < kEdgeMaxLines; ++line) {
     // A free line among others shows words that nobody takes for doorbells.
     table.lines[line].doorbells =
@@ -297,34 +464,36 @@ void EdgePath::FillIn(EdgeTable& table) const {
   table.pollers = options_.pollers;
   table.event_warps = options_.event_warps;
   table.budget = options_.budget;
-  table.report_every = 256;
+  table.report_every = 512;
   table.figures = dispatch_figures();
 }
 
-size_t EdgePath::HeadOf(const Row& row, uint32_t warp) const {
+size_t EdgeEngine::HeadOf(const Row& row, uint32_t warp) const {
   return (size_t{row.index / kEdgeLanes} * options_.event_warps + warp) *
              kEdgeLanes +
          row.index % kEdgeLanes;
 }
 
-absl::Status EdgePath::BeginAll() {
+absl::Status EdgeEngine::BeginAll() {
+  has_begun_ = true;
   begun_ = StartDispatchers();
   return begun_;
 }
 
-absl::Status EdgePath::StartDispatchers() {
+absl::Status EdgeEngine::StartDispatchers() {
   const Driver& driver = gpu().driver();
   std::vector<EdgeEntry> entries(kEdgeMaxEntries);
   std::vector<simt::EventTotals> totals(kEdgeMaxEntries);
   std::vector<EdgeHead> heads(size_t{kEdgeMaxEntries} * kEdgeMaxEventWarps);
   EdgeTable table{};
   FillIn(table);
-  for (const ResidentEventPtr& resident : residents()) {
+  for (const ResidentEventPtr& resident : host_.residents()) {
     const auto& row = static_cast<const Row&>(*resident);
     FillIn(row, entries[row.index]);
     totals[row.index] = row.totals;
     report_->totals[row.index] = row.totals;
     report_->violations[row.index] = 0;
+    report_->doorbells[row.index] = 0;
     for (uint32_t warp = 0; warp < options_.event_warps; ++warp) {
       heads[HeadOf(row, warp)] = row.heads[warp];
     }
@@ -335,6 +504,9 @@ absl::Status EdgePath::StartDispatchers() {
   status.Update(Put(driver, table_, &table, 1));
   if (!status.ok()) return status;
   StoreWord(report_->halted, 0u);
+  for (EdgeRun& run : report_->runs) StoreWord(run.entry, 0u);
+  runs_ = {};
+  signs_ = {};
   for (EdgeDispatcherReport& dispatcher : report_->dispatchers) {
     StoreWord(dispatcher.state, static_cast<uint32_t>(EdgeState::kNone));
   }
@@ -349,7 +521,7 @@ absl::Status EdgePath::StartDispatchers() {
   return absl::OkStatus();
 }
 
-CUresult EdgePath::LaunchDispatcher(uint32_t dispatcher) {
+CUresult EdgeEngine::LaunchDispatcher(uint32_t dispatcher) {
   const Driver& driver = gpu().driver();
   CUstream stream = streams_[dispatcher].get();
   if (!inline_only()) {
@@ -366,47 +538,77 @@ CUresult EdgePath::LaunchDispatcher(uint32_t dispatcher) {
       parameters, nullptr);
 }
 
-bool EdgePath::AllTakenHaveEnded() const {
+bool EdgeEngine::AllTakenHaveEnded() const {
   return std::ranges::all_of(
-      residents(), [&](const ResidentEventPtr& resident) {
+      host_.residents(), [&](const ResidentEventPtr& resident) {
         const simt::EventTotals& totals = report_->totals[resident->index];
         return LoadWord(totals.launched) + LoadWord(totals.refused) ==
                LoadWord(totals.done) + LoadWord(totals.failed);
       });
 }
 
-bool EdgePath::AllHaveLeft() {
-  return std::ranges::all_of(
-      std::span(streams_).first(launched_),
-      [this](const Stream& stream) { return IsIdle(stream.get()); });
+bool EdgeEngine::AllHaveLeft() {
+  for (uint32_t i = 0; i < launched_; ++i) {
+    if (!host_.IsIdle(streams_[i].get()) || !IsSilent(i)) return false;
+  }
+  return true;
 }
 
-bool EdgePath::EndAll() {
+bool EdgeEngine::IsSilent(uint32_t dispatcher) {
+  const EdgeDispatcherReport& report = report_->dispatchers[dispatcher];
+  const Sign now = {.heartbeat = LoadWord(report.heartbeat),
+                    .executions = LoadWord(report.executions),
+                    .state = static_cast<EdgeState>(LoadWord(report.state)),
+                    .since = NowNs()};
+  if (now.state == EdgeState::kLeft || now.state == EdgeState::kLost) {
+    return true;
+  }
+  Sign& last = signs_[dispatcher];
+  if (last.since == 0 || now.heartbeat != last.heartbeat ||
+      now.executions != last.executions || now.state != last.state) {
+    last = now;
+  }
+  return now.since - last.since > kSilenceNs;
+}
+
+bool EdgeEngine::EndAll() {
   if (launched_ == 0) return true;
   StoreWord(control_->command, static_cast<uint32_t>(EdgeCommand::kHalt));
   // Who holds the token says so; or all are lost, and what they launched has
   // ended.
-  const bool halted = Await([&] {
+  const bool halted = host_.Await([&] {
     return (LoadWord(report_->halted) != 0 && AllTakenHaveEnded()) ||
            AllHaveLeft();
   });
   if (!halted) return false;
+  signs_ = {};  // who is to leave has time to say so
   StoreWord(control_->command, static_cast<uint32_t>(EdgeCommand::kLeave));
-  if (!Await([&] { return AllHaveLeft(); })) return false;
+  if (!host_.Await([&] { return AllHaveLeft(); })) return false;
+  absl::Status fetched;
+  const bool ended = host_.Await([&] {
+    fetched = FetchHeads();
+    return !fetched.ok() ||
+           std::ranges::all_of(
+               host_.residents(), [](const ResidentEventPtr& of) {
+                 return of->totals.launched + of->totals.refused ==
+                        of->totals.done + of->totals.failed;
+               });
+  });
+  if (!ended) return false;
   launched_ = 0;
-  if (FetchHeads().ok()) return true;
+  if (fetched.ok()) return true;
   if (!gpu().Faulted()) gpu().StopEverything();
   return false;
 }
 
-absl::Status EdgePath::FetchHeads() {
+absl::Status EdgeEngine::FetchHeads() {
   const Driver& driver = gpu().driver();
   std::vector<simt::EventTotals> totals(kEdgeMaxEntries);
   std::vector<EdgeHead> heads(size_t{kEdgeMaxEntries} * kEdgeMaxEventWarps);
   absl::Status status = Fetch(driver, totals_, totals.data(), totals.size());
   status.Update(Fetch(driver, heads_, heads.data(), heads.size()));
   if (!status.ok()) return status;
-  for (const ResidentEventPtr& resident : residents()) {
+  for (const ResidentEventPtr& resident : host_.residents()) {
     auto& row = static_cast<Row&>(*resident);
     row.totals = totals[row.index];
     for (uint32_t warp = 0; warp < options_.event_warps; ++warp) {
@@ -416,19 +618,19 @@ absl::Status EdgePath::FetchHeads() {
   return absl::OkStatus();
 }
 
-void EdgePath::ShowTracing() {
+void EdgeEngine::ShowTracing() {
   StoreWord(control_->clock_offset_ns, gpu().clock_offset_ns());
-  StoreWord(control_->tracing, static_cast<uint32_t>(tracing()));
+  StoreWord(control_->tracing, static_cast<uint32_t>(host_.tracing()));
 }
 
-std::vector<PathCounter> EdgePath::counters() const {
+std::vector<PathCounter> EdgeEngine::counters() const {
   const EdgeFigures now = dispatch_figures();
   return {{"inlined", now.inlined}, {"graph launches", now.launched},
           {"graph busy", now.busy}, {"launch errors", now.launch_errors},
-          {"relays", now.relays},   {"restarts", restarts()}};
+          {"relays", now.relays},   {"restarts", host_.restarts()}};
 }
 
-EdgeFigures EdgePath::dispatch_figures() const {
+EdgeFigures EdgeEngine::dispatch_figures() const {
   const EdgeFigures& now = report_->figures;
   return {.launched = LoadWord(now.launched),
           .inlined = LoadWord(now.inlined),
@@ -436,16 +638,24 @@ EdgeFigures EdgePath::dispatch_figures() const {
           .launch_errors = LoadWord(now.launch_errors),
           .relays = LoadWord(now.relays),
           .last_error = LoadWord(now.last_error),
-          .reserved = {}};
+          .mirrors = LoadWord(now.mirrors),
+          .reserved = 0};
 }
 
 // --- Watching.
 
-void EdgePath::LookAtShared() {
-  if (const std::string why = WhyLost(); !why.empty()) BeginAgain(why);
+void EdgeEngine::NoteRuns() {
+  for (uint32_t warp = 0; warp < options_.event_warps; ++warp) {
+    const EdgeRun& reported = report_->runs[warp];
+    const uint32_t entry = LoadWord(reported.entry);
+    const uint32_t sequence = LoadWord(reported.sequence);
+    Run& run = runs_[warp];
+    if (run.entry == entry && run.sequence == sequence) continue;
+    run = {.entry = entry, .sequence = sequence, .since = NowNs()};
+  }
 }
 
-std::string EdgePath::WhyLost() {
+std::string EdgeEngine::WhyLost() {
   if (!begun_.ok()) return std::string(begun_.message());
   const bool any = std::ranges::any_of(
       report_->dispatchers, [](const EdgeDispatcherReport& dispatcher) {
@@ -460,7 +670,7 @@ std::string EdgePath::WhyLost() {
   return AllHaveLeft() ? "the dispatchers ended by themselves" : "";
 }
 
-bool EdgePath::LookAt(ResidentEvent& resident, Nanoseconds now) {
+bool EdgeEngine::LookAt(ResidentEvent& resident, Nanoseconds now) {
   const EventKernel& event = *resident.event;
   WakeForCompletion(event);
   const simt::EventTotals& totals = report_->totals[resident.index];
@@ -471,27 +681,69 @@ bool EdgePath::LookAt(ResidentEvent& resident, Nanoseconds now) {
       static_cast<int64_t>(event.gpu_ledger().RungOf(ended) - ended);
   if (!resident.violation_seen &&
       (ahead < 0 || LoadWord(report_->violations[resident.index]) != 0)) {
-    NoteViolation(resident);
+    host_.NoteViolation(resident, DoorbellViolation(event));
   }
   NoteProgress(resident, ended, ahead > 0, now);
+  Row& row = Of(resident);
+  if (row.mirrored_since != row.stands_still_since) {
+    row.mirrored_since = row.stands_still_since;
+    row.mirrors = LoadWord(report_->figures.mirrors);
+  }
   return Sleeps(event.memory()) &&
          event.waiting_rings() + event.in_flight() != 0;
 }
 
-uint64_t EdgePath::OldestWaiting(ResidentEvent& resident) {
+std::vector<uint64_t> EdgeEngine::Waiting(const ResidentEvent& resident) const {
   const EventKernel& event = *resident.event;
   const uint64_t rung = event.gpu_ledger().RungOf(resident.ended_before);
   const uint64_t entries = event.ring().layout().entries;
-  if (rung <= resident.ended_before) return 0;
+  std::vector<uint64_t> waiting;
   for (uint64_t s = rung > entries ? rung - entries + 1 : 1; s <= rung; ++s) {
-    if (!IsCompleted(event, s)) return s;
+    if (!IsCompleted(event, s)) waiting.push_back(s);
   }
-  return 0;
+  return waiting;
+}
+
+std::optional<uint64_t> EdgeEngine::Overdue(ResidentEvent& resident,
+                                            Nanoseconds since) {
+  if (Of(resident).inlined) {
+    NoteRuns();
+    for (const Run& run : runs_) {
+      if (run.entry != resident.index + 1 || run.since >= since) continue;
+      for (const uint64_t sequence : Waiting(resident)) {
+        if (static_cast<uint32_t>(sequence) == run.sequence) return sequence;
+      }
+    }
+    return std::nullopt;
+  }
+  const simt::EventTotals& totals = report_->totals[resident.index];
+  const bool stands =
+      since == kAnyTime ||
+      (resident.stands_still_since != 0 && resident.stands_still_since < since);
+  if (!stands || LoadWord(totals.launched) + LoadWord(totals.refused) <=
+                     LoadWord(totals.done) + LoadWord(totals.failed)) {
+    return std::nullopt;
+  }
+  // Which of them were launched, nobody knows.
+  const std::vector<uint64_t> waiting = Waiting(resident);
+  if (waiting.empty()) return std::nullopt;
+  return waiting.size() == 1 ? waiting.front() : 0;
+}
+
+// By what the dispatchers have reported since it stands still: twice, for words
+// of one report may come in any order.
+bool EdgeEngine::IsUnseen(ResidentEvent& resident) {
+  const Row& row = Of(resident);
+  if (LoadWord(report_->figures.mirrors) - row.mirrors < 2) return false;
+  const uint32_t next = row.event->cursor().first_ring() +
+                        static_cast<uint32_t>(row.ended_before + 1);
+  return static_cast<int32_t>(LoadWord(report_->doorbells[row.index]) - next) <
+         0;
 }
 
 // --- A lost context.
 
-void EdgePath::AbandonShared() {
+void EdgeEngine::AbandonShared() {
   launched_ = 0;
   control_.Abandon();
   report_.Abandon();
@@ -502,8 +754,8 @@ void EdgePath::AbandonShared() {
   for (auto& stream : streams_) stream.Abandon();
 }
 
-void EdgePath::AbandonOwn(ResidentEvent& resident) {
-  auto& row = static_cast<Row&>(resident);
+void EdgeEngine::Abandon(ResidentEvent& resident) {
+  Row& row = Of(resident);
   row.ended.Abandon();
   row.execs.Abandon();
   for (GraphExec& graph : row.graphs) graph.Abandon();
@@ -511,15 +763,26 @@ void EdgePath::AbandonOwn(ResidentEvent& resident) {
 }
 
 // How many have failed is known as of the dispatchers' last report.
-void EdgePath::CountEnded(ResidentEvent& resident) {
+void EdgeEngine::CountEnded(ResidentEvent& resident) {
   simt::EventTotals& totals = resident.totals;
   const simt::EventTotals& reported = report_->totals[resident.index];
   totals.failed = std::max(totals.failed, LoadWord(reported.failed));
   totals.refused = std::max(totals.refused, LoadWord(reported.refused));
 }
 
-void EdgePath::ContinueAfter(ResidentEvent& resident, uint64_t rung) {
-  StartHeads(static_cast<Row&>(resident), rung + 1);
+void EdgeEngine::ContinueAfter(ResidentEvent& resident, uint64_t rung) {
+  StartHeads(Of(resident), rung + 1);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LaunchPath>> MakeEdgePath(
+    Gpu* gpu, ResidentOptions options, EdgeOptions edge) {
+  return ResidentPath::Create(
+      gpu, {.path = std::string(kEdgePath), .thread = "gpud-edge-watch"},
+      std::move(options), [edge](ResidentHost* host) {
+        return std::make_unique<EdgeEngine>(host, edge);
+      });
 }
 
 }  // namespace carillon::gpud::cuda

@@ -5,7 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cstring>
 #include <limits>
+#include <set>
 #include <string>
 
 #include "gpu_daemon/backends/cuda/cuda_backend_fixture.h"
@@ -151,7 +154,7 @@ TEST_F(EdgePathTest, TheOnlyDispatcherIsStartedAgain) {
   ASSERT_TRUE(gpu.ok()) << gpu.status();
   {
     CudaMemory memory(gpu->get());
-    auto path = EdgePath::Create(gpu->get(), {.dispatchers = 1});
+    auto path = MakeEdgePath(gpu->get(), {}, {.dispatchers = 1});
     ASSERT_TRUE(path.ok()) << path.status();
     path_ = path->get();
     MappedDevice device(memory, "test0");
@@ -165,6 +168,75 @@ TEST_F(EdgePathTest, TheOnlyDispatcherIsStartedAgain) {
   }
   gpu->reset();
   EXPECT_EQ(fake_.live_objects(), LiveObjects{});
+}
+
+// By a dispatcher of whatever stream.
+TEST_F(EdgePathTest, EveryGraphIsOnTheGpuBeforeADispatcherIs) {
+  Open();
+  for (int i = 0; i < 5; ++i) {
+    auto event = AddFailIf(*device_, 16);
+    Serve(event, 32);
+    EXPECT_EQ(TakeAway(event), 0u);
+  }
+  EXPECT_EQ(Counter("launch errors"), 0u);
+  EXPECT_EQ(Counter("graph launches"), 160u);
+}
+
+// The graph of the first dispatcher says what the driver takes.
+TEST_F(EdgePathTest, ADriverWithoutHintsForGraphsIsServedWithoutThem) {
+  for (const char* function :
+       {"cuGraphInstantiateWithParams", "cuGraphKernelNodeSetAttribute"}) {
+    SCOPED_TRACE(function);
+    CudaBackendFixture::Open();
+    fake_.FailNext(function, CUDA_ERROR_INVALID_VALUE);
+    ASSERT_NO_FATAL_FAILURE(Use("edge"));
+    EXPECT_THAT(Described().notice,
+                AllOf(HasSubstr("have the lowest priority"),
+                      HasSubstr("CUDA_ERROR_INVALID_VALUE")));
+    fake_.ForgetLaunches();
+    auto event = AddFailIf(*device_, 16);
+    Serve(event, 32);
+    EXPECT_EQ(TakeAway(event), 0u);
+    const auto places = fake_.places();
+    const LaunchPlaces& kernel = places.at("carillon_event_fail_if");
+    EXPECT_EQ(kernel.priorities, std::set<int>{0});
+    EXPECT_EQ(kernel.memory_domains,
+              places.at("carillon_edge_dispatcher").memory_domains);
+    Close();
+  }
+}
+
+TEST_F(EdgePathTest, AKernelThatNeedsSharedMemoryIsLaunched) {
+  Open();
+  auto event = Add(*device_, {.kernel = simt::FindKernel("fail_if"),
+                              .bindings = {{.writable = true}},
+                              .shared_bytes = 16});
+  EXPECT_EQ(RingAndWait(*device_, event, 5).status, KernelCode(5));
+  EXPECT_EQ(TakeAway(event), 0u);
+  EXPECT_EQ(Counter("inlined"), 0u);
+  EXPECT_EQ(Counter("graph launches"), 1u);
+}
+
+// An event warp of the real module would have none of its code.
+TEST_F(EdgePathTest, AKernelWithManyRegistersIsLaunched) {
+  Open();
+  const simt::KernelInfo* kernel = simt::FindKernel("dct8x8");
+  ASSERT_GT(kernel->registers_per_thread, simt::kMostInlineRegisters);
+  // An image of one row of as many pixels as the entry says.
+  const auto& in = device_->memory->submission();
+  const auto& out = device_->memory->completion();
+  auto event = Add(
+      *device_,
+      {.kernel = kernel,
+       .bindings = {
+           {.buffer = {in.At(*device_->submission_heap->Allocate(64)), 64}},
+           {.buffer = {out.At(*device_->completion_heap->Allocate(256)), 256}},
+           {.writable = true},
+           {.constant_bits = 1}}});
+  EXPECT_EQ(RingAndWait(*device_, event, 8).status, 0u);
+  EXPECT_EQ(TakeAway(event), 0u);
+  EXPECT_EQ(Counter("inlined"), 0u);
+  EXPECT_EQ(Counter("graph launches"), 1u);
 }
 
 // The rest cannot be stopped: a kernel of theirs does not end.
@@ -187,6 +259,50 @@ TEST_F(EdgePathTest, DispatchersThatAreLostBesideAKernelThatHangsStillGo) {
   }
   EXPECT_EQ(RingAndWait(*device_, event, 5).status, KernelCode(5));
   EXPECT_EQ(TakeAway(event), 0u);
+}
+
+// Each event warp has its share of every ring: the second event waits for the
+// first.
+TEST_F(EdgePathTest, WhoWaitsBehindAKernelThatHangsIsNotBlamed) {
+  constexpr std::chrono::milliseconds kLongest(300);
+  auto gpu =
+      Gpu::Open(fake_.driver(), {.image = FakeGpu::Image(),
+                                 .longest_kernel = kLongest,
+                                 .look_every = std::chrono::milliseconds(5)});
+  ASSERT_TRUE(gpu.ok()) << gpu.status();
+  {
+    CudaMemory memory(gpu->get());
+    auto path = MakeEdgePath(gpu->get(), {.longest_kernel = kLongest},
+                             {.dispatchers = 1});
+    ASSERT_TRUE(path.ok()) << path.status();
+    path_ = path->get();
+    MappedDevice device(memory, "test0");
+    const auto add = [&] {
+      return Add(device, {.kernel = simt::FindKernel("fail_if"),
+                          .bindings = {{.writable = true}}});
+    };
+    auto waits = add();
+    auto hangs = add();
+    std::atomic<bool> runs{false};
+    fake_.HangOn("fail_if", [&runs](const KernelCall& call) {
+      uint32_t code = 0;
+      std::memcpy(&code, call.args().data(), sizeof(code));
+      if (code == 13) runs.store(true);
+      return code == 13;
+    });
+    Commit(hangs, 13);
+    hangs.ring->RingDoorbell();
+    ASSERT_TRUE(Until([&] { return runs.load(); }));
+    EXPECT_EQ(RingAndWait(device, waits, 5).status, KernelCode(5));
+    EXPECT_EQ(device.Wait(*hangs.ring).status,
+              static_cast<uint32_t>(EventStatus::kTimedOut));
+    EXPECT_EQ((*gpu)->losses(), 1u);
+    path_->Remove(waits.kernel);
+    path_->Remove(hangs.kernel);
+    path_->Stop();
+  }
+  gpu->reset();
+  EXPECT_EQ(fake_.live_objects(), LiveObjects{});
 }
 
 class InlineOnlyTest : public EdgePathTest {
@@ -276,6 +392,16 @@ TEST_F(InlineOnlyTest, DevicesComeAndGo) {
     EXPECT_EQ(RingAndWait(*device_, event, 6).status, KernelCode(6));
     EXPECT_EQ(TakeAway(beside), 0u);
   }
+  EXPECT_EQ(TakeAway(event), 0u);
+}
+
+// Close() looks for handles of a lost context that were used.
+TEST_F(EdgePathTest, AContextThatIsLostWhileItOpensIsLeftBehind) {
+  CudaBackendFixture::Open();
+  fake_.FaultOn("carillon_edge_dispatcher", FakeGpu::Nth(1));
+  ASSERT_NO_FATAL_FAILURE(Use("edge"));
+  const auto event = AddFailIf(*device_, 8);
+  Serve(event, 100);
   EXPECT_EQ(TakeAway(event), 0u);
 }
 

@@ -26,6 +26,20 @@ void WakeForCompletion(const EventKernel& event) {
   }
 }
 
+void RingScheduled(const EventKernel& event) {
+  // Writers: the device, and gpud here. Never back: the device may have rung
+  // later events, and it stores what it counts. seq_cst, as the device's; the
+  // device wrote the entries before it called.
+  std::atomic_ref<uint32_t> doorbell(
+      event.memory().submission().doorbells()[event.event_id()]);
+  const uint32_t scheduled =
+      event.cursor().first_ring() + static_cast<uint32_t>(event.scheduled());
+  uint32_t shown = doorbell.load();
+  while (static_cast<int32_t>(scheduled - shown) > 0 &&
+         !doorbell.compare_exchange_weak(shown, scheduled)) {
+  }
+}
+
 bool IsCompleted(const EventKernel& event, uint64_t sequence) {
   return LoadWord(event.ring().completion_slot(Sequence(sequence))->sequence) ==
          sequence;

@@ -20,6 +20,10 @@ bool Sleeps(const DeviceMemory& device);
 // Wakes the device if it sleeps though a completion of this ring is there.
 void WakeForCompletion(const EventKernel& event);
 
+// edgeScheduleEvent: a GPU polls nothing but doorbells, so gpud rings this one for
+// its device, up to the event that was named last, unless it shows that already.
+void RingScheduled(const EventKernel& event);
+
 bool IsCompleted(const EventKernel& event, uint64_t sequence);
 
 // The sentence for OnViolation.

@@ -11,12 +11,11 @@ struct GraphPath::Graphs : Resources {
   void Abandon() override {
     Resources::Abandon();
     for (GraphExec& exec : execs) exec.Abandon();
-    graph.Reset();  // belongs to no context
+    graph.of.graph.Reset();  // belongs to no context
   }
 
-  Graph graph;  // its nodes: each exec has its own of them
-  LaunchSequence::Nodes nodes;
-  std::vector<GraphExec> execs;  // a slot each
+  LaunchSequence::Graphed graph;  // each exec has nodes of its own
+  std::vector<GraphExec> execs;   // a slot each
 };
 
 GraphPath::GraphPath(Gpu* gpu) : HostLauncher(gpu) { Begin(); }
@@ -29,13 +28,15 @@ GraphPath::MakeResources(EventKernel& event) {
   auto resources = std::make_unique<Graphs>();
   RETURN_IF_ERROR(FillIn(event, *resources));
   const Driver& driver = gpu().driver();
-  const Gpu::PartitionScope making(&gpu(), SmSet::kRest);
-  ASSIGN_OR_RETURN(resources->graph, MakeGraph(driver));
-  ASSIGN_OR_RETURN(
-      resources->nodes,
-      resources->sequence.AddTo(driver, resources->graph.get(), event.kmd()));
+  Stream capture;  // for this alone: others' launches are not to get into it
+  if (gpu().reserved_sms() != 0) {
+    ASSIGN_OR_RETURN(capture, gpu().MakeStream(SmSet::kRest, event.priority()));
+  }
+  ASSIGN_OR_RETURN(resources->graph, resources->sequence.AsGraph(
+                                         driver, event.kmd(), capture.get()));
   for (uint32_t i = 0; i < event.ring().layout().entries; ++i) {
-    ASSIGN_OR_RETURN(auto exec, Instantiate(driver, resources->graph.get(), 0));
+    ASSIGN_OR_RETURN(auto exec,
+                     Instantiate(driver, resources->graph.of.graph.get(), 0));
     resources->execs.push_back(std::move(exec));
   }
   return resources;
@@ -46,7 +47,7 @@ CUresult GraphPath::Enqueue(Resources& resources, Flight& flight) {
   const uint32_t slot = flight.event->ring().layout().SlotOf(flight.sequence);
   const CUgraphExec exec = graphs.execs[slot].get();
   const CUresult result =
-      graphs.sequence.Set(gpu().driver(), exec, graphs.nodes, flight.kmd,
+      graphs.sequence.Set(gpu().driver(), exec, graphs.graph, flight.kmd,
                           FrameOf(flight, resources), flight.args.data());
   if (result != CUDA_SUCCESS) return result;
   return gpu().driver().cuGraphLaunch(exec, StreamOf(flight));

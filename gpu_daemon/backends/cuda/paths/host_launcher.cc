@@ -87,10 +87,13 @@ absl::Status HostLauncher::TryPrepare(EventKernel& event) {
 }
 
 absl::Status HostLauncher::OpenStreams(uint32_t priority) {
-  for (Stream& stream : streams_[priority]) {
-    if (stream) continue;
+  if (streams_[priority].front()) return absl::OkStatus();
+  // All or none: each takes one of gpud's few places.
+  std::array<Stream, kStreams> made;
+  for (Stream& stream : made) {
     ASSIGN_OR_RETURN(stream, gpu_->MakeStream(SmSet::kRest, priority));
   }
+  streams_[priority] = std::move(made);
   return absl::OkStatus();
 }
 
@@ -120,6 +123,12 @@ void HostLauncher::FreeRetired() {
     for (auto& resources : retired_) resources->Abandon();
   }
   retired_.clear();
+  for (uint32_t priority = 0; priority < kPriorities; ++priority) {
+    const bool in_use = std::ranges::any_of(tenancies_, [&](const auto& of) {
+      return of.first->priority() == priority;
+    });
+    if (!in_use) streams_[priority] = {};
+  }
 }
 
 bool HostLauncher::Launch(const std::shared_ptr<EventKernel>& event,
@@ -146,9 +155,9 @@ bool HostLauncher::Launch(const std::shared_ptr<EventKernel>& event,
 
 // A fault is no error: then the flight waits to be taken up again.
 absl::Status HostLauncher::Start(Flight& flight) {
-  flight.launched_ns = NowNs();
+  flight.first_since_ns = 0;
   if (flight.life.seen_ns != 0) {
-    flight.life.dispatched_ns = flight.launched_ns;
+    flight.life.dispatched_ns = NowNs();
     flight.event->ring().life(flight.sequence) = flight.life;
   }
   const CUresult result =
@@ -168,19 +177,16 @@ bool HostLauncher::Reap() {
   if (flights_.empty()) return false;
   const Gpu::ContextLease use = gpu_->TryEnter();
   if (!use) return false;
-  std::array<uint32_t, kPriorities> busy{};  // a bit a stream
-  static_assert(kStreams == 32);
+  FirstOfStream first;
   size_t kept = 0;
   const size_t looks = std::min(flights_.size(), kMaxLooks);
   for (size_t i = 0; i < looks; ++i) {
     Flight& flight = flights_[i];
-    uint32_t& streams = busy[flight.event->priority()];
-    const uint32_t stream = 1u << flight.stream;
-    if (Ended(flight, (streams & stream) == 0)) {
+    if (Ended(flight, first(flight))) {
       Land(flight);
       continue;
     }
-    streams |= stream;
+    first.Stays(flight);
     if (kept != i) flights_[kept] = std::move(flight);
     ++kept;
   }
@@ -264,11 +270,16 @@ absl::Status HostLauncher::Settle() {
   return absl::OkStatus();
 }
 
+// What waits behind another in its stream does not run yet.
 bool HostLauncher::MarkOverdue(Nanoseconds since) {
   MutexLock lock(mutex_);
+  const Nanoseconds now = NowNs();
+  FirstOfStream first;
   for (Flight& flight : flights_) {
-    if (!flight.launched) continue;
-    if (flight.launched_ns >= since) return false;
+    if (!flight.launched || !first(flight)) continue;
+    first.Stays(flight);
+    if (flight.first_since_ns == 0) flight.first_since_ns = now;
+    if (flight.first_since_ns >= since) continue;
     const Gpu::ContextLease use = gpu_->TryEnter();
     if (!use) return false;
     if (Ended(flight, true)) continue;  // the front-end will find it so, too
@@ -276,6 +287,18 @@ bool HostLauncher::MarkOverdue(Nanoseconds since) {
     return true;
   }
   return false;
+}
+
+void HostLauncher::EndOverdue(bool marked) {
+  MutexLock lock(mutex_);
+  FirstOfStream first;
+  for (Flight& flight : flights_) {
+    const bool runs = flight.launched && first(flight);
+    first.Stays(flight);
+    if (!(marked ? flight.overdue : runs)) continue;
+    FinishAndSignal(*flight.event, flight.sequence, EventState::kFailed,
+                    EventStatus::kTimedOut);
+  }
 }
 
 }  // namespace carillon::gpud::cuda

@@ -39,8 +39,9 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
   void Await(const LaunchFilter& which);
 
  protected:
-  // Hyper-Q's queues.
-  static constexpr size_t kStreams = 32;
+  // Of each priority in use. All streams of gpud together are few
+  // (Context::kMaxStreams).
+  static constexpr size_t kStreams = 4;
 
   // What one event kernel needs in the context; a path adds its own.
   struct Resources {
@@ -61,7 +62,9 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
     size_t stream = 0;
     bool launched = false;  // false: the context was lost first
     bool overdue = false;
-    Nanoseconds launched_ns = 0;
+    // Since when MarkOverdue() has seen nothing before it in its stream; 0: it
+    // has not.
+    Nanoseconds first_since_ns = 0;
   };
 
   // A subclass calls Begin() when it is complete, and End() before it is not
@@ -95,6 +98,7 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
   void TakeUnfinished(LostWork& lost) override;
   absl::Status Settle() override;
   bool MarkOverdue(Nanoseconds since) override;
+  void EndOverdue(bool marked) override;
 
   struct Tenancy {
     std::unique_ptr<Resources> resources;
@@ -109,6 +113,21 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
   absl::Status Start(Flight& flight) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status OpenStreams(uint32_t priority)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether flights are the first of their streams, asked in their order.
+  class FirstOfStream {
+   public:
+    bool operator()(const Flight& flight) const {
+      return (busy_[flight.event->priority()] & 1u << flight.stream) == 0;
+    }
+    // It has not ended: those behind it are not.
+    void Stays(const Flight& flight) {
+      busy_[flight.event->priority()] |= 1u << flight.stream;
+    }
+
+   private:
+    static_assert(kStreams <= 32);
+    std::array<uint32_t, kPriorities> busy_{};  // a bit a stream
+  };
   bool Ended(Flight& flight, bool stream_free)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Land(const Flight& flight) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -1,12 +1,22 @@
 #include "gpu_daemon/backends/cuda/paths/persistent_path.h"
 
 #include <algorithm>
+#include <memory>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "base/status.h"
 #include "fmt/format.h"
+#include "gpu_daemon/backends/cuda/driver/owned.h"
+#include "gpu_daemon/backends/cuda/edge/persistent_block.h"
 #include "gpu_daemon/backends/cuda/paths/gpu_rings.h"
+#include "gpu_daemon/backends/cuda/paths/host_words.h"
+#include "gpu_daemon/backends/cuda/paths/resident_path.h"
+#include "gpu_daemon/backends/cuda/paths/served_rings.h"
+#include "gpu_daemon/event/gpu_model.h"
+#include "gpu_daemon/event/user_kernel.h"
 
 namespace carillon::gpud::cuda {
 namespace {
@@ -26,24 +36,78 @@ constexpr uint32_t kSharedBytesBeside = 2048;
 // Registers are given out so many a thread at a time.
 constexpr uint32_t kRegisterUnit = 8;
 
-}  // namespace
+struct Blocks : ServedRing {
+  explicit Blocks(SmOccupancy* of) : occupancy(of) {}
+  ~Blocks() override {
+    for (const uint32_t sm : sms) occupancy->Release(sm, cost);
+  }
 
-absl::StatusOr<std::unique_ptr<PersistentPath>> PersistentPath::Create(
-    Gpu* gpu, Options options) {
-  std::unique_ptr<PersistentPath> path(
-      new PersistentPath(gpu, std::move(options)));
-  RETURN_IF_ERROR(path->Open());
-  return path;
-}
+  SmOccupancy* const occupancy;
+  BlockCost cost;
+  std::vector<uint32_t> sms;  // of each resident block, as it is reckoned
+  DeviceBytes entry;          // PersistentEntry
+  DeviceBytes copy;           // of an ESQ entry
+  // The lead's looks when the ring began to stand still, as `looks_since` says.
+  uint64_t looks = 0;
+  Nanoseconds looks_since = 0;
+  CUfunction kernel = nullptr;
+};
 
-PersistentPath::PersistentPath(Gpu* gpu, Options options)
-    : RingPath(gpu, "persistent", "gpud-pers-watch", std::move(options)),
-      occupancy_(HalfOf(gpu->model())) {}
+class PersistentEngine final : public ResidentEngine {
+ public:
+  explicit PersistentEngine(ResidentHost* host)
+      : host_(*host), rings_(host), occupancy_(HalfOf(host->gpu().model())) {}
 
-PersistentPath::~PersistentPath() { Close(); }
+  absl::Status Prepare() override { return words_.Register(gpu().driver()); }
+  absl::StatusOr<ResidentEventPtr> NewEvent(const EventKernel& event) override;
+  absl::Status Place(ResidentEvent& resident) override;
+  void FreeShared() override { words_.Unregister(); }
+  absl::Status BeginAll() override;
+  bool EndAll() override;
+  bool LookAt(ResidentEvent& resident, Nanoseconds now) override;
+  bool IsUnseen(ResidentEvent& resident) override;
+  std::optional<uint64_t> Overdue(ResidentEvent& resident,
+                                  Nanoseconds since) override;
+  void ShowTracing() override;
+  void AbandonShared() override { words_.Abandon(); }
+  void Abandon(ResidentEvent& resident) override;
+  void CountEnded(ResidentEvent& resident) override;
+  void ContinueAfter(ResidentEvent& resident, uint64_t rung) override;
+  absl::Status CheckKernel(const EventKernel& event) const override;
+  // Polls are the GPU's, some hundred at a time.
+  std::vector<PathCounter> counters() const override;
 
-absl::Status PersistentPath::CheckKernel(const EventKernel& event) const {
+ private:
+  struct Words {
+    PersistentControl control;
+    PersistentReport reports[ServedRings::kMaxRings];
+  };
+
+  static Blocks& Of(ResidentEvent& resident) {
+    return static_cast<Blocks&>(resident);
+  }
+  Gpu& gpu() const { return host_.gpu(); }
+
+  absl::Status TakeRoom(Blocks& blocks);
+  absl::Status Begin(Blocks& blocks);
+  void NoteLooks(Blocks& blocks);
+  // Whether the GPU has seen that event ended + 1 has rung, if it has, and the
+  // ring has stood still for the longest time.
+  enum class Seen { kNo, kUnknown, kYes };
+  Seen HasSeen(const Blocks& blocks) const;
+
+  ResidentHost& host_;
+  ServedRings rings_;
+  HostWords<Words> words_;
+  SmOccupancy occupancy_;
+};
+
+absl::Status PersistentEngine::CheckKernel(const EventKernel& event) const {
   const simt::KernelInfo& kernel = *event.kmd().kernel;
+  RETURN_IF_ERROR(CheckCompletesItself(
+      kernel,
+      "launch path persistent runs kernels as functions inside its resident "
+      "blocks, and CUDA calls no kernel, and no function of another module"));
   if (kernel.unbounded) {
     return absl::InvalidArgumentError(fmt::format(
         "kernel '{}' runs for as long as its arguments say: nothing could stop "
@@ -60,28 +124,29 @@ absl::Status PersistentPath::CheckKernel(const EventKernel& event) const {
   return absl::OkStatus();
 }
 
-std::unique_ptr<RingPath::Ring> PersistentPath::NewRing() {
-  return std::make_unique<Blocks>(&occupancy_);
+absl::StatusOr<ResidentEventPtr> PersistentEngine::NewEvent(
+    const EventKernel& event) {
+  auto blocks = std::make_unique<Blocks>(&occupancy_);
+  RETURN_IF_ERROR(rings_.Enter(event, *blocks));
+  blocks->reported = &words_->reports[blocks->index].totals;
+  return blocks;
 }
 
-absl::Status PersistentPath::Prepare() {
-  return words_.Register(gpu().driver());
-}
-
-absl::Status PersistentPath::PlaceRing(Ring& ring) {
-  auto& blocks = static_cast<Blocks&>(ring);
+absl::Status PersistentEngine::Place(ResidentEvent& resident) {
+  Blocks& blocks = Of(resident);
+  RETURN_IF_ERROR(rings_.Place(blocks));
   ASSIGN_OR_RETURN(blocks.kernel, gpu().FunctionFor("carillon_persistent_",
                                                     blocks.event->kmd()));
-  absl::Status status = MakeBytes(sizeof(PersistentEntry), blocks.entry);
-  status.Update(MakeBytes(sizeof(shm::EsqEntryHeader) + shm::kMaxParameterBytes,
-                          blocks.copy));
+  absl::Status status = host_.MakeBytes(sizeof(PersistentEntry), blocks.entry);
+  status.Update(host_.MakeBytes(
+      sizeof(shm::EsqEntryHeader) + shm::kMaxParameterBytes, blocks.copy));
   if (!status.ok()) return status;
   Publish(blocks.totals, words_->reports[blocks.index].totals);
   // In a new context the room is still taken.
   return blocks.sms.empty() ? TakeRoom(blocks) : absl::OkStatus();
 }
 
-absl::Status PersistentPath::TakeRoom(Blocks& blocks) {
+absl::Status PersistentEngine::TakeRoom(Blocks& blocks) {
   const Driver& driver = gpu().driver();
   const KernelMetadata& kmd = blocks.event->kmd();
   int registers = 0;
@@ -109,8 +174,17 @@ absl::Status PersistentPath::TakeRoom(Blocks& blocks) {
       occupancy_.resident_blocks()));
 }
 
-absl::Status PersistentPath::Begin(Ring& ring) {
-  auto& blocks = static_cast<Blocks&>(ring);
+// --- Serving.
+
+absl::Status PersistentEngine::BeginAll() {
+  absl::Status status;
+  for (const ResidentEventPtr& resident : host_.residents()) {
+    status.Update(Begin(Of(*resident)));
+  }
+  return status;
+}
+
+absl::Status PersistentEngine::Begin(Blocks& blocks) {
   const Driver& driver = gpu().driver();
   const KernelMetadata& kmd = blocks.event->kmd();
   PersistentEntry entry{};
@@ -125,14 +199,16 @@ absl::Status PersistentPath::Begin(Ring& ring) {
   entry.ring = blocks.RingOf(entry.first);
   entry.totals = blocks.totals;
   Publish(blocks.totals, entry.report->totals);
+  StoreWord(entry.report->taken, blocks.ended);
+  StoreWord(entry.report->looks, 0u);
+  blocks.looks_since = 0;
   entry.blocks = static_cast<uint32_t>(blocks.sms.size());
   entry.grid[0] = kmd.grid.x;
   entry.grid[1] = kmd.grid.y;
   entry.grid[2] = kmd.grid.z;
-  CUresult result =
-      driver.cuMemcpyHtoD(blocks.entry.address(), &entry, sizeof(entry));
+  CUresult result = blocks.entry.Write(driver, &entry, sizeof(entry));
   if (result == CUDA_SUCCESS) {
-    StoreWord(words_->control.command, PersistentTracing(tracing()));
+    StoreWord(words_->control.command, PersistentTracing(host_.tracing()));
     auto* address = blocks.entry.as<PersistentEntry>();
     void* parameters[] = {&address};
     result =
@@ -144,27 +220,52 @@ absl::Status PersistentPath::Begin(Ring& ring) {
   return ToStatus(driver, result, "launch resident blocks");
 }
 
-simt::EventTotals PersistentPath::Reported(const Ring& ring) {
-  const simt::EventTotals& totals = words_->reports[ring.index].totals;
-  simt::EventTotals now{};
-  now.done = LoadWord(totals.done);
-  now.failed = LoadWord(totals.failed);
-  now.refused = LoadWord(totals.refused);
-  return now;
-}
-
-void PersistentPath::AskToEnd(Ring&) {
+bool PersistentEngine::EndAll() {
+  if (host_.residents().empty()) return true;
   StoreWord(words_->control.command, kPersistentEnd);
+  const auto nothing = [](ServedRing&) {};
+  return rings_.AwaitIdle(nothing, nothing);
 }
 
-void PersistentPath::ShowTracing() {
+bool PersistentEngine::LookAt(ResidentEvent& resident, Nanoseconds now) {
+  return rings_.LookAt(Of(resident), now,
+                       [this](ServedRing& ring) { NoteLooks(Of(ring)); });
+}
+
+std::optional<uint64_t> PersistentEngine::Overdue(ResidentEvent& resident,
+                                                  Nanoseconds since) {
+  const auto waits = rings_.Overdue(Of(resident), since);
+  return HasSeen(Of(resident)) == Seen::kYes ? waits : std::nullopt;
+}
+
+bool PersistentEngine::IsUnseen(ResidentEvent& resident) {
+  return HasSeen(Of(resident)) == Seen::kNo;
+}
+
+void PersistentEngine::NoteLooks(Blocks& blocks) {
+  if (blocks.looks_since == blocks.stands_still_since) return;
+  blocks.looks_since = blocks.stands_still_since;
+  blocks.looks = LoadWord(words_->reports[blocks.index].looks);
+}
+
+// While it runs an event, the lead does not look. Two of its reports: the doorbell
+// may have rung within one.
+PersistentEngine::Seen PersistentEngine::HasSeen(const Blocks& blocks) const {
+  const PersistentReport& report = words_->reports[blocks.index];
+  if (LoadWord(report.taken) > blocks.ended) return Seen::kYes;
+  return LoadWord(report.looks) > blocks.looks + 2 * kPersistentLooksAReport
+             ? Seen::kNo
+             : Seen::kUnknown;
+}
+
+void PersistentEngine::ShowTracing() {
   PersistentControl& control = words_->control;
   StoreWord(control.clock_offset_ns, gpu().clock_offset_ns());
   StoreWord(control.command, (LoadWord(control.command) & kPersistentEnd) |
-                                 PersistentTracing(tracing()));
+                                 PersistentTracing(host_.tracing()));
 }
 
-std::vector<PathCounter> PersistentPath::counters() const {
+std::vector<PathCounter> PersistentEngine::counters() const {
   uint64_t looks = 0;
   for (const PersistentReport& report : words_->reports) {
     looks += LoadWord(report.looks);
@@ -172,15 +273,33 @@ std::vector<PathCounter> PersistentPath::counters() const {
   return {{"polls", looks}};
 }
 
-void PersistentPath::FreeShared() { words_.Unregister(); }
+// --- A lost context.
 
-void PersistentPath::AbandonShared() { words_.Abandon(); }
-
-void PersistentPath::AbandonRing(Ring& ring) {
-  auto& blocks = static_cast<Blocks&>(ring);
+void PersistentEngine::Abandon(ResidentEvent& resident) {
+  Blocks& blocks = Of(resident);
+  blocks.stream.Abandon();
   blocks.entry.Abandon();
   blocks.copy.Abandon();
   blocks.kernel = nullptr;
+}
+
+void PersistentEngine::CountEnded(ResidentEvent& resident) {
+  rings_.CountEnded(Of(resident));
+}
+
+void PersistentEngine::ContinueAfter(ResidentEvent& resident, uint64_t rung) {
+  Of(resident).ended = rung;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LaunchPath>> MakePersistentPath(
+    Gpu* gpu, ResidentOptions options) {
+  return ResidentPath::Create(
+      gpu, {.path = "persistent", .thread = "gpud-pers-watch"},
+      std::move(options), [](ResidentHost* host) {
+        return std::make_unique<PersistentEngine>(host);
+      });
 }
 
 }  // namespace carillon::gpud::cuda

@@ -1,7 +1,6 @@
 #include "gpu_daemon/backends/cuda/paths/resident_path.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -12,7 +11,6 @@
 #include "base/status.h"
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cuda/paths/gpu_rings.h"
-#include "gpu_daemon/event/user_kernel.h"
 
 namespace carillon::gpud::cuda {
 namespace {
@@ -27,42 +25,62 @@ constexpr uint32_t kMaxLosses = 3;
 
 }  // namespace
 
-ResidentPath::ResidentPath(Gpu* gpu, std::string name, std::string thread_name,
-                           Options options)
-    : gpu_(gpu),
-      name_(std::move(name)),
-      thread_name_(std::move(thread_name)),
-      options_(std::move(options)),
-      tracing_(options_.tracing),
-      traced_ever_(options_.tracing) {}
+absl::StatusOr<std::unique_ptr<LaunchPath>> ResidentPath::Create(
+    Gpu* gpu, Names names, ResidentOptions options, const MakeEngine& make) {
+  std::unique_ptr<ResidentPath> path(
+      new ResidentPath(gpu, std::move(names), std::move(options), make));
+  RETURN_IF_ERROR(path->Open());
+  return path;
+}
 
-ResidentPath::~ResidentPath() = default;
+ResidentPath::ResidentPath(Gpu* gpu, Names names, ResidentOptions options,
+                           const MakeEngine& make)
+    : gpu_(gpu),
+      thread_name_(std::move(names.thread)),
+      host_(gpu, std::move(names.path), std::move(options)),
+      engine_(make(&host_)) {}
 
 absl::Status ResidentPath::Open() {
-  const auto status = Change([this] {
-    absl::Status prepared = Prepare();
-    return prepared.ok() ? TryOut() : prepared;
-  });
-  if (!status.ok()) return status;
+  // First: a context that is lost meanwhile takes along what was made in it.
   gpu_->Add(static_cast<Gpu::ContextUser*>(this));
+  const auto status = Change([this] {
+    engine_->FreeShared();  // of the last try
+    RETURN_IF_ERROR(engine_->Prepare());
+    absl::Status tried = engine_->BeginAll();
+    if (!engine_->EndAll() && tried.ok()) {
+      tried = absl::UnimplementedError(fmt::format(
+          "what serves launch path {} does not come to rest", host_.name()));
+    }
+    prepared_ = tried.ok();
+    return tried;
+  });
+  if (!status.ok()) {
+    FreeAll();  // as long as it is told of a lost context
+    gpu_->Remove(static_cast<Gpu::ContextUser*>(this));
+    return status;
+  }
   gpu_->Add(static_cast<Gpu::PersistentWork*>(this));
   watcher_ = std::thread([this] { Watch(); });
   return absl::OkStatus();
 }
 
-void ResidentPath::Close() {
+ResidentPath::~ResidentPath() {
   Stop();
-  if (watcher_.joinable()) {
-    gpu_->Remove(static_cast<Gpu::PersistentWork*>(this));
-    gpu_->Remove(static_cast<Gpu::ContextUser*>(this));
-    watcher_.join();
-  }
+  if (!watcher_.joinable()) return;  // Open() has failed
+  gpu_->Remove(static_cast<Gpu::PersistentWork*>(this));
+  watcher_.join();
+  FreeAll();
+  gpu_->Remove(static_cast<Gpu::ContextUser*>(this));
+}
+
+void ResidentPath::FreeAll() {
   const Gpu::PauseResidents quiet(gpu_);
   const Gpu::ContextLease use = gpu_->Enter();
   if (!use) Abandon();
   std::lock_guard lock(mutex_);
+  prepared_ = false;
   residents_.clear();
-  FreeShared();
+  engine_->FreeShared();
 }
 
 absl::Status ResidentPath::Change(const std::function<absl::Status()>& change) {
@@ -83,28 +101,21 @@ absl::Status ResidentPath::Add(std::shared_ptr<EventKernel> event) {
     return absl::InvalidArgumentError(fmt::format(
         "kernel '{}' is to be modifyable: launch path {} cannot change a "
         "launch's dimensions; use another launch path",
-        event->kmd().kernel->name, name_));
+        event->kmd().kernel->name, host_.name()));
   }
-  RETURN_IF_ERROR(CheckCompletesItself(*event->kmd().kernel));
-  RETURN_IF_ERROR(CheckKernel(*event));
+  RETURN_IF_ERROR(engine_->CheckKernel(*event));
   return Change([&]() -> absl::Status {
     if (stopped_) return absl::UnavailableError("gpud goes down");
     if (!given_up_.ok()) return given_up_;
-    ASSIGN_OR_RETURN(auto resident, NewResidentEvent(*event));
+    ASSIGN_OR_RETURN(auto resident, engine_->NewEvent(*event));
     resident->event = event;
     resident->totals = event->gpu_ledger().FirstTotals();
     RETURN_IF_ERROR(Place(*resident));
-    simt::EventTotals& shown = Shown(resident->index);
-    Publish(resident->totals, shown);
-    event->gpu_ledger().Follow(&shown);
+    Publish(resident->totals, *resident->shown);
+    event->gpu_ledger().Follow(resident->shown);
     residents_.push_back(std::move(resident));
     return absl::OkStatus();
   });
-}
-
-absl::Status ResidentPath::MakeBytes(uint64_t size, DeviceBytes& bytes) const {
-  ASSIGN_OR_RETURN(bytes, DeviceBytes::Make(gpu_->driver(), size));
-  return absl::OkStatus();
 }
 
 absl::Status ResidentPath::Place(ResidentEvent& resident) {
@@ -114,39 +125,16 @@ absl::Status ResidentPath::Place(ResidentEvent& resident) {
   const uint64_t frame_bytes =
       simt::EventFrameBytes(event.kmd().kernel->args_size);
   const ArgumentSteps& steps = event.arguments().steps();
-  absl::Status status = MakeBytes(slots * 2 * frame_bytes, resident.frames);
-  status.Update(
-      MakeBytes(slots * 2 * sizeof(simt::EventScratch), resident.scratch));
-  status.Update(MakeBytes(steps.bytes, resident.arguments));
+  absl::Status status =
+      host_.MakeBytes(slots * 2 * frame_bytes, resident.frames);
+  status.Update(host_.MakeBytes(slots * 2 * sizeof(simt::EventScratch),
+                                resident.scratch));
+  status.Update(host_.MakeBytes(steps.bytes, resident.arguments));
   if (!status.ok()) return status;
-  status = ToStatus(
-      driver,
-      driver.cuMemcpyHtoD(resident.arguments.address(), &steps, steps.bytes),
-      "write an event kernel's arguments");
-  return status.ok() ? PlaceOwn(resident) : status;
-}
-
-EdgeEntry ResidentPath::EntryOf(const ResidentEvent& resident) const {
-  const EventKernel& event = *resident.event;
-  const shm::RingLayout& layout = event.ring().layout();
-  EdgeEntry entry{};
-  entry.esq = event.memory().submission().At(layout.esq_offset);
-  entry.ecq = event.ring().completion_slot(shm::Sequence(0));
-  entry.lives = &event.ring().life(shm::Sequence(0));
-  entry.frames = resident.frames.as<std::byte>();
-  entry.scratch = resident.scratch.as<simt::EventScratch>();
-  entry.arguments = resident.arguments.as<ArgumentSteps>();
-  entry.entries = layout.entries;
-  entry.entry_bytes = layout.entry_bytes;
-  entry.parameter_offset = layout.parameter_offset;
-  entry.parameter_bytes = layout.parameter_bytes;
-  entry.generation = layout.generation.value();
-  entry.frame_bytes = static_cast<uint32_t>(
-      simt::EventFrameBytes(event.kmd().kernel->args_size));
-  entry.block[0] = event.kmd().block.x;
-  entry.block[1] = event.kmd().block.y;
-  entry.block[2] = event.kmd().block.z;
-  return entry;
+  status =
+      ToStatus(driver, resident.arguments.Write(driver, &steps, steps.bytes),
+               "write an event kernel's arguments");
+  return status.ok() ? engine_->Place(resident) : status;
 }
 
 void ResidentPath::Remove(const std::shared_ptr<EventKernel>& event) {
@@ -190,11 +178,11 @@ std::vector<std::shared_ptr<EventKernel>> ResidentPath::TakeOutAll(
   return taken;
 }
 
-absl::Status ResidentPath::Wake() {
-  return absl::UnimplementedError(fmt::format(
-      "nothing but its doorbell launches an event kernel on launch path {} of "
-      "the cuda back-end: ring it",
-      name_));
+void ResidentPath::Wake(const std::shared_ptr<EventKernel>& event) {
+  // With the lock, no doorbell is moved (stream_wait_path.h), but where the
+  // context was lost meanwhile: TakeUnfinished() rings then.
+  std::lock_guard lock(mutex_);
+  RingScheduled(*event);
 }
 
 // --- Starting and stopping.
@@ -205,10 +193,10 @@ absl::Status ResidentPath::StartAll() {
     return absl::OkStatus();
   }
   running_ = true;
-  ShowTracing();
+  engine_->ShowTracing();
   for (ResidentEventPtr& resident : residents_)
     resident->stands_still_since = 0;
-  const absl::Status status = BeginAll();
+  const absl::Status status = engine_->BeginAll();
   watch_.notify_all();
   return status;
 }
@@ -216,33 +204,7 @@ absl::Status ResidentPath::StartAll() {
 bool ResidentPath::StopAll() {
   if (!running_) return true;
   running_ = false;
-  return EndAll();
-}
-
-bool ResidentPath::Await(const std::function<bool()>& reached) {
-  const auto limit = static_cast<Nanoseconds>(
-      std::chrono::nanoseconds(options_.longest_kernel).count());
-  const Nanoseconds start = NowNs();
-  while (!reached()) {
-    if (gpu_->Faulted()) return false;
-    if (NowNs() - start > limit) {
-      spdlog::warn(
-          "an event kernel of launch path {} did not come to rest: it is "
-          "stopped, and the CUDA context with it",
-          name_);
-      Trap();
-      gpu_->StopEverything();
-      return false;
-    }
-    sched_yield();
-  }
-  return true;
-}
-
-bool ResidentPath::IsIdle(CUstream stream) {
-  const CUresult result = gpu_->driver().cuStreamQuery(stream);
-  if (result != CUDA_ERROR_NOT_READY) gpu_->Check(result);
-  return result == CUDA_SUCCESS;
+  return engine_->EndAll();
 }
 
 void ResidentPath::Pause() {
@@ -263,30 +225,22 @@ void ResidentPath::Unpause() {
   const absl::Status status = StartAll();
   if (status.ok() || gpu_->Faulted()) return;
   spdlog::error("launch path {} does not serve all of its event kernels: {}",
-                name_, status.message());
+                host_.name(), status.message());
 }
 
 void ResidentPath::SetTracing(bool on) {
   std::lock_guard lock(mutex_);
-  tracing_ = on;
-  traced_ever_ |= on;
+  host_.tracing_ = on;
+  host_.traced_ever_ |= on;
   gpu_->SetTracing(on);
-  ShowTracing();
+  engine_->ShowTracing();
 }
 
 std::vector<PathCounter> ResidentPath::counters() const {
+  auto own = engine_->counters();
+  if (!own.empty()) return own;
   return {{"polls", looks_.load(std::memory_order_relaxed)},
           {"sleeps", sleeps_.load(std::memory_order_relaxed)}};
-}
-
-std::string ResidentPath::notice() const {
-  std::lock_guard lock(notice_mutex_);
-  return notice_;
-}
-
-void ResidentPath::SetNotice(std::string notice) {
-  std::lock_guard lock(notice_mutex_);
-  notice_ = std::move(notice);
 }
 
 void ResidentPath::Stop() {
@@ -318,13 +272,16 @@ void ResidentPath::Watch() {
     if (const Gpu::ContextLease use = gpu_->TryEnter()) {
       std::lock_guard lock(mutex_);
       if (running_) {
-        if (tracing_) ShowTracing();
-        LookAtShared();
+        if (host_.tracing_) engine_->ShowTracing();
+        if (const std::string why = engine_->WhyLost(); !why.empty()) {
+          BeginAgain(why);
+        }
       }
       for (ResidentEventPtr& resident : residents_) {
-        if (running_ ? LookAt(*resident, now) : FailRung(*resident)) {
+        if (running_ ? engine_->LookAt(*resident, now) : FailRung(*resident)) {
           last_busy = now;
         }
+        if (running_) LookWhetherSeen(*resident, now);
       }
     }
     looks_.fetch_add(1, std::memory_order_relaxed);
@@ -337,24 +294,17 @@ void ResidentPath::Watch() {
   }
 }
 
-void ResidentPath::NoteProgress(ResidentEvent& resident, uint64_t ended,
-                                bool waits, Nanoseconds now) {
-  if (!waits || ended != resident.ended_before ||
-      resident.stands_still_since == 0) {
-    resident.ended_before = ended;
-    resident.stands_still_since = now;
+void ResidentPath::LookWhetherSeen(ResidentEvent& resident, Nanoseconds now) {
+  if (resident.violation_seen || resident.stands_still_since == 0 ||
+      now - resident.stands_still_since < host_.longest_kernel_ns() ||
+      !engine_->IsUnseen(resident)) {
+    return;
   }
-}
-
-void ResidentPath::NoteViolation(ResidentEvent& resident) {
-  resident.violation_seen = true;
-  if (!options_.on_violation) return;
-  options_.on_violation(resident.event->shared_memory(),
-                        DoorbellViolation(*resident.event));
+  host_.NoteViolation(resident, UnseenViolation(resident));
 }
 
 void ResidentPath::BeginAgain(const std::string& why) {
-  spdlog::warn("launch path {} begins anew: {}", name_, why);
+  spdlog::warn("launch path {} begins anew: {}", host_.name(), why);
   if (!StopAll()) return;
   uint64_t ended = 0;
   for (const ResidentEventPtr& resident : residents_) {
@@ -365,12 +315,12 @@ void ResidentPath::BeginAgain(const std::string& why) {
     given_up_ = absl::UnavailableError(
         fmt::format("launch path {} has given up, after {} times in which no "
                     "event ended: {}",
-                    name_, losses_in_a_row_, why));
-    SetNotice(fmt::format("has given up: {}", why));
+                    host_.name(), losses_in_a_row_, why));
+    host_.SetNotice(fmt::format("has given up: {}", why));
     spdlog::error("{}", given_up_.message());
     return;
   }
-  restarts_.fetch_add(1, std::memory_order_relaxed);
+  host_.restarts_.fetch_add(1, std::memory_order_relaxed);
   // What fails now is seen at the next look.
   StartAll().IgnoreError();
 }
@@ -382,13 +332,13 @@ bool ResidentPath::FailRung(ResidentEvent& resident) {
   const uint64_t rung = event.gpu_ledger().RungOf(ended);
   if (rung == ended || resident.violation_seen) return false;
   if (rung < ended || rung - ended > event.ring().layout().entries) {
-    NoteViolation(resident);
+    host_.NoteViolation(resident, DoorbellViolation(event));
     return false;
   }
   LostWork rest;
-  ContinueAfter(resident, TakeUnfinishedOf(resident.event, resident.totals,
-                                           Shown(resident.index), 0,
-                                           gpu_->model(), rest));
+  engine_->ContinueAfter(
+      resident, TakeUnfinishedOf(resident.event, resident.totals,
+                                 *resident.shown, 0, gpu_->model(), rest));
   for (Unfinished& launch : rest.unfinished) {
     launch.end(shm::EventState::kFailed,
                static_cast<uint32_t>(shm::EventStatus::kNotLaunched));
@@ -400,16 +350,39 @@ bool ResidentPath::MarkOverdue(Nanoseconds since) {
   std::lock_guard lock(mutex_);
   if (!running_) return false;
   for (ResidentEventPtr& resident : residents_) {
-    if (resident->stands_still_since == 0 || resident->violation_seen ||
-        resident->stands_still_since >= since) {
-      continue;
-    }
-    const uint64_t waiting = OldestWaiting(*resident);
-    if (waiting == 0) continue;
-    resident->overdue = waiting;
+    if (resident->violation_seen) continue;
+    const std::optional<uint64_t> overdue = engine_->Overdue(*resident, since);
+    if (!overdue) continue;
+    resident->is_overdue = true;
+    resident->overdue = *overdue;
     return true;
   }
   return false;
+}
+
+void ResidentPath::EndOverdue(bool marked) {
+  std::lock_guard lock(mutex_);
+  for (ResidentEventPtr& resident : residents_) {
+    engine_->CountEnded(*resident);
+    if (!marked) {
+      const auto taken = engine_->Overdue(*resident, ResidentEngine::kAnyTime);
+      resident->is_overdue = taken.has_value();
+      resident->overdue = taken.value_or(0);
+    }
+    if (!resident->is_overdue) continue;
+    const EventKernel& event = *resident->event;
+    const uint32_t entries = event.ring().layout().entries;
+    const uint64_t rung = event.gpu_ledger().LastRung();
+    for (uint64_t s = rung > entries ? rung - entries + 1 : 1; s <= rung; ++s) {
+      if (IsCompleted(event, s) ||
+          (resident->overdue != 0 && resident->overdue != s)) {
+        continue;
+      }
+      event.ring().Complete(shm::Sequence(s), shm::EventState::kFailed,
+                            static_cast<uint32_t>(shm::EventStatus::kTimedOut));
+    }
+    event.memory().bell().Signal();
+  }
 }
 
 // --- A lost context.
@@ -417,32 +390,36 @@ bool ResidentPath::MarkOverdue(Nanoseconds since) {
 void ResidentPath::Abandon() {
   std::lock_guard lock(mutex_);
   running_ = false;
-  AbandonShared();
+  engine_->AbandonShared();
   for (ResidentEventPtr& resident : residents_) {
     for (DeviceBytes* bytes :
          {&resident->frames, &resident->scratch, &resident->arguments}) {
       bytes->Abandon();
     }
-    AbandonOwn(*resident);
+    engine_->Abandon(*resident);
   }
 }
 
 void ResidentPath::TakeUnfinished(LostWork& lost) {
   std::lock_guard lock(mutex_);
   for (ResidentEventPtr& resident : residents_) {
-    CountEnded(*resident);
-    const uint64_t rung = TakeUnfinishedOf(
-        resident->event, resident->totals, Shown(resident->index),
-        resident->overdue, gpu_->model(), lost);
+    engine_->CountEnded(*resident);
+    // While the doorbell was moved, Wake() could not.
+    RingScheduled(*resident->event);
+    const uint64_t rung =
+        TakeUnfinishedOf(resident->event, resident->totals, *resident->shown,
+                         resident->overdue, gpu_->model(), lost);
+    resident->is_overdue = false;
     resident->overdue = 0;
     resident->stands_still_since = 0;
-    ContinueAfter(*resident, rung);
+    engine_->ContinueAfter(*resident, rung);
   }
 }
 
 absl::Status ResidentPath::Settle() {
   std::lock_guard lock(mutex_);
-  absl::Status status = Prepare();
+  if (!prepared_) return absl::OkStatus();  // Open() prepares it anew, or fails
+  absl::Status status = engine_->Prepare();
   for (ResidentEventPtr& resident : residents_) {
     if (status.ok()) status = Place(*resident);
   }

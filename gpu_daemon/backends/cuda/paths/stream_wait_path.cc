@@ -2,19 +2,31 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/clock.h"
 #include "base/status.h"
+#include "gpu_daemon/backends/cuda/driver/owned.h"
+#include "gpu_daemon/backends/cuda/edge/stage_entry.h"
+#include "gpu_daemon/backends/cuda/paths/gpu_rings.h"
+#include "gpu_daemon/backends/cuda/paths/host_words.h"
+#include "gpu_daemon/backends/cuda/paths/resident_path.h"
+#include "gpu_daemon/backends/cuda/paths/served_rings.h"
+#include "gpu_daemon/event/user_kernel.h"
 
 namespace carillon::gpud::cuda {
 namespace {
 
 constexpr uint32_t kDoorbellMove = 1u << 30;
 
+uint32_t& DoorbellWordOf(const EventKernel& event) {
+  return event.memory().submission().doorbells()[event.event_id()];
+}
 std::atomic_ref<uint32_t> DoorbellOf(const EventKernel& event) {
-  return std::atomic_ref(
-      event.memory().submission().doorbells()[event.event_id()]);
+  return std::atomic_ref(DoorbellWordOf(event));
 }
 
 // How far the doorbell is beyond what the last wait in the stream waits for;
@@ -23,34 +35,87 @@ int32_t Beyond(uint32_t doorbell, uint32_t awaited) {
   return static_cast<int32_t>(doorbell - awaited);
 }
 
-}  // namespace
+// What of an event's four calls comes next.
+enum class Step { kWait, kNote, kStage, kKernel };
 
-absl::StatusOr<std::unique_ptr<StreamWaitPath>> StreamWaitPath::Create(
-    Gpu* gpu, Options options) {
-  std::unique_ptr<StreamWaitPath> path(
-      new StreamWaitPath(gpu, std::move(options)));
-  RETURN_IF_ERROR(path->Open());
-  return path;
-}
+struct Armed : ServedRing {
+  DeviceBytes entry;  // EdgeEntry
+  CUfunction stage = nullptr;
+  CUfunction kernel = nullptr;
+  uint64_t through = 0;     // the last sequence armed
+  Step step = Step::kWait;  // of event through + 1
+  uint64_t noted = 0;       // the last sequence with a note in the stream
+  // What was added to the doorbell; 0: it is the device's own.
+  uint32_t moved = 0;
+  // Since it was asked to go: the last wait that had ended, since when the
+  // stream has stood at the next one (0: it does not, so far as is known), and
+  // whether the GPU has moved the word.
+  uint64_t passed = 0;
+  Nanoseconds stands_since = 0;
+  bool moved_by_gpu = false;
+};
 
-StreamWaitPath::StreamWaitPath(Gpu* gpu, Options options)
-    : RingPath(gpu, "stream_wait", "gpud-strm-watch", std::move(options)) {}
+class StreamWaitEngine final : public ResidentEngine {
+ public:
+  explicit StreamWaitEngine(ResidentHost* host) : host_(*host), rings_(host) {}
 
-StreamWaitPath::~StreamWaitPath() { Close(); }
+  absl::Status Prepare() override;
+  absl::StatusOr<ResidentEventPtr> NewEvent(const EventKernel& event) override;
+  absl::Status Place(ResidentEvent& resident) override;
+  void FreeShared() override { gates_.Unregister(); }
+  absl::Status BeginAll() override;
+  bool EndAll() override;
+  bool LookAt(ResidentEvent& resident, Nanoseconds now) override;
+  bool IsUnseen(ResidentEvent& resident) override;
+  std::optional<uint64_t> Overdue(ResidentEvent& resident,
+                                  Nanoseconds since) override;
+  void ShowTracing() override;
+  void AbandonShared() override { gates_.Abandon(); }
+  void Abandon(ResidentEvent& resident) override;
+  void CountEnded(ResidentEvent& resident) override;
+  void ContinueAfter(ResidentEvent& resident, uint64_t rung) override;
+  absl::Status CheckKernel(const EventKernel& event) const override;
 
-absl::Status StreamWaitPath::CheckKernel(const EventKernel&) const {
-  return absl::OkStatus();
-}
+ private:
+  // Host memory.
+  struct Gates {
+    StageGate of[ServedRings::kMaxRings];
+  };
 
-std::unique_ptr<RingPath::Ring> StreamWaitPath::NewRing() {
-  return std::make_unique<Armed>();
-}
+  static Armed& Of(ResidentEvent& resident) {
+    return static_cast<Armed&>(resident);
+  }
+  Gpu& gpu() const { return host_.gpu(); }
 
-absl::Status StreamWaitPath::Prepare() {
+  void Begin(Armed& ring);
+  // Every now and then while it is served, `ended` being up to date.
+  void Arm(Armed& ring);
+  // False: the driver refused; again later.
+  bool ArmNext(Armed& ring);
+  CUresult Enqueue(Armed& ring, uint64_t sequence);
+  // Whether the GPU has seen that event ended + 1 has rung, if it has, and the
+  // ring has stood still for the longest time.
+  enum class Seen { kNo, kUnknown, kYes };
+  Seen HasSeen(const Armed& ring) const;
+  // The last sequence whose wait has ended, as far as the stream has noted it.
+  uint64_t PassedOf(const Armed& ring) const;
+  void AskToEnd(Armed& ring);
+  void KeepAsking(Armed& ring);
+  void MoveDoorbell(Armed& ring);
+  void NoteWhetherItStands(Armed& ring);
+  void MoveDoorbellOfGpu(Armed& ring);
+  static void MoveDoorbellBack(Armed& ring);
+
+  ResidentHost& host_;
+  ServedRings rings_;
+  HostWords<Gates> gates_;
+};
+
+absl::Status StreamWaitEngine::Prepare() {
   const Driver& driver = gpu().driver();
   RETURN_IF_ERROR(gates_.Register(driver));
   // A trial: only the call itself tells whether streams can wait.
-  ASSIGN_OR_RETURN(auto stream, MakeStream(driver));
+  ASSIGN_OR_RETURN(auto stream, gpu().MakeStream(SmSet::kRest, 0));
   const CUresult result = driver.cuStreamWaitValue32(
       stream.get(), reinterpret_cast<CUdeviceptr>(gates_.get()), 0,
       CU_STREAM_WAIT_VALUE_GEQ);
@@ -63,31 +128,58 @@ absl::Status StreamWaitPath::Prepare() {
   return ToStatus(driver, result, "have a stream wait for memory");
 }
 
-absl::Status StreamWaitPath::PlaceRing(Ring& of) {
-  auto& ring = static_cast<Armed&>(of);
+absl::StatusOr<ResidentEventPtr> StreamWaitEngine::NewEvent(
+    const EventKernel& event) {
+  auto ring = std::make_unique<Armed>();
+  RETURN_IF_ERROR(rings_.Enter(event, *ring));
+  return ring;
+}
+
+absl::Status StreamWaitEngine::Place(ResidentEvent& resident) {
+  Armed& ring = Of(resident);
   const Driver& driver = gpu().driver();
+  RETURN_IF_ERROR(rings_.Place(ring));
   ASSIGN_OR_RETURN(ring.stage, gpu().Function("carillon_stage_entry"));
   ASSIGN_OR_RETURN(ring.kernel,
                    gpu().FunctionFor("carillon_event_", ring.event->kmd()));
-  RETURN_IF_ERROR(MakeBytes(sizeof(EdgeEntry), ring.entry));
+  RETURN_IF_ERROR(host_.MakeBytes(sizeof(EdgeEntry), ring.entry));
   const EdgeEntry entry = EntryOf(ring);
-  return ToStatus(
-      driver, driver.cuMemcpyHtoD(ring.entry.address(), &entry, sizeof(entry)),
-      "write an event kernel's entry");
+  return ToStatus(driver, ring.entry.Write(driver, &entry, sizeof(entry)),
+                  "write an event kernel's entry");
 }
 
-absl::Status StreamWaitPath::Begin(Ring& of) {
-  auto& ring = static_cast<Armed&>(of);
-  ring.through = ring.ended;
-  ring.step = Step::kWait;
-  StoreWord(gates_->of[ring.index].closed, 0u);
-  // What the driver refuses now is tried again.
-  Tend(ring);
+// A kernel of gpud's own looks into its frame first, which says whether there is
+// anything to run.
+absl::Status StreamWaitEngine::CheckKernel(const EventKernel& event) const {
+  return CheckCompletesItself(
+      *event.kmd().kernel,
+      "launch path stream_wait launches kernels before their doorbells ring, "
+      "and nothing would keep this one from running when an entry is refused "
+      "or gpud lets the stream go");
+}
+
+// --- Arming.
+
+absl::Status StreamWaitEngine::BeginAll() {
+  for (const ResidentEventPtr& resident : host_.residents()) {
+    Begin(Of(*resident));
+  }
   return absl::OkStatus();
 }
 
-void StreamWaitPath::Tend(Ring& of) {
-  auto& ring = static_cast<Armed&>(of);
+void StreamWaitEngine::Begin(Armed& ring) {
+  ring.through = ring.ended;
+  ring.step = Step::kWait;
+  ring.noted = ring.ended;
+  ring.moved_by_gpu = false;
+  StoreWord(gates_->of[ring.index].staged, ring.ended);
+  StoreWord(gates_->of[ring.index].passed, static_cast<uint32_t>(ring.ended));
+  StoreWord(gates_->of[ring.index].closed, 0u);
+  // What the driver refuses now is tried again.
+  if (!ring.violation_seen) Arm(ring);
+}
+
+void StreamWaitEngine::Arm(Armed& ring) {
   if (ring.ended == 0 &&
       ring.event->ring().LoadDoorbell() == ring.event->cursor().first_ring()) {
     return;  // its device may still have to read it
@@ -99,35 +191,37 @@ void StreamWaitPath::Tend(Ring& of) {
   }
 }
 
-bool StreamWaitPath::ArmNext(Armed& ring) {
+bool StreamWaitEngine::ArmNext(Armed& ring) {
   const uint64_t sequence = ring.through + 1;
-  for (const Step after : {Step::kStage, Step::kKernel, Step::kWait}) {
-    // Where an earlier attempt has come to.
-    if (after == Step::kStage && ring.step != Step::kWait) continue;
-    if (after == Step::kKernel && ring.step != Step::kStage) continue;
+  do {  // from where an earlier attempt has come to
     if (!gpu().Check(Enqueue(ring, sequence))) return false;
-    ring.step = after;
-  }
+    if (ring.step == Step::kNote) ring.noted = sequence;
+    ring.step = ring.step == Step::kKernel
+                    ? Step::kWait
+                    : static_cast<Step>(static_cast<int>(ring.step) + 1);
+  } while (ring.step != Step::kWait);
   ring.through = sequence;
   return true;
 }
 
-CUresult StreamWaitPath::Enqueue(Armed& ring, uint64_t sequence) {
+CUresult StreamWaitEngine::Enqueue(Armed& ring, uint64_t sequence) {
   const Driver& driver = gpu().driver();
   const KernelMetadata& kmd = ring.event->kmd();
   switch (ring.step) {
     case Step::kWait:
       return driver.cuStreamWaitValue32(
           ring.stream.get(),
-          reinterpret_cast<CUdeviceptr>(
-              &ring.event->memory()
-                   .submission()
-                   .doorbells()[ring.event->event_id()]),
+          reinterpret_cast<CUdeviceptr>(&DoorbellWordOf(*ring.event)),
           ring.RingOf(sequence), CU_STREAM_WAIT_VALUE_GEQ);
+    case Step::kNote:
+      return driver.cuStreamWriteValue32(
+          ring.stream.get(),
+          reinterpret_cast<CUdeviceptr>(&gates_->of[ring.index].passed),
+          static_cast<uint32_t>(sequence), CU_STREAM_WRITE_VALUE_DEFAULT);
     case Step::kStage: {
       auto* entry = ring.entry.as<EdgeEntry>();
-      const uint32_t* closed = &gates_->of[ring.index].closed;
-      void* parameters[] = {&entry, &closed, &sequence};
+      StageGate* gate = &gates_->of[ring.index];
+      void* parameters[] = {&entry, &gate, &sequence};
       return driver.cuLaunchKernel(ring.stage, 1, 1, 1, kEdgeLanes, 1, 1, 0,
                                    ring.stream.get(), parameters, nullptr);
     }
@@ -144,26 +238,106 @@ CUresult StreamWaitPath::Enqueue(Armed& ring, uint64_t sequence) {
       kmd.block.z, kmd.total_shared(), ring.stream.get(), parameters, nullptr);
 }
 
+uint64_t StreamWaitEngine::PassedOf(const Armed& ring) const {
+  const uint32_t passed = LoadWord(gates_->of[ring.index].passed);
+  return ring.noted - (static_cast<uint32_t>(ring.noted) - passed);
+}
+
+bool StreamWaitEngine::LookAt(ResidentEvent& resident, Nanoseconds now) {
+  return rings_.LookAt(Of(resident), now,
+                       [this](ServedRing& ring) { Arm(Of(ring)); });
+}
+
+std::optional<uint64_t> StreamWaitEngine::Overdue(ResidentEvent& resident,
+                                                  Nanoseconds since) {
+  const auto waits = rings_.Overdue(Of(resident), since);
+  return HasSeen(Of(resident)) == Seen::kYes ? waits : std::nullopt;
+}
+
+bool StreamWaitEngine::IsUnseen(ResidentEvent& resident) {
+  return HasSeen(Of(resident)) == Seen::kNo;
+}
+
 // --- Letting the stream go.
 
-void StreamWaitPath::AskToEnd(Ring& of) {
-  auto& ring = static_cast<Armed&>(of);
+bool StreamWaitEngine::EndAll() {
+  for (const ResidentEventPtr& resident : host_.residents()) {
+    AskToEnd(Of(*resident));
+  }
+  return rings_.AwaitIdle([this](ServedRing& ring) { KeepAsking(Of(ring)); },
+                          [](ServedRing& ring) { MoveDoorbellBack(Of(ring)); });
+}
+
+void StreamWaitEngine::AskToEnd(Armed& ring) {
   StoreWord(gates_->of[ring.index].closed, 1u);
   // An event that was not armed to its end waits, too, but does nothing more.
   if (ring.step != Step::kWait) ++ring.through;
   ring.step = Step::kWait;
   if (ring.through != ring.ended) MoveDoorbell(ring);
+  ring.stands_since = 0;
+  NoteWhetherItStands(ring);
 }
 
-void StreamWaitPath::KeepAsking(Ring& of) {
-  auto& ring = static_cast<Armed&>(of);
+void StreamWaitEngine::NoteWhetherItStands(Armed& ring) {
+  const uint64_t passed = PassedOf(ring);
+  const bool stands =
+      ring.moved != 0 && passed < ring.noted &&
+      (passed <= ring.ended || IsCompleted(*ring.event, passed));
+  if (stands && ring.stands_since != 0 && passed == ring.passed) return;
+  ring.passed = passed;
+  ring.stands_since = stands ? NowNs() : 0;
+}
+
+void StreamWaitEngine::KeepAsking(Armed& ring) {
   if (ring.moved != 0 &&
       Beyond(DoorbellOf(*ring.event).load(), ring.RingOf(ring.through)) < 0) {
     MoveDoorbell(ring);  // the device has written over it
   }
+  NoteWhetherItStands(ring);
+  if (!ring.moved_by_gpu && ring.stands_since != 0 &&
+      NowNs() - ring.stands_since > host_.longest_kernel_ns() / 4) {
+    MoveDoorbellOfGpu(ring);
+  }
 }
 
-void StreamWaitPath::MoveDoorbell(Armed& ring) {
+// In the default stream, for which the others do not wait. To a word that the
+// CPU does not show: where it shows it afterwards, the two share the page.
+void StreamWaitEngine::MoveDoorbellOfGpu(Armed& ring) {
+  const auto doorbell = DoorbellOf(*ring.event);
+  const uint32_t shown = doorbell.load();
+  const uint32_t mark = shown + kDoorbellMove / 2;
+  const CUresult result = gpu().driver().cuStreamWriteValue32(
+      nullptr, reinterpret_cast<CUdeviceptr>(&DoorbellWordOf(*ring.event)),
+      mark, CU_STREAM_WRITE_VALUE_DEFAULT);
+  if (!gpu().Check(result)) return;
+  uint32_t last = shown;  // but for the mark
+  const bool written = host_.Await([&] {
+    const uint32_t now = doorbell.load();
+    if (now != mark) last = now;
+    return host_.IsIdle(nullptr);
+  });
+  if (!written) return;
+  ring.stands_since = NowNs();
+  // Puts back what was there, a ring made meanwhile included.
+  uint32_t now = mark;
+  if (doorbell.compare_exchange_strong(now, last)) return;
+  // The device has written meanwhile: nobody knows whose word it was.
+  if (now != shown) return;
+  ring.moved_by_gpu = true;
+  if (!ring.violation_seen) host_.NoteViolation(ring, UnseenViolation(ring));
+}
+
+// What is not armed will not be, or it would be by now: that is no device's fault.
+// Nor is it where the wait has ended and its kernel has no room on the GPU.
+StreamWaitEngine::Seen StreamWaitEngine::HasSeen(const Armed& ring) const {
+  if (ring.through <= ring.ended ||
+      LoadWord(gates_->of[ring.index].staged) > ring.ended) {
+    return Seen::kYes;
+  }
+  return PassedOf(ring) > ring.ended ? Seen::kUnknown : Seen::kNo;
+}
+
+void StreamWaitEngine::MoveDoorbell(Armed& ring) {
   const auto doorbell = DoorbellOf(*ring.event);
   const uint32_t awaited = ring.RingOf(ring.through);
   uint32_t shown = doorbell.load();
@@ -176,7 +350,7 @@ void StreamWaitPath::MoveDoorbell(Armed& ring) {
   } while (!doorbell.compare_exchange_weak(shown, shown + ring.moved));
 }
 
-void StreamWaitPath::MoveDoorbellBack(Armed& ring) {
+void StreamWaitEngine::MoveDoorbellBack(Armed& ring) {
   const auto doorbell = DoorbellOf(*ring.event);
   const uint32_t awaited = ring.RingOf(ring.through);
   uint32_t shown = doorbell.load();
@@ -190,26 +364,41 @@ void StreamWaitPath::MoveDoorbellBack(Armed& ring) {
   ring.moved = 0;
 }
 
-void StreamWaitPath::Ended(Ring& of) {
-  MoveDoorbellBack(static_cast<Armed&>(of));
-}
-
-void StreamWaitPath::ShowTracing() {
+void StreamWaitEngine::ShowTracing() {
   for (StageGate& gate : gates_->of) {
     StoreWord(gate.clock_offset_ns, gpu().clock_offset_ns());
-    StoreWord(gate.tracing, static_cast<uint32_t>(tracing()));
+    StoreWord(gate.tracing, static_cast<uint32_t>(host_.tracing()));
   }
 }
 
-void StreamWaitPath::FreeShared() { gates_.Unregister(); }
+// --- A lost context.
 
-void StreamWaitPath::AbandonShared() { gates_.Abandon(); }
-
-void StreamWaitPath::AbandonRing(Ring& of) {
-  auto& ring = static_cast<Armed&>(of);
+void StreamWaitEngine::Abandon(ResidentEvent& resident) {
+  Armed& ring = Of(resident);
+  ring.stream.Abandon();
   ring.entry.Abandon();
   ring.stage = nullptr;
   ring.kernel = nullptr;
+}
+
+void StreamWaitEngine::CountEnded(ResidentEvent& resident) {
+  MoveDoorbellBack(Of(resident));
+  rings_.CountEnded(Of(resident));
+}
+
+void StreamWaitEngine::ContinueAfter(ResidentEvent& resident, uint64_t rung) {
+  Of(resident).ended = rung;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LaunchPath>> MakeStreamWaitPath(
+    Gpu* gpu, ResidentOptions options) {
+  return ResidentPath::Create(
+      gpu, {.path = "stream_wait", .thread = "gpud-strm-watch"},
+      std::move(options), [](ResidentHost* host) {
+        return std::make_unique<StreamWaitEngine>(host);
+      });
 }
 
 }  // namespace carillon::gpud::cuda

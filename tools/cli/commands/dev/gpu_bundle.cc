@@ -4,6 +4,8 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "base/status.h"
@@ -16,10 +18,12 @@ namespace {
 
 struct Options {
   std::string out = "gpu-bundle";
+  bool tar = false;
 };
 
-// {directory, bytes, and what MANIFEST.json holds}.
-Json Describe(const std::string& directory) {
+// {directory, bytes, what MANIFEST.json holds, and with --tar archive and
+// archive_bytes}.
+Json Describe(const std::string& directory, bool tar) {
   std::ifstream file(directory + "/MANIFEST.json");
   Json document = Json::parse(file, nullptr, /*allow_exceptions=*/false);
   if (!document.is_object()) document = Json::object();
@@ -31,6 +35,11 @@ Json Describe(const std::string& directory) {
   }
   document["directory"] = directory;
   document["bytes"] = bytes;
+  if (tar) {
+    const std::string archive = directory + ".tar.gz";
+    document["archive"] = archive;
+    document["archive_bytes"] = std::filesystem::file_size(archive, error);
+  }
   return document;
 }
 
@@ -41,15 +50,20 @@ absl::Status GpuBundle(const Options& options, Console& console) {
   const std::string out =
       std::filesystem::absolute(options.out, error).lexically_normal().string();
   console.Say("carillon: building the programs of the bundle");
+  std::vector<std::string> arguments = {"run",
+                                        "--show_result=0",
+                                        "--ui_event_filters=-info",
+                                        "--noshow_progress",
+                                        "//tools/gpu_check:make_bundle",
+                                        "--",
+                                        "--out=" + out};
+  if (options.tar) arguments.push_back("--tar");
   ASSIGN_OR_RETURN(
       const auto exit_code,
-      RunBazel({"run", "--show_result=0", "--ui_event_filters=-info",
-                "--noshow_progress", "//tools/gpu_check:make_bundle", "--",
-                "--out=" + out},
-               root, /*output_to_stderr=*/console.json()));
+      RunBazel(arguments, root, /*output_to_stderr=*/console.json()));
   switch (exit_code) {
     case 0:
-      if (console.json()) console.PrintDocument(Describe(out));
+      if (console.json()) console.PrintDocument(Describe(out, options.tar));
       return absl::OkStatus();
     case kBazelInterrupted:
       return absl::CancelledError();
@@ -70,6 +84,8 @@ Run MakeGpuBundle(Arguments& arguments, Console& console) {
   auto options = std::make_shared<Options>();
   arguments.Text("--out DIR", options->out,
                  "The directory to make, or an earlier bundle to replace");
+  arguments.Flag("--tar", options->tar,
+                 "Also pack it: DIR.tar.gz, one file to carry");
   return [options, &console] { return GpuBundle(*options, console); };
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -26,6 +27,7 @@ constexpr char kAllowedSkips[] = "tools/cli/testing/allowed_skips.txt";
 struct Options {
   bool all = false;
   bool quick = false;
+  bool sanitizers = false;
   bool mutations = false;
   std::vector<std::string> bazel_arguments;
 };
@@ -39,8 +41,8 @@ struct Configuration {
   static constexpr std::string_view kDefault = "default";
 };
 
-// Sanitizers see the units: whole testbeds of real processes are too slow
-// under them.
+// With --all, sanitizers see the units: whole testbeds of real processes take
+// an hour under them.
 std::vector<Configuration> Configurations(const Options& options) {
   const std::vector<std::string> all = {"//..."};
   const std::vector<std::string> units = {"//...", "-//integration_tests/..."};
@@ -49,11 +51,19 @@ std::vector<Configuration> Configurations(const Options& options) {
   const std::vector<std::string> exposed = {"//...", "-//integration_tests/...",
                                             "-//tools/bench/...",
                                             "-//tools/gpu_check/..."};
-  // Where our own threads share memory. Debian's gRPC is not instrumented: TSan
-  // reports races in whatever is linked with it.
+  // Where our own threads share memory.
   const std::vector<std::string> threads = {
       "//shm/...", "//gpu_daemon/dispatch/...", "//gpu_daemon/backends/...",
       "//kernels/...", "//gpu_daemon/event/..."};
+  if (options.sanitizers) {
+    const std::vector<std::string> flags = {"--build_tests_only",
+                                            "--test_tag_filters=-no-sanitizer",
+                                            "--test_timeout=1500"};
+    return {{"asan",
+             flags,
+             {"//...", "-//tools/bench/...", "-//tools/gpu_check/..."}},
+            {"tsan", flags, {"//...", "-//sim/...", "-//tools/..."}}};
+  }
   if (options.quick) {
     return {{"default",
              {"--build_tests_only", "--test_tag_filters=-integration"},
@@ -103,7 +113,14 @@ absl::StatusOr<std::vector<AllowedSkip>> LoadAllowedSkips(
 absl::StatusOr<TestRun> RunConfiguration(const Configuration& configuration,
                                          const Options& options,
                                          const std::string& root, bool json) {
-  ASSIGN_OR_RETURN(const auto directory, TempDirectory::Make());
+  std::error_code error;
+  const auto temporary = std::filesystem::temp_directory_path(error);
+  if (error) {
+    return absl::NotFoundError(
+        fmt::format("TMPDIR names no folder: {}", error.message()));
+  }
+  ASSIGN_OR_RETURN(const auto directory,
+                   TempDirectory::Make(temporary.string()));
   const std::string events = directory.path() + "/events.json";
   std::vector<std::string> arguments = {
       "test", "--keep_going",
@@ -118,9 +135,14 @@ absl::StatusOr<TestRun> RunConfiguration(const Configuration& configuration,
   ASSIGN_OR_RETURN(const auto exit_code,
                    RunBazel(std::move(arguments), root, json));
   std::ifstream file(events);
+  std::vector<TargetResult> targets = ReadResults(file);
+  if (exit_code == 0 && targets.empty()) {
+    return absl::DataLossError(fmt::format(
+        "bazel says that all is well, and {} names no target", events));
+  }
   return TestRun{.configuration = configuration.name,
                  .exit_code = exit_code,
-                 .targets = ReadResults(file)};
+                 .targets = std::move(targets)};
 }
 
 Json Document(const Tally& tally, const std::vector<TestRun>& runs) {
@@ -195,7 +217,8 @@ absl::Status Test(const Options& options, Console& console) {
   const bool interrupted = runs.back().exit_code == kBazelInterrupted;
   // Only a run over everything knows all targets.
   const int exit_code = runs.front().exit_code;
-  if (!options.quick && (exit_code == 0 || exit_code == kBazelTestsFailed)) {
+  if (!options.quick && !options.sanitizers &&
+      (exit_code == 0 || exit_code == kBazelTestsFailed)) {
     for (const AllowedSkip& skip : StaleSkips(runs, allowed)) {
       ++tally.failed;
       tally.failures.push_back(fmt::format("{}: no target is named by '{}'",
@@ -219,10 +242,16 @@ Run MakeTest(Arguments& arguments, Console& console) {
             "Then the units again under the sanitizers, as CI does")
       .Excludes("--quick");
   arguments
+      .Flag("--sanitizers", options->sanitizers,
+            "Everything under the sanitizers, whole testbeds too")
+      .Excludes("--quick")
+      .Excludes("--all");
+  arguments
       .Flag("--mutations", options->mutations,
             "Whether the tests find bugs that are planted, one at a time")
       .Excludes("--quick")
-      .Excludes("--all");
+      .Excludes("--all")
+      .Excludes("--sanitizers");
   arguments.Texts("bazel BAZEL ARGS", options->bazel_arguments,
                   "For `bazel test`, after a --");
   return [options, &console] { return Test(*options, console); };

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_replace.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "tools/cli/commands/fault/board_option.h"
@@ -33,7 +34,8 @@ struct Options {
 
 // The fault point comes to mind first, so it is --at.
 std::string FlagOf(const Field& field) {
-  return field.name == "point" ? "--at" : fmt::format("--{}", field.name);
+  if (field.name == "point") return "--at";
+  return "--" + absl::StrReplaceAll(std::string(field.name), {{"_", "-"}});
 }
 
 absl::Status WithFlag(const absl::Status& status, const Field& field) {

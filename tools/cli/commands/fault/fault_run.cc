@@ -11,6 +11,7 @@
 
 #include "base/option_table.h"
 #include "base/status.h"
+#include "base/strict_yaml.h"
 #include "base/text.h"
 #include "tools/cli/commands/fault/commands.h"
 #include "tools/cli/ui/exit_code.h"
@@ -65,8 +66,7 @@ class Runs {
   Runs(const Options& options, Console& console)
       : options_(options), console_(console) {}
 
-  absl::Status All() {
-    ASSIGN_OR_RETURN(auto plans, LoadPlans());
+  absl::Status All(const std::vector<Plan>& plans) {
     for (const Plan& plan : plans) {
       Outcome outcome = Repeat(plan);
       Report(outcome);
@@ -83,8 +83,11 @@ class Runs {
     return Verdict();
   }
 
- private:
   absl::StatusOr<std::vector<Plan>> LoadPlans() const {
+    if (std::ranges::count(options_.files, kStdin) > 1) {
+      return absl::InvalidArgumentError(
+          "- is named more than once, and stdin holds one plan");
+    }
     std::vector<Plan> plans;
     std::string problems;
     for (const std::string& file : options_.files) {
@@ -121,6 +124,7 @@ class Runs {
     return plans;
   }
 
+ private:
   testbed::Say SayLines() {
     return [this](const std::string& line) { console_.Say(line); };
   }
@@ -313,7 +317,7 @@ Run MakeFaultRun(Arguments& arguments, Console& console) {
   auto options = std::make_shared<Options>();
   arguments
       .Texts("plan PLAN...", options->files,
-             "Plans; docs/faults.md says what "
+             "Plans, - for stdin; docs/faults.md says what "
              "they hold")
       .Required();
   arguments.Text(
@@ -341,10 +345,13 @@ Run MakeFaultRun(Arguments& arguments, Console& console) {
   arguments.Seconds("--timeout", options->runner.timeout_s, 0.1, 3600,
                     "How long the next process may take to be ready");
   return [options, &console]() -> absl::Status {
+    Runs runs(*options, console);
+    ASSIGN_OR_RETURN(const auto plans, runs.LoadPlans());
     // Blocks Ctrl-C, which must not end this process between two testbeds. Made
-    // before gRPC starts a thread.
+    // before gRPC starts a thread, and after stdin was read, which takes as long
+    // as others like.
     const testbed::StopSignals between;
-    return Runs(*options, console).All();
+    return runs.All(plans);
   };
 }
 

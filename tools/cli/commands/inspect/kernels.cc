@@ -42,7 +42,9 @@ void Explain(const v1::Kernel& kernel, Console& console) {
   Table table({"PARAMETER", "KIND", ">ELEMENT", "PASSED AS"});
   for (const v1::KernelParameter& parameter : kernel.parameters()) {
     table.AddRow(parameter.name(), KindName(parameter.kind()),
-                 FormatBytes(parameter.element_bytes()),
+                 parameter.element_bytes() == 0  // a value
+                     ? ""
+                     : FormatBytes(parameter.element_bytes()),
                  FormName(parameter.form()));
   }
   console.Print(table);

@@ -3,8 +3,11 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <chrono>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/status.h"
 #include "base/text.h"
@@ -52,6 +55,45 @@ bool AnotherGpudComes(const testbed::Testbed& testbed) {
          gpud->restart == testbed::RestartPolicy::kOnFailure;
 }
 
+// Says when a signal has stopped gpud, which then sends nothing, and when it
+// goes on.
+class StopTeller {
+ public:
+  // `gpud` is a process of this machine; 0: of another one, nothing is said.
+  StopTeller(pid_t gpud, Console* console) : gpud_(gpud), console_(console) {}
+
+  void Look() {
+    const auto now = Clock::now();
+    if (gpud_ == 0 || now < next_look_) return;
+    next_look_ = now + kLook;
+    const auto facts = testbed::LookAtProcess(gpud_);
+    const bool stopped = facts && (facts->state == 'T' || facts->state == 't');
+    if (stopped == stopped_) return;
+    stopped_ = stopped;
+    console_->Say(stopped
+                      ? fmt::format("gpud (pid {}) is stopped: nothing comes "
+                                    "until it goes on",
+                                    gpud_)
+                      : fmt::format("gpud (pid {}) goes on", gpud_));
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds kLook{500};
+
+  const pid_t gpud_;
+  Console* const console_;
+  bool stopped_ = false;
+  Clock::time_point next_look_;
+};
+
+// The gpud of a testbed of this machine, by its lock file; 0 without one.
+pid_t GpudOf(const testbed::Testbed& testbed) {
+  pid_t pid = 0;
+  std::ifstream(testbed.paths.gpud_lock()) >> pid;
+  return pid;
+}
+
 }  // namespace
 
 Run MakeWatch(Arguments& arguments, Console& console) {
@@ -61,9 +103,13 @@ Run MakeWatch(Arguments& arguments, Console& console) {
           &console]() -> absl::Status {
     *requests = std::make_unique<testbed::StopSignals>();
     ASSIGN_OR_RETURN(auto open, open_testbed());
+    std::optional<StopTeller> teller;
     const auto show = [&](const v1::TelemetryEvent* event) {
       if ((*requests)->Take() > 0) return false;
-      if (event == nullptr) return true;
+      if (event == nullptr) {
+        teller->Look();
+        return true;
+      }
       const Json json = ToJson(*event);
       if (console.json()) {
         console.PrintJsonLine(json);
@@ -73,6 +119,7 @@ Run MakeWatch(Arguments& arguments, Console& console) {
       return console.out_ok();
     };
     for (;;) {
+      teller.emplace(GpudOf(open.testbed), &console);
       const absl::Status status = open.client->Watch(show);
       if (!absl::IsUnavailable(status) || !AnotherGpudComes(open.testbed)) {
         return status;

@@ -1,16 +1,19 @@
 #include <fmt/format.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <fstream>
 #include <iterator>
 #include <memory>
 
 #include "base/status.h"
-#include "base/temp_directory.h"
 #include "base/text.h"
+#include "base/unique_fd.h"
 #include "tools/cli/commands/inspect/inspect.h"
 #include "tools/cli/commands/testbed/commands.h"
 #include "tools/cli/demo/memcaslap.h"
@@ -138,14 +141,19 @@ class Demo {
   }
 
   absl::Status Load() {
-    ASSIGN_OR_RETURN(const auto directory, TempDirectory::Make());
-    const std::string configuration = directory.path() + "/memcaslap.conf";
-    std::ofstream(configuration) << MemcaslapConfiguration();
-    const std::vector<std::string> command =
-        MemcaslapCommand({.port = port_,
-                          .seconds = options_.seconds,
-                          .concurrency = options_.concurrency,
-                          .configuration_file = configuration});
+    // No file on a disk: nothing is left however this ends.
+    const UniqueFd configuration(memfd_create("memcaslap.conf", MFD_CLOEXEC));
+    const std::string text = MemcaslapConfiguration();
+    if (write(configuration.get(), text.data(), text.size()) !=
+        static_cast<ssize_t>(text.size())) {
+      return absl::ResourceExhaustedError(fmt::format(
+          "cannot keep memcaslap's configuration: {}", strerror(errno)));
+    }
+    const std::vector<std::string> command = MemcaslapCommand(
+        {.port = port_,
+         .seconds = options_.seconds,
+         .concurrency = options_.concurrency,
+         .configuration_file = fmt::format("/dev/fd/{}", configuration.get())});
     const TestbedPaths& paths = run_->supervisor().paths();
     const std::string log = paths.log_directory() + "/memcaslap.log";
     console_.Say(fmt::format("{}", fmt::join(command, " ")));
@@ -156,6 +164,7 @@ class Demo {
              .environment = {fmt::format(
                  "{}={}", testbed::kSupervisorVariable,
                  testbed::SupervisorMark(paths, testbed::OwnIdentity()))},
+             .inherited = {configuration.get()},
              .log_path = log}));
     start_ = Clock::now();
     const auto deadline =

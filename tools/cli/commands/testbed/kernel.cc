@@ -25,7 +25,6 @@ namespace {
 constexpr uintmax_t kMaxImageBytes = 32u << 20;
 
 struct Options {
-  std::string what;
   std::string file;
   std::vector<std::string> kernels;
   std::string name;
@@ -116,12 +115,10 @@ absl::Status Load(OpenTestbed& open, const v1::RegisterModuleRequest& request,
 Run MakeKernel(Arguments& arguments, Console& console) {
   auto options = std::make_shared<Options>();
   arguments
-      .Choice("what WHAT", options->what, {"load"},
-              "load: give gpud the kernels of a file, until it ends")
-      .Required();
-  arguments
-      .Text("file FILE", options->file,
-            "Made by nvcc -fatbin, -cubin or -ptx; at most 32 MiB")
+      .Text(
+          "file FILE", options->file,
+          "Made by nvcc -fatbin, -cubin or -ptx (a gpud without a GPU: -ptx); "
+          "at most 32 MiB")
       .Required();
   arguments
       .Texts("--kernel SIGNATURE", options->kernels,

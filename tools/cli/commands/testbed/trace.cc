@@ -10,13 +10,19 @@
 namespace carillon::cli {
 namespace {
 
+// Shows whether tracing is on, after what was asked for.
 absl::Status Steer(OpenTestbed& open, const std::string& what,
                    Console& console) {
-  RETURN_IF_ERROR(what == "reset" ? open.client->ResetStatistics()
-                                  : open.client->SetTracing(what == "on"));
+  if (what == "reset") {
+    RETURN_IF_ERROR(open.client->ResetStatistics());
+  } else if (!what.empty()) {
+    RETURN_IF_ERROR(open.client->SetTracing(what == "on"));
+  }
   ASSIGN_OR_RETURN(const auto now, open.client->GetStatus());
   if (console.json()) {
     console.PrintDocument({{"tracing", now.tracing()}});
+  } else if (what.empty()) {
+    console.Print(now.tracing() ? "on\n" : "off\n");
   } else if (what == "reset") {
     console.Say("latencies start from zero");
   } else {
@@ -29,10 +35,8 @@ absl::Status Steer(OpenTestbed& open, const std::string& what,
 
 Run MakeTrace(Arguments& arguments, Console& console) {
   auto what = std::make_shared<std::string>();
-  arguments
-      .Choice("state STATE", *what, {"on", "off", "reset"},
-              "on, off, or reset: forget the latencies so far")
-      .Required();
+  arguments.Choice("state STATE", *what, {"on", "off", "reset"},
+                   "on, off, or reset: forget the latencies so far");
   return MakeInspection(arguments, console,
                         [what](OpenTestbed& open, Console& console) {
                           return Steer(open, *what, console);

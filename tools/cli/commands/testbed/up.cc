@@ -1,12 +1,18 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "base/status.h"
+#include "base/strict_yaml.h"
 #include "base/subprocess.h"
+#include "base/unique_fd.h"
 #include "tools/cli/commands/testbed/commands.h"
 #include "tools/cli/commands/testbed/up_report.h"
 #include "tools/cli/ui/exit_code.h"
@@ -49,6 +55,22 @@ absl::Status RunInForeground(const Options& options, Console& console) {
   return testbed::EndRun(supervisor);
 }
 
+// The supervisor reads the topology again, from a stdin with the same bytes.
+absl::Status KeepStdin() {
+  ASSIGN_OR_RETURN(const auto text,
+                   ReadYamlFile(std::string(kStdin), "a topology file"));
+  const UniqueFd copy(memfd_create("topology", MFD_CLOEXEC));
+  if (!copy ||
+      write(copy.get(), text.data(), text.size()) !=
+          static_cast<ssize_t>(text.size()) ||
+      lseek(copy.get(), 0, SEEK_SET) != 0 ||
+      dup2(copy.get(), STDIN_FILENO) != STDIN_FILENO) {
+    return absl::ResourceExhaustedError(
+        fmt::format("cannot keep what came from stdin: {}", strerror(errno)));
+  }
+  return absl::OkStatus();
+}
+
 // Starts `carillon supervise` in a session of its own. The pipe carries its
 // report, and is its output.
 absl::StatusOr<Subprocess> StartSupervisor(const Options& options,
@@ -57,6 +79,7 @@ absl::StatusOr<Subprocess> StartSupervisor(const Options& options,
       .argv = {"carillon", "supervise",
                fmt::format("--report-fd={}", report_fd)},
       .program = OwnProgram(),
+      .in = options.up.file == kStdin ? STDIN_FILENO : SpawnOptions::kNothing,
       .out = report_fd,
       .err = report_fd,
       .inherited = {report_fd},
@@ -71,8 +94,10 @@ absl::StatusOr<Subprocess> StartSupervisor(const Options& options,
 
 absl::Status RunDetached(const Options& options, Console& console) {
   // Read it here, where problems are easy to show.
+  if (options.up.file == kStdin) RETURN_IF_ERROR(KeepStdin());
   std::string source;
   ASSIGN_OR_RETURN(const auto topology, ChooseTopology(options.up, &source));
+  if (options.up.file == kStdin) lseek(STDIN_FILENO, 0, SEEK_SET);
   RETURN_IF_ERROR(testbed::CheckHeadroomOfRun(topology.devices.size()));
   testbed::StopSignals requests;
   ASSIGN_OR_RETURN(auto pipe, MakePipe());

@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "base/tls_files.h"
 #include "tools/cli/commands/testbed/commands.h"
 #include "tools/testbed/fault_plans/plan.h"
 #include "tools/testbed/fault_plans/schema.h"
@@ -68,11 +69,29 @@ absl::Status CheckPlan(const std::string& file, const std::string& text,
   return Tell(file, reading.problems, what, std::move(document), console);
 }
 
+// What gpud would refuse when it starts: files that are missing, expired, or do
+// not belong together.
+void CheckTlsFiles(testbed::TopologyReading& reading) {
+  TlsFiles files;
+  for (const Setting& setting : reading.topology.gpu) {
+    if (setting.option->section != testbed::kTlsSection) continue;
+    if (setting.option->key == "certificate") files.certificate = setting.text;
+    if (setting.option->key == "key") files.key = setting.text;
+    if (setting.option->key == "client_ca") files.ca = setting.text;
+  }
+  if (!files.any() || !reading.problems.empty()) return;
+  const auto pems = ReadTlsFiles(files, "--tls-client-ca");
+  if (pems.ok()) return;
+  reading.problems.push_back(
+      {.text = fmt::format("tls: {}", pems.status().message())});
+}
+
 absl::Status Check(const std::string& file, Console& console) {
   ASSIGN_OR_RETURN(const auto text, ReadYamlFile(file, "a topology or a plan"));
   if (fault::LooksLikePlan(text)) return CheckPlan(file, text, console);
-  const testbed::TopologyReading reading =
-      testbed::ReadTopology(text, "default");
+  testbed::TopologyReading reading = testbed::ReadTopology(text, "default");
+  testbed::AnchorPaths(file, reading.topology);
+  CheckTlsFiles(reading);
   return Tell(file, reading.problems, Devices(reading.topology),
               {{"testbed", reading.topology.name},
                {"devices", reading.topology.devices.size()}},
@@ -102,7 +121,8 @@ absl::Status Validate(const Options& options, Console& console) {
 
 Run MakeValidate(Arguments& arguments, Console& console) {
   auto options = std::make_shared<Options>();
-  arguments.Text("file FILE", options->file, "A topology, or a fault plan");
+  arguments.Text("file FILE", options->file,
+                 "A topology, or a fault plan; - for stdin");
   arguments.Flag("--schema", options->schema,
                  "Print the JSON schema of topologies instead");
   arguments.Flag("--plan-schema", options->plan_schema,

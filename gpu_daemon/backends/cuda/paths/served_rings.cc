@@ -1,4 +1,4 @@
-#include "gpu_daemon/backends/cuda/paths/ring_path.h"
+#include "gpu_daemon/backends/cuda/paths/served_rings.h"
 
 #include <algorithm>
 
@@ -30,106 +30,101 @@ bool IsRefusal(uint32_t status) {
   }
 }
 
+void FollowReport(ServedRing& ring) {
+  simt::EventTotals reported{};
+  reported.done = LoadWord(ring.reported->done);
+  reported.failed = LoadWord(ring.reported->failed);
+  reported.refused = LoadWord(ring.reported->refused);
+  if (reported.done + reported.failed <= ring.ended) return;
+  reported.launched = ring.totals.launched;
+  ring.totals = reported;
+  ring.ended = reported.done + reported.failed;
+}
+
 }  // namespace
 
 // --- Event kernels.
 
-absl::StatusOr<ResidentPath::ResidentEventPtr> RingPath::NewResidentEvent(
-    const EventKernel& event) {
+absl::Status ServedRings::Enter(const EventKernel& event, ServedRing& ring) {
   std::array<bool, kMaxRings> taken{};
-  for (const ResidentEventPtr& other : residents()) taken[other->index] = true;
+  for (const ResidentEventPtr& other : host_.residents()) {
+    taken[other->index] = true;
+  }
   const auto free = std::ranges::find(taken, false);
   if (free == taken.end()) {
     return absl::ResourceExhaustedError(fmt::format(
         "launch path {} serves {} event kernels already: that is the limit, "
         "for each has a stream of its own; use another launch path",
-        name(), kMaxRings));
+        host_.name(), kMaxRings));
   }
-  std::unique_ptr<Ring> ring = NewRing();
-  ring->ended = event.ended_before();
-  ring->index = static_cast<uint32_t>(free - taken.begin());
-  return ring;
+  ring.ended = event.ended_before();
+  ring.index = static_cast<uint32_t>(free - taken.begin());
+  ring.shown = &shown_[ring.index];
+  return absl::OkStatus();
 }
 
-absl::Status RingPath::PlaceOwn(ResidentEvent& resident) {
-  auto& ring = static_cast<Ring&>(resident);
-  ASSIGN_OR_RETURN(ring.stream,
-                   gpu().MakeStream(SmSet::kRest, ring.event->priority()));
-  return PlaceRing(ring);
+absl::Status ServedRings::Place(ServedRing& ring) {
+  ASSIGN_OR_RETURN(ring.stream, host_.gpu().MakeStream(SmSet::kRest,
+                                                       ring.event->priority()));
+  return absl::OkStatus();
 }
 
 // --- Starting and stopping.
 
-absl::Status RingPath::BeginAll() {
-  absl::Status status;
-  for (const ResidentEventPtr& resident : residents()) {
-    status.Update(Begin(static_cast<Ring&>(*resident)));
-  }
-  return status;
-}
-
-bool RingPath::EndAll() {
-  for (const ResidentEventPtr& resident : residents()) {
-    AskToEnd(static_cast<Ring&>(*resident));
-  }
-  for (const ResidentEventPtr& resident : residents()) {
-    auto& ring = static_cast<Ring&>(*resident);
-    const bool ended = Await([&] {
-      if (IsIdle(ring.stream.get())) return true;
-      KeepAsking(ring);
+bool ServedRings::AwaitIdle(const std::function<void(ServedRing&)>& ask,
+                            const std::function<void(ServedRing&)>& ended) {
+  for (const ResidentEventPtr& resident : host_.residents()) {
+    auto& ring = static_cast<ServedRing&>(*resident);
+    const bool idle = host_.Await([&] {
+      if (host_.IsIdle(ring.stream.get())) return true;
+      ask(ring);
       return false;
     });
-    if (!ended) return false;
+    if (!idle) return false;
   }
-  for (const ResidentEventPtr& resident : residents()) {
-    auto& ring = static_cast<Ring&>(*resident);
+  for (const ResidentEventPtr& resident : host_.residents()) {
+    auto& ring = static_cast<ServedRing&>(*resident);
+    ended(ring);
     CountEnded(ring);
     ring.totals.launched = ring.ended - ring.totals.refused;
-    Publish(ring.totals, shown_[ring.index]);
+    Publish(ring.totals, *ring.shown);
   }
   return true;
 }
 
 // --- Watching.
 
-bool RingPath::LookAt(ResidentEvent& resident, Nanoseconds now) {
-  auto& ring = static_cast<Ring&>(resident);
+bool ServedRings::LookAt(ServedRing& ring, Nanoseconds now,
+                         const std::function<void(ServedRing&)>& tend) {
   const EventKernel& event = *ring.event;
   // Both sides of the doorbell: it can neither be behind what had ended before
   // it was read, nor be ahead of what has ended after it by more than a ring.
   const uint64_t ended_before = ring.ended;
   const uint32_t doorbell = event.ring().LoadDoorbell();
-  Collect(ring);
+  CountEnded(ring);
   WakeForCompletion(event);
   const auto ahead = static_cast<int32_t>(doorbell - ring.RingOf(ring.ended));
   const auto behind =
       static_cast<int32_t>(ring.RingOf(ended_before) - doorbell);
   const auto limit = static_cast<int32_t>(event.ring().layout().entries);
   if (!ring.violation_seen && (ahead > limit || behind > 0)) {
-    NoteViolation(ring);
+    host_.NoteViolation(ring, DoorbellViolation(event));
   }
-  if (!ring.violation_seen) Tend(ring);
+  if (!ring.violation_seen) tend(ring);
   // The event that runs counts as launched, those behind it do not yet.
   ring.totals.launched = ring.ended + (ahead > 0 ? 1 : 0) - ring.totals.refused;
-  Publish(ring.totals, shown_[ring.index]);
+  Publish(ring.totals, *ring.shown);
   const bool waits = ahead > 0 && !ring.violation_seen;
   NoteProgress(ring, ring.ended, waits, now);
   return waits || ring.ended != ended_before;
 }
 
-// Follows the completions, which come in the order of the rings.
-void RingPath::Collect(Ring& ring) {
+void ServedRings::CountEnded(ServedRing& ring) {
   const EventKernel& event = *ring.event;
   simt::EventTotals& totals = ring.totals;
   // Twice: meanwhile the completions may have been a lap ahead of the count.
   for (int i = 0; i < 2; ++i) {
-    const simt::EventTotals reported = Reported(ring);
-    if (reported.done + reported.failed > ring.ended) {
-      totals.done = reported.done;
-      totals.failed = reported.failed;
-      totals.refused = reported.refused;
-      ring.ended = reported.done + reported.failed;
-    }
+    if (ring.reported != nullptr) FollowReport(ring);
     while (IsCompleted(event, ring.ended + 1)) {
       // Read after the sequence, by which it was published.
       const shm::EcqEntry& entry =
@@ -144,30 +139,17 @@ void RingPath::Collect(Ring& ring) {
   }
 }
 
-uint64_t RingPath::OldestWaiting(ResidentEvent& resident) {
-  auto& ring = static_cast<Ring&>(resident);
-  Collect(ring);
+std::optional<uint64_t> ServedRings::Overdue(ServedRing& ring,
+                                             Nanoseconds since) {
+  CountEnded(ring);
   const auto ahead = static_cast<int32_t>(ring.event->ring().LoadDoorbell() -
                                           ring.RingOf(ring.ended));
-  return ahead > 0 && ring.ended == ring.ended_before ? ring.ended + 1 : 0;
-}
-
-// --- A lost context.
-
-void RingPath::AbandonOwn(ResidentEvent& resident) {
-  auto& ring = static_cast<Ring&>(resident);
-  ring.stream.Abandon();
-  AbandonRing(ring);
-}
-
-void RingPath::CountEnded(ResidentEvent& resident) {
-  auto& ring = static_cast<Ring&>(resident);
-  Ended(ring);
-  Collect(ring);
-}
-
-void RingPath::ContinueAfter(ResidentEvent& resident, uint64_t rung) {
-  static_cast<Ring&>(resident).ended = rung;
+  const bool stands =
+      since == ResidentEngine::kAnyTime ||
+      (ring.ended == ring.ended_before && ring.stands_still_since != 0 &&
+       ring.stands_still_since < since);
+  if (ahead <= 0 || !stands) return std::nullopt;
+  return ring.ended + 1;
 }
 
 }  // namespace carillon::gpud::cuda

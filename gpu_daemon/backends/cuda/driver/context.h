@@ -1,0 +1,96 @@
+// The first GPU, and gpud's context on it: its SMs, its streams, its stacks.
+#ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_DRIVER_CONTEXT_H_
+#define CARILLON_GPU_DAEMON_BACKENDS_CUDA_DRIVER_CONTEXT_H_
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "gpu_daemon/backends/cuda/driver/driver.h"
+#include "gpu_daemon/backends/cuda/driver/owned.h"
+#include "gpu_daemon/event/gpu_model.h"
+
+namespace carillon::gpud::cuda {
+
+// Where SMs are reserved (Gpu::Options::reserved_sms), those of launch path edge
+// and those of everything else; where none are, both are all SMs.
+enum class SmSet : uint8_t { kEdge, kRest };
+
+// Made, lost and made anew by one thread while nobody else calls; everything else
+// from any thread.
+class Context {
+ public:
+  // A GPU has 32 hardware queues, one of them for the default stream. Streams
+  // that share one wait for each other: behind a kernel that stays, or a wait for
+  // memory, for ever. So a gpud has so many streams.
+  static constexpr uint32_t kMaxStreams = 31;
+
+  explicit Context(const Driver* driver) : driver_(*driver) {}
+
+  // Finds the GPU. Errors: Unimplemented (it lacks what gpud needs).
+  absl::Status Describe();
+  // Reserves `reserved_sms` as two green contexts; the GPU may round up. Errors:
+  // InvalidArgument (it cannot reserve so many).
+  absl::Status Make(uint32_t reserved_sms);
+  // It cannot be used any more, nor what is there.
+  void Lose();
+  // All that was made in it is freed.
+  void Release();
+  bool exists() const { return context_ != nullptr; }
+  // Has this thread's calls of the driver go to it. Nothing is done for the same
+  // thread and context again.
+  void MakeCurrent() const;
+
+  CUdevice device() const { return device_; }
+  const GpuModel& model() const { return model_; }
+  // "NVIDIA H200 (132 SMs), driver 13.0".
+  const std::string& description() const { return description_; }
+  uint32_t reserved_sms() const { return reserved_sms_; }
+
+  // CUDA's priority for one of ours.
+  int NativePriority(uint32_t priority) const;
+  // A stream on these SMs; of our priorities (kPriorities). Errors:
+  // ResourceExhausted, there are kMaxStreams.
+  absl::StatusOr<Stream> MakeStream(SmSet sms, uint32_t priority);
+  // Gpud's own, on all SMs.
+  absl::StatusOr<Stream> MakeOwnStream();
+
+  // Memory for the stacks of kernels with such frames, taken by a launch of
+  // `function` (carillon_take_stack). Quiet: later a launch that needs more of it
+  // would wait for an idle GPU.
+  absl::Status TakeStack(uint32_t frame_bytes, CUfunction function,
+                         CUstream stream);
+
+ private:
+  // Some SMs; without a reservation not a context.
+  using Parts = std::array<GreenContext, 2>;
+
+  // To be held by a stream. Errors: see MakeStream().
+  absl::StatusOr<std::shared_ptr<const void>> TakeStreamPlace();
+  absl::Status ReserveSms(uint32_t wanted);
+  absl::Status MakePart(CUdevResource sms, SmSet which);
+
+  const Driver& driver_;
+  CUdevice device_ = 0;
+  GpuModel model_;
+  std::string description_;
+  uint32_t reserved_sms_ = 0;
+  int least_priority_ = 0;
+  int greatest_priority_ = 0;
+  CUcontext context_ = nullptr;
+  uint64_t epoch_ = 0;        // of all contexts of this process, from 1
+  Parts parts_;               // by SmSet
+  uint32_t stack_bytes_ = 0;  // of each thread, that there is memory for
+  // Writers: whoever makes or destroys one. Relaxed: a number that stands for
+  // itself. Outlives the streams.
+  std::atomic<uint32_t> streams_{0};
+};
+
+}  // namespace carillon::gpud::cuda
+
+#endif  // CARILLON_GPU_DAEMON_BACKENDS_CUDA_DRIVER_CONTEXT_H_

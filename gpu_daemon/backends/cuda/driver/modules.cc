@@ -1,0 +1,219 @@
+#include "gpu_daemon/backends/cuda/driver/modules.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/status.h"
+#include "fmt/format.h"
+#include "gpu_daemon/event/refusal.h"
+
+namespace carillon::gpud::cuda {
+
+absl::StatusOr<uint32_t> Modules::Load() {
+  ASSIGN_OR_RETURN(module_, LoadModule(driver_, image_));
+  ASSIGN_OR_RETURN(uint32_t frame, LargestFrame(module_.get()));
+  MutexLock lock(mutex_);
+  for (auto& user : user_modules_) {
+    RETURN_IF_ERROR(LoadAgain(*user));
+    frame = std::max(frame, user->frame_bytes);
+  }
+  return frame;
+}
+
+void Modules::Abandon() {
+  MutexLock lock(mutex_);
+  module_.Abandon();
+  functions_.clear();
+  for (auto& user : user_modules_) user->module.Abandon();
+  user_functions_.clear();
+}
+
+void Modules::Reset() {
+  MutexLock lock(mutex_);
+  module_.Reset();
+  for (auto& user : user_modules_) user->module.Reset();
+}
+
+// --- Users' files.
+
+absl::StatusOr<std::unique_ptr<Modules::UserModule>> Modules::LoadUsers(
+    const ModuleSource& source) const {
+  auto user = std::make_unique<UserModule>();
+  user->image.assign(source.image.begin(), source.image.end());
+  user->image.push_back(std::byte{0});
+  auto module = LoadModule(driver_, user->image);
+  if (!module.ok()) {
+    return absl::Status(
+        module.status().code(),
+        fmt::format("{}: {}", source.file, module.status().message()));
+  }
+  user->module = *std::move(module);
+  ASSIGN_OR_RETURN(user->frame_bytes, LargestFrame(user->module.get()));
+  for (const KernelDeclaration& declaration : source.kernels) {
+    const auto function =
+        FindFunction(driver_, user->module.get(), declaration.symbol.c_str());
+    if (absl::IsNotFound(function.status())) {
+      return absl::NotFoundError(fmt::format(
+          "{} has no kernel '{}': is it a __global__, extern \"C\", and not "
+          "static?",
+          source.file, declaration.symbol));
+    }
+    if (!function.ok()) return function.status();
+    ASSIGN_OR_RETURN(const auto layout, LayoutOf(*function));
+    ASSIGN_OR_RETURN(auto kernel,
+                     UserKernel::Make(declaration, source.file, layout));
+    user->kernels.push_back(std::move(kernel));
+    user->functions.push_back(*function);
+  }
+  return user;
+}
+
+std::vector<const simt::KernelInfo*> Modules::Keep(
+    std::unique_ptr<UserModule> user) {
+  std::vector<const simt::KernelInfo*> infos;
+  MutexLock lock(mutex_);
+  for (size_t i = 0; i < user->kernels.size(); ++i) {
+    infos.push_back(&user->kernels[i]->info());
+    user_functions_[infos.back()] = user->functions[i];
+  }
+  user_modules_.push_back(std::move(user));
+  return infos;
+}
+
+absl::Status Modules::LoadAgain(UserModule& user) {
+  ASSIGN_OR_RETURN(user.module, LoadModule(driver_, user.image));
+  for (size_t i = 0; i < user.kernels.size(); ++i) {
+    ASSIGN_OR_RETURN(user.functions[i],
+                     FindFunction(driver_, user.module.get(),
+                                  user.kernels[i]->symbol().c_str()));
+    user_functions_[&user.kernels[i]->info()] = user.functions[i];
+  }
+  return absl::OkStatus();
+}
+
+// --- Their kernels.
+
+absl::StatusOr<CUfunction> Modules::Find(const std::string& name) {
+  MutexLock lock(mutex_);
+  const auto known = functions_.find(name);
+  if (known != functions_.end()) return known->second;
+  auto function = FindFunction(driver_, module_.get(), name.c_str());
+  if (function.ok()) functions_[name] = *function;
+  return function;
+}
+
+absl::StatusOr<CUfunction> Modules::FindFor(std::string_view prefix,
+                                            const KernelMetadata& kmd) {
+  RETURN_IF_ERROR(CheckCompletesItself(
+      *kmd.kernel, fmt::format("its module has no {}<name>", prefix)));
+  auto function = Find(fmt::format("{}{}", prefix, kmd.kernel->name));
+  if (!function.ok()) return function;
+  RETURN_IF_ERROR(MakeReady(*function, kmd));
+  return function;
+}
+
+absl::StatusOr<CUfunction> Modules::FindUsers(const KernelMetadata& kmd) {
+  CUfunction function = nullptr;
+  {
+    MutexLock lock(mutex_);
+    function = user_functions_.at(kmd.kernel);
+  }
+  RETURN_IF_ERROR(MakeReady(function, kmd));
+  return function;
+}
+
+absl::Status Modules::MakeReady(CUfunction function,
+                                const KernelMetadata& kmd) const {
+  // What a launch gets without asking, with what the function's code declares.
+  constexpr uint32_t kSharedBytes = 48 * 1024;
+  int declared = 0;
+  RETURN_IF_ERROR(
+      ToStatus(driver_,
+               driver_.cuFuncGetAttribute(
+                   &declared, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function),
+               "ask for a kernel's static shared memory"));
+  if (static_cast<uint32_t>(declared) + DynamicShared(kmd) <= kSharedBytes) {
+    return absl::OkStatus();
+  }
+  return OnAnyPath(
+      ToStatus(driver_,
+               driver_.cuFuncSetAttribute(
+                   function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                   static_cast<int>(DynamicShared(kmd))),
+               fmt::format("give kernel '{}' {} bytes of shared memory",
+                           kmd.kernel->name, kmd.total_shared())));
+}
+
+absl::StatusOr<KernelLayout> Modules::LayoutOf(CUfunction function) const {
+  KernelLayout layout;
+  while (true) {
+    size_t offset = 0;
+    size_t bytes = 0;
+    const CUresult result = driver_.cuFuncGetParamInfo(
+        function, layout.parameters.size(), &offset, &bytes);
+    if (result == CUDA_ERROR_INVALID_VALUE) break;  // there are no more
+    RETURN_IF_ERROR(ToStatus(driver_, result, "ask for a parameter's place"));
+    layout.parameters.push_back(
+        {static_cast<uint32_t>(offset), static_cast<uint32_t>(bytes)});
+  }
+  const struct {
+    CUfunction_attribute attribute;
+    uint32_t* value;
+  } wanted[] = {
+      {CU_FUNC_ATTRIBUTE_NUM_REGS, &layout.registers_per_thread},
+      {CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, &layout.static_shared_bytes},
+      {CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &layout.most_threads}};
+  for (const auto& [attribute, value] : wanted) {
+    int found = 0;
+    RETURN_IF_ERROR(ToStatus(
+        driver_, driver_.cuFuncGetAttribute(&found, attribute, function),
+        "ask what a kernel needs"));
+    *value = static_cast<uint32_t>(std::max(found, 0));
+  }
+  return layout;
+}
+
+absl::StatusOr<uint32_t> Modules::LargestFrame(CUmodule module) const {
+  unsigned count = 0;
+  RETURN_IF_ERROR(ToStatus(driver_,
+                           driver_.cuModuleGetFunctionCount(&count, module),
+                           "count a module's kernels"));
+  std::vector<CUfunction> functions(count);
+  RETURN_IF_ERROR(ToStatus(
+      driver_,
+      driver_.cuModuleEnumerateFunctions(functions.data(), count, module),
+      "list a module's kernels"));
+  int largest = 0;
+  for (const CUfunction function : functions) {
+    int bytes = 0;
+    RETURN_IF_ERROR(
+        ToStatus(driver_,
+                 driver_.cuFuncGetAttribute(
+                     &bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, function),
+                 "ask for a kernel's stack"));
+    largest = std::max(largest, bytes);
+  }
+  return static_cast<uint32_t>(largest);
+}
+
+absl::StatusOr<uint64_t> Modules::DeviceWord(const std::string& name) const {
+  CUdeviceptr address = 0;
+  size_t size = 0;
+  uint64_t word = 0;
+  const std::string what = fmt::format("read '{}'", name);
+  auto status = ToStatus(
+      driver_,
+      driver_.cuModuleGetGlobal(&address, &size, module_.get(), name.c_str()),
+      what);
+  if (status.ok() && size != sizeof(word)) {
+    status = absl::InternalError(fmt::format("'{}' has {} bytes", name, size));
+  }
+  if (status.ok()) {
+    status = ToStatus(driver_,
+                      driver_.cuMemcpyDtoH(&word, address, sizeof(word)), what);
+  }
+  if (!status.ok()) return status;
+  return word;
+}
+
+}  // namespace carillon::gpud::cuda

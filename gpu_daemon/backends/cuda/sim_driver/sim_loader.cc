@@ -1,0 +1,100 @@
+// Loads PTX into the simulated GPU: a user's, and gpud's own out of its fatbin.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/status.h"
+#include "fmt/format.h"
+#include "gpu_daemon/backends/cuda/fake/fake_image.h"
+#include "gpu_daemon/backends/cuda/sim_driver/sim_gpu.h"
+#include "sim/lower/lower.h"
+#include "sim/ptx/module.h"
+
+namespace carillon::gpud::cuda {
+namespace {
+
+// The simulated GPU of this process. It stays until the end: threads of the
+// driver may be in it then.
+SimGpu& Gpu() {
+  static SimGpu* const gpu = [] {
+    const char* const seed = std::getenv("CARILLON_SIM_CUDA_SEED");
+    return new SimGpu(
+        {.seed = seed != nullptr ? std::strtoull(seed, nullptr, 10) : 0});
+  }();
+  return *gpu;
+}
+
+struct Code {
+  ~Code() {
+    for (const sim::ProgramVariable& variable : program->variables) {
+      (void)Gpu().memory().Free(variable.address);
+    }
+  }
+  std::shared_ptr<const sim::Program> program;
+};
+
+absl::StatusOr<std::string> PtxOf(const char* image) {
+  constexpr char kFatbin[] = "\x50\xed\x55\xba";
+  constexpr char kElf[] =
+      "\x7f"
+      "ELF";
+  if (std::strncmp(image, kElf, 4) == 0) {
+    return absl::UnimplementedError(
+        "the simulated GPU runs PTX, not a cubin: compile with -ptx");
+  }
+  return std::strncmp(image, kFatbin, 4) == 0 ? PtxOfFatbin(image) : image;
+}
+
+absl::StatusOr<std::shared_ptr<const sim::Program>> Lowered(const char* image) {
+  ASSIGN_OR_RETURN(std::string text, PtxOf(image));
+  ASSIGN_OR_RETURN(auto module,
+                   sim::ptx::ParseModule(std::move(text), "gpu.ptx"));
+  return sim::Lower(std::make_shared<const sim::ptx::Module>(std::move(module)),
+                    &Gpu().memory(), {.device_graphs = true});
+}
+
+CUresult Load(const void* image, FakeImage& loaded, std::string& log) {
+  const auto* const bytes = static_cast<const char*>(image);
+  auto program = Lowered(bytes);
+  if (!program.ok()) {
+    log = std::string(program.status().message());
+    std::fprintf(stderr, "simulated GPU: %s\n", log.c_str());
+    return absl::IsUnimplemented(program.status()) ? CUDA_ERROR_NOT_SUPPORTED
+                                                   : CUDA_ERROR_INVALID_PTX;
+  }
+  auto code = std::make_shared<Code>();
+  code->program = std::move(*program);
+  loaded.is_fatbin = bytes[0] == '\x50';
+  for (const sim::ProgramFunction& function : code->program->functions) {
+    if (!function.is_entry) continue;
+    FakeEntry entry{.name = std::string(function.name),
+                    .local_bytes = function.local_bytes};
+    const sim::ptx::Function& source = *function.source;
+    for (size_t i = 0; i < source.parameters.size(); ++i) {
+      entry.params.push_back(
+          {static_cast<uint32_t>(source.ParameterOffset(i)),
+           static_cast<uint32_t>(source.parameters[i].bytes)});
+    }
+    entry.run = [code, &function](KernelCall& call) {
+      return Gpu().Run(call, *code->program, function);
+    };
+    loaded.entries.push_back(std::move(entry));
+  }
+  for (const sim::ProgramVariable& variable : code->program->variables) {
+    loaded.globals.push_back({.name = std::string(variable.name),
+                              .size = variable.bytes,
+                              .address = variable.address});
+  }
+  loaded.code = std::move(code);
+  return CUDA_SUCCESS;
+}
+
+const ExecutingGpu kSimulatedGpu("Simulated GPU", Load);
+
+}  // namespace
+}  // namespace carillon::gpud::cuda
