@@ -347,12 +347,71 @@ TEST_F(ControlTest, WarpsThatHaveExitedAreNotWaitedFor) {
   EXPECT_EQ(Out(63), 1u);
 }
 
+// CUDA's `if (i >= n) return;` before __syncthreads() and its like.
+TEST_F(ControlTest, LanesThatReturnCountForNoBarrier) {
+  ASSERT_EQ(Run("setp.ge.u32 %q1, %t, 40; @%q1 bra END; bar.sync 0;\n"
+                "setp.lt.u32 %q2, %t, 33; bar.red.popc.u32 %r1, 0, %q2;\n"
+                "bar.red.and.pred %q3, 0, %q2; setp.lt.u32 %q4, %t, 40;\n"
+                "bar.red.and.pred %q5, 0, %q4;\n"
+                "vote.sync.ballot.b32 %r2, 1, -1; popc.b32 %r2, %r2;\n"
+                "mad.lo.s32 %o, %r1, 100, %r2; @%q3 add.s32 %o, %o, 10000;\n"
+                "@%q5 add.s32 %o, %o, 20000;",
+                64),
+            absl::OkStatus());
+  for (uint32_t t = 0; t < 64; ++t) {
+    EXPECT_EQ(Out(t), t >= 40 ? 0 : 20000 + 3300 + (t < 32 ? 32 : 8)) << t;
+  }
+}
+
+TEST_F(ControlTest, LanesOfAWarpComeToABarrierFromSeveralPlaces) {
+  // Each thread reads what its counterpart wrote, in the other warp.
+  const std::string share =
+      ".shared .b32 box[64]; mov.u32 %r1, box; shl.b32 %r2, %t, 2;\n"
+      "add.s32 %r3, %r1, %r2; add.s32 %r4, %t, 7; st.shared.u32 [%r3], %r4;\n"
+      "and.b32 %r5, %t, 3; setp.eq.u32 %q1, %r5, 0; setp.eq.u32 %q2, %r5, 1;\n";
+  const std::string read =
+      "sub.s32 %r5, 63, %t; shl.b32 %r5, %r5, 2; add.s32 %r5, %r5, %r1;\n"
+      "ld.shared.u32 %o, [%r5];";
+  for (const char* places :
+       {"@%q1 bra ZERO; @%q2 bra ONE; bar.sync 0; bra ALL;\n"
+        "ONE: add.s32 %n, %n, 1; bar.sync 0; bra ALL;\n"
+        "ZERO: add.s32 %n, %n, 2; bar.sync 0; ALL: ",
+        "@%q1 bar.sync 0; @!%q1 bar.sync 0;\n",
+        // One of them within a call.
+        "@%q1 bra ZERO; call.uni there; bra ALL; ZERO: bar.sync 0; ALL: "}) {
+    ASSERT_EQ(
+        Run(share + places + read, 64, ".func there() { bar.sync 0; ret; }"),
+        absl::OkStatus())
+        << places;
+    for (uint32_t t = 0; t < 64; ++t) EXPECT_EQ(Out(t), 63 - t + 7) << places;
+  }
+}
+
+// Lanes 0 to 7 wait for 8 to 15, these for the upper half, which returns.
+TEST_F(ControlTest, EachExitLetsThoseGoWhoWaitForIt) {
+  ASSERT_EQ(Run("setp.ge.u32 %q1, %t, 16; setp.ge.u32 %q2, %t, 8;\n"
+                "@%q1 bra HIGH; @%q2 bra MIDDLE;\n"
+                "vote.sync.ballot.b32 %o, 1, 0x0000ffff; bra END;\n"
+                "MIDDLE: bar.warp.sync 0xffffff00;\n"
+                "bar.warp.sync 0x0000ff00; exit;\n"
+                "HIGH: nanosleep.u32 20; exit;"),
+            absl::OkStatus());
+  for (uint32_t t = 0; t < 32; ++t) EXPECT_EQ(Out(t), t < 8 ? 0xffu : 0u) << t;
+}
+
 TEST_F(ControlTest, WrongBarriersAreFaults) {
   EXPECT_EQ(Error(absl::StatusCode::kInternal,
-                  "setp.eq.u32 %q1, %t, 4; @%q1 bra END;\nbar.sync 0;"),
-            "k: test.ptx:7: bar.sync: barrier in divergence: lanes 0xffffffef "
-            "are there, and lanes 0x00000010 of the warp on another path; lane "
-            "4 of warp 0, block (0, 0, 0)");
+                  "setp.eq.u32 %q1, %t, 4; @%q1 bra FOUR;\nbar.sync 0;\n"
+                  "bra END; FOUR: bar.sync 1;"),
+            "k: test.ptx:8: bar.sync: lanes 0x00000010 wait for lanes "
+            "0xffffffef of the warp, which never come; lane 0 of warp 0, block "
+            "(0, 0, 0)");
+  // What only lanes of one place count cannot be counted from two.
+  EXPECT_THAT(Error(absl::StatusCode::kInternal,
+                    "setp.eq.u32 %q1, %t, 4; @%q1 bra FOUR;\n"
+                    "bar.red.popc.u32 %o, 0, %q1; bra END;\n"
+                    "FOUR: bar.red.popc.u32 %o, 0, %q1;"),
+              HasSubstr("which never come"));
   EXPECT_EQ(Error(absl::StatusCode::kInternal, "bar.sync 16;"),
             "k: test.ptx:6: bar.sync: barrier 16: a block has 16; lane 0 of "
             "warp 0, block (0, 0, 0)");
@@ -475,9 +534,11 @@ TEST_F(ControlTest, ABarrierThatIsReleasedByItsNumberLeavesTheOthersLocked) {
 
 TEST_F(ControlTest, AWaitOfSomeLanesOnlyIsAnError) {
   EXPECT_THAT(Error(absl::StatusCode::kInternal,
-                    "setp.lt.u32 %q1, %t, 4; @%q1 call __wait_threads;", 32,
-                    kWaitRelease),
-              HasSubstr("barrier in divergence: lanes 0x0000000f"));
+                    "setp.lt.u32 %q1, %t, 4; @%q1 call __wait_threads;\n"
+                    "bar.warp.sync -1;",
+                    32, kWaitRelease),
+              HasSubstr("lanes 0xfffffff0 wait for lanes 0x0000000f of the "
+                        "warp, which never come"));
 }
 
 TEST_F(ControlTest, AnAssertionSaysWhatFailed) {

@@ -18,6 +18,24 @@ LaneMask FirstLanes(uint32_t count) {
   return count >= kLanes ? kAllLanes : (LaneMask{1} << count) - 1;
 }
 
+// The lanes with this value.
+LaneMask Equal(const uint32_t* values, uint32_t value) {
+  LaneMask lanes = 0;
+  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+    lanes |= LaneMask{values[lane] == value} << lane;
+  }
+  return lanes;
+}
+
+// Lanes may do it together from different places: it leaves nothing in their
+// registers.
+bool OnlyMeets(const Op& op) {
+  if (op.flow == Flow::kBarrier) {
+    return static_cast<BarrierMode>(op.variant) == BarrierMode::kSync;
+  }
+  return op.flow == Flow::kWarpSync && op.members == 0;
+}
+
 }  // namespace
 
 std::string Describe(const Program& program, const Fault& fault) {
@@ -214,7 +232,17 @@ void Warp::Restrict(LaneMask lanes) {
 }
 
 Warp::Context Warp::Save() {
-  return {top_, std::move(stack_), frame_, std::move(frames_), false};
+  return {top_, std::move(stack_), frame_, std::move(frames_)};
+}
+
+Warp::Context Warp::Detach(LaneMask lanes) {
+  const LaneMask rest = ContextLanes() & ~lanes;
+  Context whole{top_, stack_, frame_, frames_};
+  Restrict(lanes);
+  Context detached = Save();
+  Resume(std::move(whole));
+  Restrict(rest);
+  return detached;
 }
 
 void Warp::Resume(Context context) {
@@ -227,10 +255,11 @@ void Warp::Resume(Context context) {
 
 bool Warp::Rotate() {
   for (size_t i = 0; i < others_.size(); ++i) {
-    if (others_[i].waits) continue;
+    if (others_[i].waits_at != nullptr) continue;
     Context next = std::move(others_[i]);
     others_.erase(others_.begin() + static_cast<ptrdiff_t>(i));
     Resume(std::move(next));
+    if (top_.pc == top_.reconverge) Reconverge();
     return true;
   }
   return false;
@@ -243,11 +272,7 @@ void Warp::Yield() {
   const LaneMask rest = ContextLanes() & ~mine;
   if (rest == 0 && others_.empty()) return;
   if (rest != 0) {
-    const Context whole{top_, stack_, frame_, frames_, false};
-    Restrict(mine);
-    others_.push_back(Save());
-    Resume(whole);
-    Restrict(rest);
+    others_.push_back(Detach(mine));
     // Continues where lanes are left: on another path, or back in a caller.
     DropEmpty();
     Reconverge();
@@ -284,39 +309,51 @@ void Warp::Merge(Context& other) {
   }
 }
 
-bool Warp::Gather(const Op& op, LaneMask needed, LaneMask& mask) {
+bool Warp::Meet(const Op& op, uint64_t what, LaneMask needed, LaneMask& lanes) {
+  const LaneMask here = lanes;
   std::vector<Context*> there;
   for (Context& other : others_) {
-    if (!other.waits || other.top.pc != op.pc ||
-        other.frame.registers != frame_.registers) {
+    if (other.waits_at == nullptr || other.waits_for != what) continue;
+    const bool same_place =
+        other.waits_at == &op && other.frame.registers == frame_.registers;
+    if (!same_place && (!OnlyMeets(op) || !OnlyMeets(*other.waits_at) ||
+                        op.flow != other.waits_at->flow)) {
       continue;
     }
     there.push_back(&other);
-    mask |= other.top.mask;
+    lanes |= other.top.mask;
   }
-  if ((needed & ~mask) == 0) {
-    for (Context* const other : there) {
-      other->waits = false;
-      ++other->top.pc;
-      Merge(*other);
-    }
-    std::erase_if(others_,
-                  [](const Context& other) { return other.top.mask == 0; });
-    return true;
-  }
-  Context waiting = Save();
-  waiting.top.pc = op.pc;
-  waiting.waits = true;
-  if (Rotate()) {
+  if ((needed & ~lanes) != 0) {
+    Context waiting = Detach(here);
+    waiting.top.pc = op.pc;
+    waiting.waits_at = &op;
+    waiting.waits_for = what;
     others_.push_back(std::move(waiting));
     return false;
   }
-  Resume(std::move(waiting));
-  Fail(op, needed & ~mask,
+  for (Context* const other : there) {
+    other->waits_at = nullptr;
+    ++other->top.pc;
+    Merge(*other);
+  }
+  if (!there.empty()) {
+    std::erase_if(others_,
+                  [](const Context& other) { return other.top.mask == 0; });
+  }
+  return true;
+}
+
+void Warp::FailIfAllWait(const Op& op, LaneMask lanes, LaneMask needed) {
+  if (ContextLanes() != 0 ||
+      std::ranges::any_of(others_, [](const Context& other) {
+        return other.waits_at == nullptr;
+      })) {
+    return;
+  }
+  Fail(op, needed & ~lanes,
        fmt::format("lanes {:#010x} wait for lanes {:#010x} of the warp, which "
                    "never come",
-                   mask, needed & ~mask));
-  return false;
+                   lanes, needed & ~lanes));
 }
 
 // The first byte behind the registers of the running function and of those that
@@ -350,13 +387,36 @@ uint32_t Warp::PlaceOfFrame(const Call& call,
   return EndOfFrames();
 }
 
+// Each group of lanes that name each other does it for itself.
 void Warp::WarpSync(const Op& op, LaneMask mask) {
-  if (!others_.empty()) {
-    const auto first = static_cast<uint32_t>(std::countr_zero(mask));
-    const LaneMask members = From<uint32_t>(op.operands[op.members])[first];
-    if (!Gather(op, members & live_, mask)) return;
+  const uint32_t* const named = From<uint32_t>(op.operands[op.members]);
+  LaneMask waiting = 0;
+  LaneMask needed = 0;
+  for (LaneMask left = mask; left != 0;) {
+    const auto first = static_cast<uint32_t>(std::countr_zero(left));
+    const LaneMask members = named[first];
+    LaneMask group = left & Equal(named, members);
+    left &= ~group;
+    if (const LaneMask wrong = group & ~members; wrong != 0) {
+      return Fail(
+          op, wrong,
+          fmt::format("member mask {:#010x} does not name the lane itself",
+                      members));
+    }
+    if (const LaneMask wrong = members & mask & ~group; wrong != 0) {
+      return Fail(op, wrong,
+                  fmt::format("member mask {:#010x}, where lane {} names "
+                              "{:#010x}",
+                              named[std::countr_zero(wrong)], first, members));
+    }
+    if (Meet(op, members, members & live_, group)) {
+      op.handler(op, *this, group);
+    } else {
+      waiting = group;
+      needed = members & live_;
+    }
   }
-  op.handler(op, *this, mask);
+  if (waiting != 0) FailIfAllWait(op, waiting, needed);
 }
 
 void Warp::CopyLocal(LaneMask mask, uint64_t to, uint64_t from,
@@ -467,6 +527,8 @@ void Warp::DoExit(LaneMask mask) {
   live_ &= ~mask;
   top_.mask &= ~mask;
   for (Entry& entry : stack_) entry.mask &= ~mask;
+  // Those that wait look again, since fewer may be missing now.
+  for (Context& other : others_) other.waits_at = nullptr;
   DropEmpty();
 }
 
@@ -487,11 +549,7 @@ void Warp::DropEmpty() {
     }
     if (stack_.empty()) {
       if (live_ != 0) {
-        // The lanes that wait look again, since fewer may be missing now.
-        if (!Rotate()) {
-          others_.front().waits = false;
-          Rotate();
-        }
+        Rotate();
         continue;
       }
       state_ = State::kExited;
@@ -515,7 +573,7 @@ uint64_t Warp::Argument(const Call& call, size_t which, uint32_t lane) {
 }
 
 void Warp::WaitThreads(const Op& op, const Call& call, LaneMask mask) {
-  if (!AllAreHere(op, mask)) return;
+  if (!AllAreHere(op, 0, mask)) return;
   const auto first = static_cast<uint32_t>(std::countr_zero(mask));
   const uint64_t barrier =
       call.arguments.empty() ? 0 : Argument(call, 0, first);
@@ -609,26 +667,20 @@ void Warp::LaunchGraph(const Op& op, const Call& call, LaneMask mask) {
   ++core_->writes;
 }
 
-// Waits for all live lanes. Returns false when the operation failed or the
-// lanes must wait.
-bool Warp::AllAreHere(const Op& op, LaneMask& mask) {
-  if (mask != live_ && !others_.empty() && !Gather(op, live_, mask)) {
-    return false;
-  }
-  if (mask == live_) return true;
-  Fail(op, live_ & ~mask,
-       fmt::format("barrier in divergence: lanes {:#010x} are there, and "
-                   "lanes {:#010x} of the warp on another path",
-                   mask, live_ & ~mask));
+bool Warp::AllAreHere(const Op& op, uint64_t what, LaneMask& mask) {
+  if (mask == live_ || Meet(op, what, live_, mask)) return true;
+  FailIfAllWait(op, mask, live_);
   return false;
 }
 
 void Warp::Barrier(const Op& op, LaneMask mask) {
-  if (!AllAreHere(op, mask)) return;
   const auto lane = static_cast<uint32_t>(std::countr_zero(mask));
+  const uint32_t barrier = From<uint32_t>(op.operands[1])[lane];
+  const uint32_t threads = From<uint32_t>(op.operands[2])[lane];
+  if (!AllAreHere(op, uint64_t{threads} << 32 | barrier, mask)) return;
   Block::Arrival arrival{
-      .barrier = From<uint32_t>(op.operands[1])[lane],
-      .threads = From<uint32_t>(op.operands[2])[lane],
+      .barrier = barrier,
+      .threads = threads,
       .mode = static_cast<BarrierMode>(op.variant),
   };
   arrival.waits = arrival.mode != BarrierMode::kArrive;

@@ -221,13 +221,16 @@ class Warp {
     std::vector<Entry> stack;
     Frame frame;
     std::vector<Frame> frames;
-    bool waits = false;  // for others, at `top`
+    const Op* waits_at = nullptr;  // for others, at `top`
+    uint64_t waits_for = 0;  // the members, or the barrier: Meet()'s `what`
   };
 
   void Reconverge();
   LaneMask ContextLanes() const;
   void Restrict(LaneMask lanes);
   Context Save();
+  // Lanes of this context become one of their own, which is returned.
+  Context Detach(LaneMask lanes);
   void Resume(Context context);
   // Switches to the next context that does not wait. Returns false if there is
   // none.
@@ -238,9 +241,12 @@ class Warp {
   uint32_t EndOfFrames() const;
   uint32_t PlaceOfFrame(const Call& call, const ProgramFunction& callee) const;
   void WarpSync(const Op& op, LaneMask mask);
-  // Waits until all of `needed` are at this operation. Then returns true, and
-  // `mask` receives all lanes that are there.
-  bool Gather(const Op& op, LaneMask needed, LaneMask& mask);
+  // `lanes` come to an operation that all of `needed` do together. If these are
+  // there, `lanes` receives all who are. Else returns false, and `lanes` wait
+  // while the others of the context go on. `what` tells those apart who do
+  // different things there.
+  bool Meet(const Op& op, uint64_t what, LaneMask needed, LaneMask& lanes);
+  void FailIfAllWait(const Op& op, LaneMask lanes, LaneMask needed);
   void Pop() {
     top_ = stack_.back();
     stack_.pop_back();
@@ -260,7 +266,9 @@ class Warp {
   void EnterFrame();
   void CallBuiltin(const Op& op, const Call& call, LaneMask mask);
   uint64_t Argument(const Call& call, size_t which, uint32_t lane);
-  bool AllAreHere(const Op& op, LaneMask& mask);
+  // Waits for all live lanes. Returns false when the operation failed or the
+  // lanes must wait.
+  bool AllAreHere(const Op& op, uint64_t what, LaneMask& mask);
   void WaitThreads(const Op& op, const Call& call, LaneMask mask);
   void ReleaseThreads(const Op& op, const Call& call, LaneMask mask);
   void LaunchGraph(const Op& op, const Call& call, LaneMask mask);

@@ -1,9 +1,8 @@
 // What lanes of a warp do with each other (PTX ISA 9.7.9.6, 9.7.13), special
 // registers, and fences.
 //
-// A warp executes one path at a time. Lanes that a member mask names but that
-// are on another path can therefore never arrive; that is a fault here, where a
-// GPU whose threads advance independently would wait.
+// Each handler is called for the lanes of one member mask, when all of them have
+// come (Warp::WarpSync()).
 #include <atomic>
 #include <ctime>
 
@@ -14,44 +13,7 @@
 namespace carillon::sim::CARILLON_SIM_ISA {
 namespace {
 
-// The members of the operation: the lanes that this slot names and that have
-// not exited. 0 after a fault.
-LaneMask Members(const Op& op, Warp& warp, LaneMask mask, Slot slot) {
-  const uint32_t* const named = warp.From<uint32_t>(slot);
-  const auto first = static_cast<uint32_t>(__builtin_ctz(mask));
-  const LaneMask members = named[first];
-  for (uint32_t lane = 0; lane < kLanes; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
-    if (named[lane] != members) {
-      warp.Fail(
-          op, LaneMask{1} << lane,
-          fmt::format("member mask {:#010x}, where lane {} names {:#010x}",
-                      named[lane], first, members));
-      return 0;
-    }
-    if ((members >> lane & 1) == 0) {
-      warp.Fail(
-          op, LaneMask{1} << lane,
-          fmt::format("member mask {:#010x} does not name the lane itself",
-                      members));
-      return 0;
-    }
-  }
-  const LaneMask elsewhere = members & warp.live() & ~mask;
-  if (elsewhere != 0) {
-    warp.Fail(
-        op, elsewhere,
-        fmt::format("member mask {:#010x} names lanes {:#010x}, which are "
-                    "on another path",
-                    members, elsewhere));
-    return 0;
-  }
-  return mask;
-}
-
 void Shuffle(const Op& op, Warp& warp, LaneMask mask) {
-  const LaneMask members = Members(op, warp, mask, op.operands[5]);
-  if (members == 0) return;
   const uint32_t* const a = warp.From<uint32_t>(op.operands[2]);
   const uint32_t* const b = warp.From<uint32_t>(op.operands[3]);
   const uint32_t* const c = warp.From<uint32_t>(op.operands[4]);
@@ -98,18 +60,16 @@ void Shuffle(const Op& op, Warp& warp, LaneMask mask) {
 }
 
 void Vote(const Op& op, Warp& warp, LaneMask mask) {
-  const LaneMask members = Members(op, warp, mask, op.operands[2]);
-  if (members == 0) return;
   LaneMask votes = warp.Predicate(op.operands[1]);
   if (op.offset != 0) votes = ~votes;
-  votes &= members;
+  votes &= mask;
   const auto mode = static_cast<VoteMode>(op.variant);
   if (mode == VoteMode::kBallot) {
     ForLanes(mask, warp.To<uint32_t>(op.operands[0]),
              [=](uint32_t) { return votes; });
     return;
   }
-  const bool all = votes == members;
+  const bool all = votes == mask;
   const bool any = votes != 0;
   const bool result = mode == VoteMode::kAll   ? all
                       : mode == VoteMode::kAny ? any
@@ -119,7 +79,6 @@ void Vote(const Op& op, Warp& warp, LaneMask mask) {
 
 template <class T>
 void MatchAny(const Op& op, Warp& warp, LaneMask mask) {
-  if (Members(op, warp, mask, op.operands[3]) == 0) return;
   const T* const a = warp.From<T>(op.operands[2]);
   uint32_t same[kLanes];
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
@@ -131,7 +90,6 @@ void MatchAny(const Op& op, Warp& warp, LaneMask mask) {
 }
 template <class T>
 void MatchAll(const Op& op, Warp& warp, LaneMask mask) {
-  if (Members(op, warp, mask, op.operands[3]) == 0) return;
   const T* const a = warp.From<T>(op.operands[2]);
   const T first = a[__builtin_ctz(mask)];
   const bool all =
@@ -147,7 +105,6 @@ void MatchAll(const Op& op, Warp& warp, LaneMask mask) {
 
 template <class T>
 void Reduce(const Op& op, Warp& warp, LaneMask mask) {
-  if (Members(op, warp, mask, op.operands[2]) == 0) return;
   const T* const a = warp.From<T>(op.operands[1]);
   T result = a[__builtin_ctz(mask)];
   for (LaneMask left = mask & (mask - 1); left != 0; left &= left - 1) {
@@ -175,10 +132,6 @@ void Reduce(const Op& op, Warp& warp, LaneMask mask) {
     }
   }
   ForLanes(mask, warp.To<T>(op.operands[0]), [=](uint32_t) { return result; });
-}
-
-void WarpBarrier(const Op& op, Warp& warp, LaneMask mask) {
-  Members(op, warp, mask, op.operands[0]);
 }
 
 void ActiveMask(const Op& op, Warp& warp, LaneMask mask) {
@@ -325,10 +278,9 @@ Handler FindWarpWide(const Semantics& s) {
       return &IsInSpace;
     case Operation::kActiveMask:
       return &ActiveMask;
-    case Operation::kWarpBarrier:
-      return &WarpBarrier;
     case Operation::kFence:
       return &Fence;
+    case Operation::kWarpBarrier:
     case Operation::kSleep:
     case Operation::kNothing:
       return &Nothing;

@@ -316,6 +316,88 @@ TEST_F(WarpTest, MembersMayBeThreadsThatAreNotThere) {
   EXPECT_EQ(d_[19], 0xfffffu);
 }
 
+TEST_F(WarpTest, MembersMayHaveExited) {
+  Randomize(32);
+  ASSERT_EQ(Run("@!%q exit; vote.sync.ballot.b32 %d, 1, -1;\n"
+                "redux.sync.add.u32 %e, %d, -1; match.all.sync.b32 %t|%p, %e, "
+                "-1;",
+                ~0u, 0),
+            absl::OkStatus());
+  uint32_t odd = 0;
+  for (uint32_t i = 0; i < 32; ++i) odd |= (a_[i] & 1) << i;
+  for (uint32_t i = 0; i < 32; ++i) {
+    EXPECT_EQ(d_[i], (odd >> i & 1) != 0 ? odd : 0) << i;
+    EXPECT_EQ(p_[i], odd >> i & 1) << i;
+  }
+}
+
+// Cooperative groups' tiles and labeled_partition() are made of these.
+TEST_F(WarpTest, EachGroupOfMembersIsForItself) {
+  Randomize(32);
+  const std::string tile =
+      "and.b32 %r5, %r1, 24; shl.b32 %r6, 255, %r5; mov.b32 %members, %r6;\n";
+  ASSERT_EQ(Run(tile + "shfl.sync.idx.b32 %d, %a, 2, 0x181f, %members;\n"
+                       "vote.sync.any.pred %p, %q, %members;",
+                0xffff0ff0, 0),
+            absl::OkStatus());
+  for (uint32_t i = 4; i < 32; ++i) {
+    if (i >= 12 && i < 16) continue;
+    const uint32_t first = i & 24;
+    uint32_t any = 0;
+    for (uint32_t lane = first; lane < first + 8; ++lane) {
+      if (0xffff0ff0 >> lane & 1) any |= a_[lane] & 1;
+    }
+    EXPECT_EQ(p_[i], any) << i;
+    if (first >= 16) {
+      EXPECT_EQ(d_[i], a_[first + 2]) << i;
+    }
+  }
+  // Those with an equal value are the next operation's members.
+  for (uint32_t& a : a_) a %= 5;
+  ASSERT_EQ(Run("match.any.sync.b32 %r5, %a, -1;\n"
+                "redux.sync.add.u32 %d, %r1, %r5; bar.warp.sync %r5;",
+                ~0u, 0),
+            absl::OkStatus());
+  for (uint32_t i = 0; i < 32; ++i) {
+    uint32_t sum = 0;
+    for (uint32_t other = 0; other < 32; ++other) {
+      if (a_[other] == a_[i]) sum += other;
+    }
+    EXPECT_EQ(d_[i], sum) << i;
+  }
+}
+
+// The upper half takes another way to each; what is complete goes on.
+TEST_F(WarpTest, LanesWaitForMembersOnOtherPaths) {
+  Randomize(32);
+  ASSERT_EQ(Run("setp.ge.u32 %x, %r1, 16; mov.u32 %r5, 100; @%x bra UPPER;\n"
+                "bar.warp.sync -1; add.u32 %r5, %r5, 1; bra BOTH;\n"
+                "UPPER: add.u32 %r5, %r5, 7; bar.warp.sync -1;\n"
+                "BOTH: redux.sync.add.u32 %d, %r5, -1;",
+                ~0u, 0),
+            absl::OkStatus());
+  for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(d_[i], 16u * 101 + 16 * 107);
+  // Three groups of one path, of which one waits for lanes that come later.
+  ASSERT_EQ(Run("mov.u32 %r5, 0x000000ff; setp.ge.u32 %x, %r1, 8;\n"
+                "@%x mov.u32 %r5, 0xf000ff00; setp.ge.u32 %x, %r1, 16;\n"
+                "@%x mov.u32 %r5, 0x00ff0000; setp.ge.u32 %x, %r1, 24;\n"
+                "@%x mov.u32 %r5, 0x0f000000; setp.ge.u32 %x, %r1, 28;\n"
+                "@%x mov.u32 %r5, 0xf000ff00; mov.u32 %r6, 0; mov.u32 %r7, 0;\n"
+                "AGAIN: setp.lt.u32 %q, %r6, 3; @%x bra MORE; bra VOTE;\n"
+                "MORE: @!%q bra VOTE; add.u32 %r6, %r6, 1; bra AGAIN;\n"
+                "VOTE: redux.sync.add.u32 %d, 1, %r5;",
+                ~0u, 0),
+            absl::OkStatus());
+  for (uint32_t i = 0; i < 32; ++i) {
+    EXPECT_EQ(d_[i], i < 8    ? 8
+                     : i < 16 ? 12
+                     : i < 24 ? 8
+                     : i < 28 ? 4
+                              : 12u)
+        << i;
+  }
+}
+
 TEST_F(WarpTest, MembersThatCannotComeAreAFault) {
   constexpr char kWhere[] = "; lane {} of warp 0, block (0, 0, 0)";
   const struct {
@@ -331,10 +413,13 @@ TEST_F(WarpTest, MembersThatCannotComeAreAFault) {
   for (const auto& operation : kOperations) {
     const std::string place =
         fmt::format("k: test.ptx:13: {}: ", operation.name);
-    EXPECT_EQ(Error(operation.text, 0x0000ffff, ~0u),
-              place +
-                  "member mask 0xffffffff names lanes 0xffff0000, which are on "
-                  "another path" +
+    EXPECT_EQ(Error("setp.lt.u32 %x, %r1, 16; @%x bra SOME; bar.sync 0;\n"
+                    "bra AROUND; SOME: " +
+                        std::string(operation.text),
+                    ~0u, ~0u),
+              fmt::format("k: test.ptx:14: {}: lanes 0x0000ffff wait for lanes "
+                          "0xffff0000 of the warp, which never come",
+                          operation.name) +
                   fmt::format(fmt::runtime(kWhere), 16));
     EXPECT_EQ(Error(operation.text, 0x0000000f, 0x00000007),
               place + "member mask 0x00000007 does not name the lane itself" +
