@@ -200,6 +200,57 @@ Handler LeadingBitOf(bool shift) {
   return &ToWord<T, FindLeadingBit<T, kSigned, false>{}>;
 }
 
+// The position of the n-th set bit of a from b on, upwards or, for a negative n,
+// downwards; all ones: there is none.
+void FindNthBit(const Op& op, Warp& warp, LaneMask mask) {
+  const uint32_t* const a = warp.From<uint32_t>(op.operands[1]);
+  const uint32_t* const b = warp.From<uint32_t>(op.operands[2]);
+  const int32_t* const n = warp.From<int32_t>(op.operands[3]);
+  ForLanes(mask, warp.To<uint32_t>(op.operands[0]), [=](uint32_t i) {
+    const uint32_t base = b[i] & 31;
+    if (n[i] == 0) return (a[i] >> base & 1) != 0 ? base : ~0u;
+    const bool up = n[i] > 0;
+    uint32_t left = up ? a[i] & ~0u << base : a[i] & ~0u >> (31 - base);
+    uint32_t count =
+        up ? static_cast<uint32_t>(n[i]) : 0 - static_cast<uint32_t>(n[i]);
+    for (; left != 0; --count) {
+      const auto bit = static_cast<uint32_t>(up ? __builtin_ctz(left)
+                                                : 31 - __builtin_clz(left));
+      if (count == 1) return bit;
+      left &= ~(1u << bit);
+    }
+    return ~0u;
+  });
+}
+
+// As many ones as b says, from position a on.
+void MakeMask(const Op& op, Warp& warp, LaneMask mask) {
+  const uint32_t* const a = warp.From<uint32_t>(op.operands[1]);
+  const uint32_t* const b = warp.From<uint32_t>(op.operands[2]);
+  const bool wrap = op.variant != 0;
+  ForLanes(mask, warp.To<uint32_t>(op.operands[0]), [=](uint32_t i) {
+    const uint32_t first = wrap ? a[i] & 31 : a[i];
+    const uint32_t count = wrap ? b[i] & 31 : b[i];
+    if (first >= 32) return 0u;
+    const uint32_t ones = count >= 32 ? ~0u : (1u << count) - 1;
+    return ones << first;
+  });
+}
+// The b lowest bits of a; those above are zero, or the sign.
+template <bool kSigned>
+void ExtendBits(const Op& op, Warp& warp, LaneMask mask) {
+  const uint32_t* const a = warp.From<uint32_t>(op.operands[1]);
+  const uint32_t* const b = warp.From<uint32_t>(op.operands[2]);
+  const bool wrap = op.variant != 0;
+  ForLanes(mask, warp.To<uint32_t>(op.operands[0]), [=](uint32_t i) {
+    const uint32_t count = wrap ? b[i] & 31 : b[i];
+    if (count >= 32) return a[i];
+    const uint32_t above = ~0u << count;
+    const bool sign = kSigned && count != 0 && (a[i] >> (count - 1) & 1) != 0;
+    return sign ? a[i] | above : a[i] & ~above;
+  });
+}
+
 template <class T>
 void Select(const Op& op, Warp& warp, LaneMask mask) {
   const T* const a = warp.From<T>(op.operands[1]);
@@ -326,6 +377,13 @@ Handler FindBits(const Semantics& s) {
         return is_signed ? LeadingBitOf<T, true>(s.variant)
                          : LeadingBitOf<T, false>(s.variant);
       });
+    case Operation::kFindNthBit:
+      return of_32 ? &FindNthBit : nullptr;
+    case Operation::kMakeMask:
+      return of_32 ? &MakeMask : nullptr;
+    case Operation::kExtendBits:
+      if (!of_32) return nullptr;
+      return is_signed ? &ExtendBits<true> : &ExtendBits<false>;
     case Operation::kSelect:
       return ForBits(s.type, []<class T>() -> Handler { return &Select<T>; });
     case Operation::kSelectBySign:

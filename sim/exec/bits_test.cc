@@ -117,6 +117,65 @@ TEST(BitsTest, FunnelShiftsTakeFromTwoWords) {
   }
 }
 
+// PTX ISA 9.7.1's pseudocode, bit by bit.
+TEST(BitsTest, FindsTheNthBit) {
+  const std::vector<Values> cases =
+      Joined(Crossed({{0, 1, 0xaaaaaaaa, 0x80000001, 0xffffffff},
+                      {0, 1, 3, 30, 31},
+                      {0, 1, 2, 16, 32, 33, 0x7fffffff, 0x80000000, 0xffffffff,
+                       0xfffffff0, 0xffffffe0}}),
+             RandomIntegers({32, 5, 3}, 300));
+  ExpectOutputs({"fns.b32 %0, %1, %2, %3;", "w", "www"}, cases,
+                [](const Values& v) -> Values {
+                  const int64_t offset = static_cast<int32_t>(v[2]);
+                  auto at = static_cast<int64_t>(v[1]);
+                  if (offset == 0) return {Bit(v[0], v[1]) ? v[1] : ~0u};
+                  int64_t seen = 0;
+                  for (; at >= 0 && at<32; at += offset> 0 ? 1 : -1) {
+                    seen += Bit(v[0], static_cast<uint32_t>(at));
+                    if (seen == std::abs(offset)) {
+                      return {static_cast<uint64_t>(at)};
+                    }
+                  }
+                  return {~0u};
+                });
+}
+
+TEST(BitsTest, MasksAndExtendsByCounts) {
+  const std::vector<Values> cases =
+      Joined(Crossed({{0, 1, 5, 31, 32, 33, 63, 64, 0x80000000, 0xffffffff},
+                      {0, 1, 5, 31, 32, 33, 63, 64, 0x80000000, 0xffffffff}}),
+             RandomIntegers({32, 6}, 300));
+  for (const bool wrap : {false, true}) {
+    const std::string mode = wrap ? ".wrap" : ".clamp";
+    const auto limited = [&](uint64_t n) {
+      return wrap ? n % 32 : std::min<uint64_t>(n, 32);
+    };
+    ExpectOutputs({"bmsk" + mode + ".b32 %0, %1, %2;", "w", "ww"}, cases,
+                  [&](const Values& v) -> Values {
+                    uint64_t result = 0;
+                    for (uint64_t i = 0; i < limited(v[1]); ++i) {
+                      const uint64_t bit = limited(v[0]) + i;
+                      if (bit < 32) result |= uint64_t{1} << bit;
+                    }
+                    return {result};
+                  });
+    for (const bool sign : {false, true}) {
+      ExpectOutputs({"szext" + mode + (sign ? ".s32" : ".u32") + " %0, %1, %2;",
+                     "w", "ww"},
+                    cases, [&](const Values& v) -> Values {
+                      const uint64_t n = limited(v[1]);
+                      uint64_t result = v[0] % (uint64_t{1} << n);
+                      if (sign && n > 0 && result >> (n - 1) != 0) {
+                        result += (uint64_t{1} << 32) - (uint64_t{1} << n);
+                      }
+                      return {result % (uint64_t{1} << 32)};
+                    });
+    }
+  }
+  EXPECT_NE(Refusal({"bmsk.b32 %0, %1, %2;", "w", "ww"}), "");
+}
+
 TEST(BitsTest, PermutesBytes) {
   std::vector<Values> cases;
   for (uint64_t selector = 0; selector < 0x10000; selector += 7) {

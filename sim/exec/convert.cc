@@ -1,4 +1,5 @@
-// cvt (PTX ISA 9.7.9.22). To whole numbers it saturates, and a NaN becomes 0.
+// cvt (PTX ISA 9.7.9.22). To whole numbers it saturates; a NaN becomes 0 or, where
+// one of the two types has 64 bits, the highest bit alone.
 #include <cmath>
 #include <limits>
 
@@ -86,8 +87,11 @@ template <class D, class S>
                         : kDigits == 63
                             ? S{0x1p63}
                             : static_cast<S>(uint64_t{1} << kDigits);
+  constexpr D kNan = static_cast<D>(uint64_t{1} << (8 * sizeof(D) - 1));
   constexpr S kLowest = static_cast<S>(std::numeric_limits<D>::lowest());
-  if (whole != whole) return 0;
+  if (whole != whole) {
+    return sizeof(S) == 8 || sizeof(D) == 8 ? kNan : D{0};
+  }
   if (whole >= kBeyond) return std::numeric_limits<D>::max();
   if (whole < kLowest) return std::numeric_limits<D>::lowest();
   return static_cast<D>(whole);
@@ -268,12 +272,16 @@ void AnyWholeFromFloat(const Op& op, Warp& warp, LaneMask mask) {
   // The first that is too large, exactly.
   const double beyond = 2 * static_cast<double>(most / 2 + 1);
   const double lowest = op.to.is_signed ? -beyond : 0;
+  uint64_t nan = 0;
+  if (sizeof(S) == 8 || op.to.bits == 64) {
+    nan = op.to.is_signed ? least : most / 2 + 1;
+  }
   Wide x;
   for (uint32_t i = 0; i < kLanes; ++i) {
     const double whole =
         Integral<double>(flush ? Flushed(from[i]) : from[i], rounding);
     if (whole != whole) {
-      x.of[i] = 0;
+      x.of[i] = nan;
     } else if (whole >= beyond) {
       x.of[i] = most;
     } else if (whole < lowest) {

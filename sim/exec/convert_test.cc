@@ -148,7 +148,7 @@ TEST(ConvertTest, WholesToFloats) {
   }
 }
 
-TEST(ConvertTest, FloatsToWholesSaturateAndNanIsZero) {
+TEST(ConvertTest, FloatsToWholesSaturate) {
   for (const FloatFormat& from : {kF32, kF64}) {
     const std::vector<Values> cases = NearWholes(from);
     for (const Whole& to : kWholes) {

@@ -37,6 +37,9 @@ absl::Status CheckLaunch(const Launch& launch) {
     return dim.x == 0 || dim.y == 0 || dim.z == 0 || dim.x > x || dim.y > y ||
            dim.z > z;
   };
+  if (!launch.kernel->refused.empty()) {
+    return absl::UnimplementedError(launch.kernel->refused);
+  }
   if (outside(launch.grid, 0x7fffffff, 65535, 65535)) {
     return wrong(fmt::format(
         "grid {}: dimensions are from 1 to 2147483647, 65535 and 65535",

@@ -153,6 +153,37 @@ void MadCarry(const Op& op, Warp& warp, LaneMask mask) {
       warp.From<U>(op.operands[3]));
 }
 
+// A part of the word; the highest bit of a signed one is its sign.
+[[gnu::always_inline]] inline int32_t PartOf(uint32_t word, uint32_t part,
+                                             uint32_t bits, bool is_signed) {
+  const uint32_t above = 32 - bits;
+  const uint32_t top = word >> (part * bits) << above;
+  return is_signed ? static_cast<int32_t>(top) >> above
+                   : static_cast<int32_t>(top >> above);
+}
+// Adds the products of a's parts with as many bytes of b to c.
+template <uint32_t kParts>
+void DotProduct(const Op& op, Warp& warp, LaneMask mask) {
+  const uint32_t* const a = warp.From<uint32_t>(op.operands[1]);
+  const uint32_t* const b = warp.From<uint32_t>(op.operands[2]);
+  const uint32_t* const c = warp.From<uint32_t>(op.operands[3]);
+  const bool signed_a = (op.variant & kSignedA) != 0;
+  const bool signed_b = (op.variant & kSignedB) != 0;
+  const uint32_t first = (op.variant & kUpperB) != 0 ? 2 : 0;
+  ForLanes(mask, warp.To<uint32_t>(op.operands[0]), [=](uint32_t i) {
+    uint32_t sum = c[i];
+    for (uint32_t part = 0; part < kParts; ++part) {
+      sum += static_cast<uint32_t>(PartOf(a[i], part, 32 / kParts, signed_a) *
+                                   PartOf(b[i], first + part, 8, signed_b));
+    }
+    return sum;
+  });
+}
+template <uint32_t kParts>
+Handler DotProductOf(const Semantics&) {
+  return &DotProduct<kParts>;
+}
+
 template <auto kF>
 Handler Of(const Semantics& s) {
   return ForWholeNumbers(s.type,
@@ -209,6 +240,8 @@ constexpr Finder kFinders[] = {
     {Operation::kMadLowCarry, &MadCarryOf<kMulLow>},
     {Operation::kMadHighCarry, &MadCarryOf<kMulHigh>},
     {Operation::kSumOfDifferences, &Of<kSumOfDifferences>},
+    {Operation::kDotProduct4, &DotProductOf<4>},
+    {Operation::kDotProduct2, &DotProductOf<2>},
     {Operation::kDiv, &Of<kDiv>},
     {Operation::kRem, &Of<kRem>},
     {Operation::kAbs, &OfSigned<kAbs>},

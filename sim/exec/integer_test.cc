@@ -171,6 +171,44 @@ TEST(IntegerTest, OrderAndDistance) {
   }
 }
 
+TEST(IntegerTest, DotProductsOfParts) {
+  const std::vector<Values> cases = Joined(
+      Crossed({{0, 0x80ff7f01, 0xffffffff, 0x80808080, 0x8000ffff, 0x7fff0001},
+               {0, 0x80ff7f01, 0xffffffff, 0x80808080, 0x7f7f7f7f},
+               {0, 1, 0x7fffffff, 0xffffffff}}),
+      RandomIntegers({32, 32, 32}, 1000));
+  const auto part = [](uint64_t word, uint32_t from, uint32_t bits, bool sign) {
+    const auto value = static_cast<int64_t>(word >> from & ((1u << bits) - 1));
+    return sign && value >> (bits - 1) != 0 ? value - (1 << bits) : value;
+  };
+  for (const bool a : {false, true}) {
+    for (const bool b : {false, true}) {
+      const std::string types = fmt::format(".{}32.{}32 %0, %1, %2, %3;",
+                                            a ? 's' : 'u', b ? 's' : 'u');
+      ExpectOutputs({"dp4a" + types, "w", "www"}, cases,
+                    [&](const Values& v) -> Values {
+                      auto sum = static_cast<int64_t>(v[2]);
+                      for (uint32_t at = 0; at < 32; at += 8) {
+                        sum += part(v[0], at, 8, a) * part(v[1], at, 8, b);
+                      }
+                      return {static_cast<uint32_t>(sum)};
+                    });
+      for (const uint32_t first : {0, 16}) {
+        ExpectOutputs(
+            {(first == 0 ? "dp2a.lo" : "dp2a.hi") + types, "w", "www"}, cases,
+            [&](const Values& v) -> Values {
+              return {static_cast<uint32_t>(
+                  static_cast<int64_t>(v[2]) +
+                  part(v[0], 0, 16, a) * part(v[1], first, 8, b) +
+                  part(v[0], 16, 16, a) * part(v[1], first + 8, 8, b))};
+            });
+      }
+    }
+  }
+  EXPECT_NE(Refusal({"dp4a.u32.u64 %0, %1, %2, %3;", "w", "www"}), "");
+  EXPECT_NE(Refusal({"dp2a.u32.u32 %0, %1, %2, %3;", "w", "www"}), "");
+}
+
 // Operations with four sources are tested with fewer edge values.
 std::vector<Values> QuadrupleCases(const Type& t) {
   const Values edges = {0, 1, t.Wrap(-1), t.Wrap(-2), t.Wrap(t.Most())};

@@ -126,6 +126,28 @@ TEST(SpecialTest, ClocksGoOn) {
   }
 }
 
+TEST(LaunchTest, OnlyAKernelThatDoesWhatIsNotSupportedIsRefused) {
+  Bench bench;
+  EXPECT_EQ(
+      bench
+          .Load(".func help() { .reg .b32 %r; mov.u32 %r, 1;\n"
+                "wmma.load.a.sync.aligned.row.m16n16k16.global.f16 %r; ret; }\n"
+                ".visible .entry good(.param .u64 p) { .reg .b64 %rd;\n"
+                "ld.param.u64 %rd, [p]; st.global.u32 [%rd], 7; ret; }\n"
+                ".visible .entry bad(.param .u64 p) { call.uni help; ret; }")
+          .code(),
+      absl::StatusCode::kUnimplemented);
+  const DeviceAddress at = bench.Allocate(16);
+  ASSERT_EQ(bench.Run("good", {1, 1, 1}, {32, 1, 1}, {at}).status(),
+            absl::OkStatus());
+  EXPECT_EQ(bench.At<uint32_t>(at, 1)[0], 7u);
+  EXPECT_EQ(bench.Run("bad", {1, 1, 1}, {32, 1, 1}, {at}).status(),
+            absl::UnimplementedError(
+                "test.ptx:3:1: instruction "
+                "'wmma.load.a.sync.aligned.row.m16n16k16.global.f16' is not "
+                "supported"));
+}
+
 TEST(SpecialTest, UnknownOnesAreRefused) {
   EXPECT_NE(Refusal({"mov.u32 %0, %envreg3;", "w", "w"}), "");
   EXPECT_NE(Refusal({"add.u32 %0, %1, %laneid;", "w", "w"}), "");

@@ -124,8 +124,14 @@ absl::Status Bench::Load(std::string_view text, const LowerOptions& lower) {
           "test.ptx"));
   auto program = Lower(std::make_shared<const ptx::Module>(std::move(module)),
                        &memory_, lower);
-  if (program.ok()) program_ = *std::move(program);
-  return program.status();
+  if (!program.ok()) return program.status();
+  program_ = *std::move(program);
+  for (const ProgramFunction& function : program_->functions) {
+    if (!function.refused.empty()) {
+      return absl::UnimplementedError(function.refused);
+    }
+  }
+  return absl::OkStatus();
 }
 
 void Bench::Use(bool x86_64_v3) {

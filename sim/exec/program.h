@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -133,6 +134,9 @@ struct ProgramFunction {
   std::vector<FrameVariable> results;
   const ptx::Function* source = nullptr;
   uint32_t static_shared_bytes = 0;
+  // Why it cannot be launched, if so: what it or a function that it may call
+  // does is not supported.
+  std::string refused;
 };
 
 struct Call {

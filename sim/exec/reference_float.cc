@@ -243,7 +243,11 @@ uint64_t ReferenceConvert(const FloatFormat& to, const FloatFormat& from,
 
 __int128 ReferenceWhole(const FloatFormat& from, uint64_t a, Rounding rounding,
                         __int128 least, __int128 most) {
-  if (from.IsNan(a)) return 0;
+  if (from.IsNan(a)) {
+    const bool of_64_bits = from.bits == 64 || most > UINT32_MAX;
+    if (!of_64_bits) return 0;
+    return least < 0 ? least : most / 2 + 1;
+  }
   const Unpacked x = Unpack(a, from);
   if (IsInfinite(from, a) || x.exponent > 64) return x.negative ? least : most;
   __int128 whole = 0;

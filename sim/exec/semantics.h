@@ -42,6 +42,8 @@ enum class Operation : uint8_t {
   kMadLowCarry,
   kMadHighCarry,
   kSumOfDifferences,  // sad
+  kDotProduct4,       // dp4a; variant: DotProductParts
+  kDotProduct2,       // dp2a
   kDiv,
   kRem,
   kAbs,
@@ -66,6 +68,9 @@ enum class Operation : uint8_t {
   kCountBits,
   kCountLeadingZeros,
   kFindLeadingBit,  // bfind; variant: 1 gives the shift amount
+  kFindNthBit,      // fns
+  kMakeMask,        // bmsk; variant: 1 wraps, 0 clamps
+  kExtendBits,      // szext; variant: 1 wraps, 0 clamps
   // Floats.
   kFma,
   kDivApprox,
@@ -125,6 +130,8 @@ enum class Compare : uint8_t {
 enum class Combine : uint8_t { kNone, kAnd, kOr, kXor };
 
 enum CarryUse : uint8_t { kCarryIn = 1, kCarryOut = 2 };
+// Which parts have signs, and whether dp2a takes the upper two bytes of b.
+enum DotProductParts : uint8_t { kSignedA = 1, kSignedB = 2, kUpperB = 4 };
 enum class PermuteMode : uint8_t {
   kSelector,
   kF4e,

@@ -55,6 +55,7 @@ const PlainOpcode& PlainOf(std::string_view opcode) {
       {"cos", {Operation::kCos, 1}},
       {"ex2", {Operation::kExp2, 1}},
       {"fma", {Operation::kFma, 3}},
+      {"fns", {Operation::kFindNthBit, 3}},
       {"lg2", {Operation::kLog2, 1}},
       {"max", {Operation::kMax, 2}},
       {"min", {Operation::kMin, 2}},
@@ -224,6 +225,39 @@ void FunctionLowering::LowerPermute(const Instruction& i) {
                                        {"rc16", PermuteMode::kRc16}});
   op_.variant = static_cast<uint8_t>(mode.value_or(PermuteMode::kSelector));
   Plain(i, suffixes, Operation::kPermute, 3);
+}
+
+// dp4a.atype.btype d, a, b, c; dp2a.mode.atype.btype d, a, b, c.
+void FunctionLowering::LowerDotProduct(const Instruction& i) {
+  Suffixes suffixes(i);
+  TakeType(suffixes);
+  const auto of_b = suffixes.TakeType();
+  const bool four = i.opcode == "dp4a";
+  const auto upper = four ? std::optional(false) : TakeHalf(suffixes);
+  const auto is_word = [](Type type) {
+    return type == Type::kU32 || type == Type::kS32;
+  };
+  if (!of_b || !is_word(s_.type) || !is_word(*of_b) || !upper) {
+    return Fail(i.at, "{}: needs {}two types, each .u32 or .s32", i.name,
+                four ? "" : ".lo or .hi, and ");
+  }
+  op_.variant = static_cast<uint8_t>((s_.type == Type::kS32 ? kSignedA : 0) |
+                                     (*of_b == Type::kS32 ? kSignedB : 0) |
+                                     (*upper ? kUpperB : 0));
+  Plain(i, suffixes, four ? Operation::kDotProduct4 : Operation::kDotProduct2,
+        3);
+}
+
+// bmsk.mode.b32 d, a, b; szext.mode.type d, a, b.
+void FunctionLowering::LowerMaskOrExtend(const Instruction& i) {
+  Suffixes suffixes(i);
+  TakeType(suffixes);
+  const auto wrap =
+      suffixes.TakeOneOf<bool>({{"wrap", true}, {"clamp", false}});
+  if (!wrap) return Fail(i.at, "{}: needs .wrap or .clamp", i.name);
+  op_.variant = *wrap ? 1 : 0;
+  Plain(i, suffixes,
+        i.opcode == "bmsk" ? Operation::kMakeMask : Operation::kExtendBits, 2);
 }
 
 void FunctionLowering::LowerLogic3(const Instruction& i) {

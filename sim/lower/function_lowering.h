@@ -129,6 +129,8 @@ class FunctionLowering {
   void LowerMinMax(const Instruction& i);
   void LowerFloat(const Instruction& i);
   void LowerPlain(const Instruction& i);
+  void LowerDotProduct(const Instruction& i);
+  void LowerMaskOrExtend(const Instruction& i);
   void LowerShift(const Instruction& i);
   void LowerFunnel(const Instruction& i);
   void LowerPermute(const Instruction& i);

@@ -77,15 +77,41 @@ class ModuleLowering {
     Constants constants(&program_->constants);
     for (uint32_t f = 0; f < module_.functions.size(); ++f) {
       if (!module_.functions[f].defined) continue;
-      FunctionLowering lowering(module_, f, placement_, &constants,
-                                program_.get());
-      RETURN_IF_ERROR(lowering.Run());
+      RETURN_IF_ERROR(LowerFunction(f, constants));
     }
+    RefuseKernels();
     CountRegisters();
     return std::shared_ptr<const Program>(std::move(program_));
   }
 
  private:
+  // A function that does what is not supported has no code.
+  absl::Status LowerFunction(uint32_t f, Constants& constants) {
+    const size_t ops = program_->ops.size();
+    const size_t calls = program_->calls.size();
+    FunctionLowering lowering(module_, f, placement_, &constants,
+                              program_.get());
+    const absl::Status status = lowering.Run();
+    if (!absl::IsUnimplemented(status)) return status;
+    program_->ops.resize(ops);
+    program_->info.resize(ops);
+    program_->calls.resize(calls);
+    program_->functions[f].refused = std::string(status.message());
+    return absl::OkStatus();
+  }
+
+  void RefuseKernels() {
+    for (uint32_t f = 0; f < module_.functions.size(); ++f) {
+      ProgramFunction& kernel = program_->functions[f];
+      if (!kernel.is_entry || !kernel.refused.empty()) continue;
+      for (const uint32_t r : Reachable(f)) {
+        if (program_->functions[r].refused.empty()) continue;
+        kernel.refused = program_->functions[r].refused;
+        break;
+      }
+    }
+  }
+
   void FindReferences() {
     const size_t count = module_.functions.size();
     references_.resize(count);

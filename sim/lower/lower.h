@@ -20,8 +20,10 @@ struct LowerOptions {
 };
 
 // Places the module's variables and their first values in `memory`, which must
-// outlive everything that executes the program. Errors: InvalidArgument and
-// Unimplemented ("FILE:LINE:COLUMN: what"), ResourceExhausted.
+// outlive everything that executes the program. A kernel that does what is not
+// supported cannot be launched (ProgramFunction::refused); the others can. Errors:
+// InvalidArgument and, for variables, Unimplemented ("FILE:LINE:COLUMN: what"),
+// ResourceExhausted.
 absl::StatusOr<std::shared_ptr<const Program>> Lower(
     std::shared_ptr<const ptx::Module> module, Memory* memory,
     LowerOptions options = {});

@@ -41,9 +41,9 @@ CostClass ClassOf(Operation operation) {
               {kMul, kMulLow, kMulHigh, kMulWide, kMul24Low, kMul24High})) {
     return CostClass::kMul;
   }
-  if (IsOneOf(operation,
-              {kMadLow, kMadHigh, kMadWide, kMad24Low, kMad24High, kMadLowCarry,
-               kMadHighCarry, kSumOfDifferences, kFma})) {
+  if (IsOneOf(operation, {kMadLow, kMadHigh, kMadWide, kMad24Low, kMad24High,
+                          kMadLowCarry, kMadHighCarry, kSumOfDifferences,
+                          kDotProduct4, kDotProduct2, kFma})) {
     return CostClass::kMad;
   }
   if (IsOneOf(operation, {kDiv, kRem, kSqrt})) return CostClass::kDiv;

@@ -118,6 +118,9 @@ absl::StatusOr<std::vector<const simt::KernelInfo*>> SimKernels::Load(
           "static?",
           source.file, declaration.symbol));
     }
+    if (!entry->refused.empty()) {
+      return absl::UnimplementedError(entry->refused);
+    }
     ASSIGN_OR_RETURN(auto kernel, UserKernel::Make(declaration, source.file,
                                                    LayoutOf(*entry)));
     infos.push_back(&kernel->info());

@@ -54,8 +54,16 @@ absl::StatusOr<std::shared_ptr<const sim::Program>> Lowered(const char* image) {
   ASSIGN_OR_RETURN(std::string text, PtxOf(image));
   ASSIGN_OR_RETURN(auto module,
                    sim::ptx::ParseModule(std::move(text), "gpu.ptx"));
-  return sim::Lower(std::make_shared<const sim::ptx::Module>(std::move(module)),
-                    &Gpu().memory(), {.device_graphs = true});
+  ASSIGN_OR_RETURN(
+      auto program,
+      sim::Lower(std::make_shared<const sim::ptx::Module>(std::move(module)),
+                 &Gpu().memory(), {.device_graphs = true}));
+  for (const sim::ProgramFunction& function : program->functions) {
+    if (!function.refused.empty()) {
+      return absl::UnimplementedError(function.refused);
+    }
+  }
+  return program;
 }
 
 CUresult Load(const void* image, FakeImage& loaded, std::string& log) {

@@ -43,11 +43,21 @@ absl::Status ListFile(const std::string& file, Console& console) {
   }
   sim::Memory memory;
   const auto program = sim::Lower(module, &memory);
+  std::string why_not(program.status().message());
+  std::map<std::string, std::string> refused;  // kernels, and why
+  if (program.ok()) {
+    for (const sim::ProgramFunction& function : (*program)->functions) {
+      if (!function.is_entry || function.refused.empty()) continue;
+      refused.emplace(function.name, function.refused);
+      if (why_not.empty()) why_not = function.refused;
+    }
+  }
   if (console.json()) {
     console.PrintDocument({{"instructions", all},
                            {"forms", counts},
-                           {"runs", program.ok()},
-                           {"why_not", program.status().message()}});
+                           {"runs", why_not.empty()},
+                           {"why_not", why_not},
+                           {"refused", refused}});
     return absl::OkStatus();
   }
   Table table({"INSTRUCTION", ">IN THE TEXT"});
@@ -55,10 +65,18 @@ absl::Status ListFile(const std::string& file, Console& console) {
     table.AddRow(name, count);
   }
   console.Print(table);
-  console.Print(program.ok()
-                    ? fmt::format("{} instructions; all of it runs\n", all)
-                    : fmt::format("{} instructions; it does not run: {}\n", all,
-                                  program.status().message()));
+  if (!program.ok()) {
+    console.Print(
+        fmt::format("{} instructions; it does not run: {}\n", all, why_not));
+  } else if (refused.empty()) {
+    console.Print(fmt::format("{} instructions; all of it runs\n", all));
+  } else {
+    console.Print(
+        fmt::format("{} instructions; these kernels do not run:\n", all));
+    for (const auto& [kernel, why] : refused) {
+      console.Print(fmt::format("  {}: {}\n", kernel, why));
+    }
+  }
   return absl::OkStatus();
 }
 
