@@ -14,6 +14,15 @@ using Kind = Token::Kind;
 constexpr uint64_t kMaxRegisters = 1 << 20;  // a function
 constexpr int kMaxBraceDepth = 64;           // braces within braces
 
+// Texture, surface and tensor instructions have operands like [a, {x, y}]. Nothing
+// runs them here: they are kept by their names only, to be refused by these.
+bool HasOtherOperands(const Instruction& instruction) {
+  static constexpr std::string_view kOpcodes[] = {
+      "tex", "tld4", "suld", "sust", "sured", "wgmma", "tcgen05", "multimem"};
+  return std::ranges::count(kOpcodes, instruction.opcode) != 0 ||
+         std::ranges::count(instruction.suffixes, "tensor") != 0;
+}
+
 }  // namespace
 
 bool Parser::ParseFunction() {
@@ -253,7 +262,9 @@ bool Parser::LabelOrInstruction(Function& function) {
         &scopes_.back());
   }
   SplitName(instruction);
-  if (!token_.Is(";")) {
+  if (HasOtherOperands(instruction)) {
+    while (!token_.Is(";") && !Ended()) Take();
+  } else if (!token_.Is(";")) {
     do {
       Operand operand;
       if (!ParseOperand(function, operand)) return false;

@@ -74,7 +74,8 @@ Token Lexer::Next() {
   size_t length = 1;
   if (BeginsWord(c)) {
     token.kind = Kind::kWord;
-    while (ContinuesWord(Peek(length)) ||
+    // ".reg.b32" is two words: directives and types need no space between.
+    while ((ContinuesWord(Peek(length)) && (c != '.' || Peek(length) != '.')) ||
            (Peek(length) == ':' && Peek(length + 1) == ':')) {
       length += Peek(length) == ':' ? 2 : 1;
     }

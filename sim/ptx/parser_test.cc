@@ -77,6 +77,27 @@ TEST(ParserTest, AnInstructionIsTakenApart) {
   EXPECT_EQ(load.at, (Location{.line = 8, .column = 1}));
 }
 
+TEST(ParserTest, DirectivesNeedNoSpaceBetween) {
+  const Module module = Parsed(InBody("{.reg.b16 h;.reg.f32 f;mov.b16 h,7;}"));
+  ASSERT_EQ(module.functions.size(), 1u);
+  EXPECT_EQ(module.functions[0].body[0].opcode, "mov");
+}
+
+TEST(ParserTest, InstructionsOfTexturesAndTensorsKeepTheirNames) {
+  for (const std::string name :
+       {"tex.2d.v4.f32.f32", "suld.b.2d.b32.trap",
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier",
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16"}) {
+    const Instruction instruction =
+        First(name + " {%r1, %r2}, [%rd1, {%r1, %r2}], [tensor], 1;");
+    EXPECT_EQ(instruction.name, name);
+    EXPECT_TRUE(instruction.operands.empty());
+  }
+  EXPECT_THAT(ErrorOf(std::string(kHead) +
+                      ".entry k() { tex.2d.v4.f32.f32 [%rd1, {%r1"),
+              HasSubstr("expected ';'"));
+}
+
 TEST(ParserTest, ARegisterBeyondItsRangeIsNone) {
   EXPECT_EQ(First("mov.u32 %r1, %r3;").operands[1].kind,
             Operand::Kind::kRegister);
