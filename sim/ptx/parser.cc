@@ -1,14 +1,10 @@
 #include "sim/ptx/parser.h"
 
-#include <fcntl.h>
-
 #include <bit>
-#include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
+#include "base/read_file.h"
 #include "base/status.h"
 #include "fmt/format.h"
 
@@ -372,14 +368,7 @@ absl::StatusOr<Module> ParseModule(std::string text, std::string file) {
 }
 
 absl::StatusOr<Module> ParseModuleFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file),
-                   std::istreambuf_iterator<char>()};
-  if (!file.is_open() || file.bad()) {
-    const std::string what = fmt::format("{}: {}", path, std::strerror(errno));
-    return errno == EACCES ? absl::PermissionDeniedError(what)
-                           : absl::NotFoundError(what);
-  }
+  ASSIGN_OR_RETURN(std::string text, ReadFile(path, "PTX text"));
   return ParseModule(std::move(text), path);
 }
 

@@ -4,13 +4,13 @@
 #include <bit>
 #include <charconv>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <random>
 
 #include "absl/strings/str_split.h"
+#include "base/read_file.h"
 #include "base/status.h"
 #include "fmt/format.h"
+#include "tools/cli/sim/load_program.h"
 
 namespace carillon::cli {
 namespace {
@@ -19,7 +19,10 @@ using sim::ptx::Type;
 
 constexpr uint64_t kMaxBytes = uint64_t{4} << 30;
 
-bool IsFloat(Type type) { return type == Type::kF32 || type == Type::kF64; }
+bool IsFloat(Type type) {
+  return type == Type::kF16 || type == Type::kBf16 || type == Type::kF32 ||
+         type == Type::kF64;
+}
 bool IsSigned(Type type) {
   return type == Type::kS8 || type == Type::kS16 || type == Type::kS32 ||
          type == Type::kS64;
@@ -27,6 +30,36 @@ bool IsSigned(Type type) {
 
 absl::Status Wrong(std::string_view text, std::string_view what) {
   return absl::InvalidArgumentError(fmt::format("'{}': {}", text, what));
+}
+
+// The bits of the nearest number of a floating-point type, and back.
+uint64_t BitsOf(double value, Type type) {
+  const auto single = static_cast<float>(value);
+  const auto bits = std::bit_cast<uint32_t>(single);
+  switch (type) {
+    case Type::kF16:
+      return std::bit_cast<uint16_t>(static_cast<_Float16>(value));
+    case Type::kBf16:
+      // The upper half; a tie goes to the even one.
+      if (single != single) return 0x7fff;
+      return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    case Type::kF32:
+      return bits;
+    default:
+      return std::bit_cast<uint64_t>(value);
+  }
+}
+double FloatOf(uint64_t bits, Type type) {
+  switch (type) {
+    case Type::kF16:
+      return std::bit_cast<_Float16>(static_cast<uint16_t>(bits));
+    case Type::kBf16:
+      return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+    case Type::kF32:
+      return std::bit_cast<float>(static_cast<uint32_t>(bits));
+    default:
+      return std::bit_cast<double>(bits);
+  }
 }
 
 // The bits of a number of this type. Signed and unsigned numbers are both
@@ -41,8 +74,7 @@ absl::StatusOr<uint64_t> ParseNumber(std::string_view text, Type type) {
       return Wrong(text,
                    fmt::format("no number of type {}", sim::ptx::NameOf(type)));
     }
-    return bytes == 4 ? std::bit_cast<uint32_t>(static_cast<float>(value))
-                      : std::bit_cast<uint64_t>(value);
+    return BitsOf(value, type);
   }
   std::string_view digits = text;
   const bool minus = !digits.empty() && digits.front() == '-';
@@ -73,13 +105,9 @@ absl::Status Fill(std::span<std::byte> bytes, Type type,
   const auto put = [&](uint64_t i, uint64_t bits) {
     std::memcpy(bytes.data() + i * size, &bits, size);
   };
-  const auto of = [&](double value) {
-    return size == 4 ? std::bit_cast<uint32_t>(static_cast<float>(value))
-                     : std::bit_cast<uint64_t>(value);
-  };
   if (init == "iota") {
     for (uint64_t i = 0; i < count; ++i) {
-      put(i, IsFloat(type) ? of(static_cast<double>(i)) : i);
+      put(i, IsFloat(type) ? BitsOf(static_cast<double>(i), type) : i);
     }
     return absl::OkStatus();
   }
@@ -92,8 +120,10 @@ absl::Status Fill(std::span<std::byte> bytes, Type type,
     }
     std::mt19937_64 random(seed);
     for (uint64_t i = 0; i < count; ++i) {
-      put(i, IsFloat(type) ? of(static_cast<double>(random() >> 11) * 0x1p-53)
-                           : random());
+      const uint64_t bits = random();
+      put(i, IsFloat(type)
+                 ? BitsOf(static_cast<double>(bits >> 11) * 0x1p-53, type)
+                 : bits);
     }
     return absl::OkStatus();
   }
@@ -114,17 +144,27 @@ absl::Status Fill(std::span<std::byte> bytes, Type type,
 
 absl::StatusOr<KernelBuffer> FileBuffer(std::string_view path,
                                         sim::Memory* memory) {
-  std::ifstream file{std::string(path), std::ios::binary};
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file.is_open() || file.bad()) {
-    return absl::NotFoundError(
-        fmt::format("'{}': {}", path, std::strerror(errno)));
-  }
+  ASSIGN_OR_RETURN(const std::string text,
+                   ReadFile(std::string(path), "buffer"));
+  if (text.empty()) return Wrong(path, "a buffer has a byte at least");
   ASSIGN_OR_RETURN(const auto address,
                    memory->Allocate(text.size(), std::string(path)));
   std::memcpy(memory->At(address, text.size())->data(), text.data(),
               text.size());
   return KernelBuffer{address, text.size(), Type::kU8};
+}
+
+// The type of a buffer's elements.
+absl::StatusOr<Type> ElementNamed(std::string_view text,
+                                  std::string_view name) {
+  const auto type = sim::ptx::TypeNamed(name);
+  if (!type || *type == Type::kPred || sim::ptx::BytesOf(*type) > 8) {
+    return Wrong(text,
+                 fmt::format("'{}' is no type of an element (u8 to u64, s8 to "
+                             "s64, f16, bf16, f32, f64)",
+                             name));
+  }
+  return *type;
 }
 
 // nullopt if the text does not describe a buffer.
@@ -134,17 +174,12 @@ absl::StatusOr<std::optional<KernelBuffer>> ParseBuffer(std::string_view text,
   const size_t open = text.find('[');
   if (open == std::string_view::npos) return std::nullopt;
   const size_t close = text.find(']', open);
-  const auto type = sim::ptx::TypeNamed(text.substr(0, open));
-  if (!type || *type == Type::kPred || sim::ptx::BytesOf(*type) > 8) {
-    return Wrong(text, fmt::format("'{}' is no type of an element (u8 to u64, "
-                                   "s8 to s64, f32, f64)",
-                                   text.substr(0, open)));
-  }
+  ASSIGN_OR_RETURN(const Type type, ElementNamed(text, text.substr(0, open)));
   if (close == std::string_view::npos) return Wrong(text, "']' is missing");
   ASSIGN_OR_RETURN(
       const auto count,
       ParseNumber(text.substr(open + 1, close - open - 1), Type::kU64));
-  const uint32_t size = sim::ptx::BytesOf(*type);
+  const uint32_t size = sim::ptx::BytesOf(type);
   if (count == 0 || count > kMaxBytes / size) {
     return Wrong(
         text, fmt::format("a buffer has 1 to {} elements", kMaxBytes / size));
@@ -158,9 +193,9 @@ absl::StatusOr<std::optional<KernelBuffer>> ParseBuffer(std::string_view text,
       memory->Allocate(count * size, std::string(text.substr(0, close + 1))));
   if (!rest.empty()) {
     const auto bytes = memory->At(address, count * size);
-    RETURN_IF_ERROR(Fill(*bytes, *type, rest.substr(1)));
+    RETURN_IF_ERROR(Fill(*bytes, type, rest.substr(1)));
   }
-  return KernelBuffer{address, count, *type};
+  return KernelBuffer{address, count, type};
 }
 
 class Parser {
@@ -288,6 +323,42 @@ absl::StatusOr<KernelArguments> ParseKernelArguments(
   return arguments;
 }
 
+absl::Status SetVariable(const sim::Program& program, std::string_view text,
+                         sim::Memory* memory) {
+  const size_t equals = text.find('=');
+  const std::string_view name = text.substr(0, equals);
+  if (equals == std::string_view::npos) {
+    return Wrong(text, "NAME=TYPE:VALUES or NAME=@FILE is needed");
+  }
+  std::string_view values = text.substr(equals + 1);
+  const auto variable = std::ranges::find_if(
+      program.variables, [&](const sim::ProgramVariable& candidate) {
+        return candidate.name == name || PlainName(candidate.name) == name;
+      });
+  if (variable == program.variables.end()) {
+    return absl::NotFoundError(fmt::format(
+        "there is no variable '{}' in global or constant memory", name));
+  }
+  ASSIGN_OR_RETURN(const auto bytes,
+                   memory->At(variable->address, variable->bytes));
+  if (values.starts_with('@')) {
+    ASSIGN_OR_RETURN(const std::string file,
+                     ReadFile(std::string(values.substr(1)), "variable"));
+    if (file.size() > bytes.size()) {
+      return Wrong(text, fmt::format("the file has {} bytes, the variable {}",
+                                     file.size(), bytes.size()));
+    }
+    std::memcpy(bytes.data(), file.data(), file.size());
+    return absl::OkStatus();
+  }
+  const size_t colon = values.find(':');
+  ASSIGN_OR_RETURN(
+      const Type type,
+      ElementNamed(text, values.substr(0, std::min(colon, values.size()))));
+  if (colon == std::string_view::npos) return Wrong(text, "it has no values");
+  return Fill(bytes, type, values.substr(colon + 1));
+}
+
 std::string FirstValues(const KernelBuffer& buffer, const sim::Memory& memory,
                         uint64_t most) {
   const uint32_t size = sim::ptx::BytesOf(buffer.type);
@@ -299,11 +370,10 @@ std::string FirstValues(const KernelBuffer& buffer, const sim::Memory& memory,
     uint64_t bits = 0;
     std::memcpy(&bits, bytes->data() + i * size, size);
     if (i != 0) text += ' ';
-    if (buffer.type == Type::kF32) {
-      text +=
-          fmt::format("{}", std::bit_cast<float>(static_cast<uint32_t>(bits)));
-    } else if (buffer.type == Type::kF64) {
-      text += fmt::format("{}", std::bit_cast<double>(bits));
+    if (buffer.type == Type::kF64) {
+      text += fmt::format("{}", FloatOf(bits, buffer.type));
+    } else if (IsFloat(buffer.type)) {
+      text += fmt::format("{}", static_cast<float>(FloatOf(bits, buffer.type)));
     } else if (IsSigned(buffer.type)) {
       const uint32_t unused = 64 - 8 * size;
       text += fmt::format("{}", static_cast<int64_t>(bits << unused) >> unused);

@@ -21,6 +21,7 @@
 
 #include "absl/status/statusor.h"
 #include "sim/exec/memory.h"
+#include "sim/exec/program.h"
 #include "sim/exec/warp.h"
 #include "sim/ptx/module.h"
 
@@ -48,6 +49,11 @@ struct KernelArguments {
 absl::StatusOr<KernelArguments> ParseKernelArguments(
     const sim::ptx::Function& kernel, const std::vector<std::string>& texts,
     sim::Memory* memory);
+
+// Gives a variable of the program a value: "NAME=TYPE:VALUES" with a buffer's values,
+// or "NAME=@FILE". Errors: as above; NotFound (there is no such variable).
+absl::Status SetVariable(const sim::Program& program, std::string_view text,
+                         sim::Memory* memory);
 
 // Shows the first `most` values: "0 1 2 3 ...".
 std::string FirstValues(const KernelBuffer& buffer, const sim::Memory& memory,

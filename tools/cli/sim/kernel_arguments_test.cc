@@ -7,7 +7,9 @@
 #include <cstring>
 #include <fstream>
 
+#include "sim/lower/lower.h"
 #include "sim/ptx/module.h"
+#include "tools/cli/sim/load_program.h"
 
 namespace carillon::cli {
 namespace {
@@ -136,6 +138,61 @@ TEST_F(KernelArgumentsTest, AFilesBytesAreABuffer) {
   EXPECT_EQ(none.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(none.status().message()),
               HasSubstr("No such file or directory"));
+}
+
+TEST_F(KernelArgumentsTest, AFolderIsNoFile) {
+  EXPECT_THAT(Error(".param .u64", "@" + testing::TempDir()),
+              HasSubstr("is a folder: the buffer must be a file"));
+  EXPECT_FALSE(LoadModule(testing::TempDir()).ok());
+}
+
+TEST_F(KernelArgumentsTest, HalvesAreNumbers) {
+  EXPECT_EQ(First("f16[4]=1.5,-2,65504,0.1"), "1.5 -2 65504 0.099975586");
+  EXPECT_EQ(First("f16[3]=iota"), "0 1 2");
+  EXPECT_EQ(First("bf16[3]=1.5,-2,0.1"), "1.5 -2 0.100097656");
+  // A tie goes to the even one: 1 + 2^-8 and 1 + 3 * 2^-8.
+  EXPECT_EQ(First("bf16[2]=1.00390625,1.01171875"), "1 1.015625");
+}
+
+TEST_F(KernelArgumentsTest, VariablesAreSetByName) {
+  auto module = sim::ptx::ParseModule(
+      ".version 8.0 .target sm_80 .address_size 64\n"
+      ".const .align 4 .b8 weights[12]; .global .align 4 .u32 _ZN2ns5totalE;\n"
+      ".shared .b32 box; .visible .entry _Z5scalePf(.param .u64 p) { ret; }\n"
+      ".visible .entry _Z3sumIfEvPT_(.param .u64 p) { ret; }\n"
+      ".visible .entry _Z3sumIiEvPT_(.param .u64 p) { ret; }\n"
+      ".visible .entry _Z5scalePi(.param .u64 p) { ret; }",
+      "test.ptx");
+  ASSERT_TRUE(module.ok()) << module.status();
+  const auto program = sim::Lower(
+      std::make_shared<const sim::ptx::Module>(*std::move(module)), &memory_);
+  ASSERT_TRUE(program.ok()) << program.status();
+  const auto set = [&](const std::string& text) {
+    return std::string(SetVariable(**program, text, &memory_).message());
+  };
+  EXPECT_EQ(set("weights=f32:0.5,2"), "");
+  const KernelBuffer weights{(*program)->variables[0].address, 3,
+                             sim::ptx::Type::kF32};
+  EXPECT_EQ(FirstValues(weights, memory_, 3), "0.5 2 0");
+  EXPECT_EQ(set("ns::total=u32:7"), "");
+  EXPECT_THAT(set("weights"), HasSubstr("NAME=TYPE:VALUES"));
+  EXPECT_THAT(set("weights=f32"), HasSubstr("it has no values"));
+  EXPECT_THAT(set("weights=1,2"), HasSubstr("is no type of an element"));
+  EXPECT_THAT(set("weights=f32:1,2,3,4"), HasSubstr("more than the 3"));
+  EXPECT_THAT(set("weights=@/nonexistent"), HasSubstr("No such file"));
+  EXPECT_EQ(set("box=u32:1"),
+            "there is no variable 'box' in global or constant memory");
+
+  const sim::ptx::Module& of = *(*program)->module;
+  EXPECT_EQ((*ChooseKernel(of, "_Z5scalePi"))->name, "_Z5scalePi");
+  EXPECT_EQ((*ChooseKernel(of, "sum<int>"))->name, "_Z3sumIiEvPT_");
+  EXPECT_EQ(ChooseKernel(of, "scale").status(),
+            absl::InvalidArgumentError(
+                "test.ptx has 2 kernels 'scale', name one by its symbol: "
+                "_Z5scalePf, _Z5scalePi"));
+  EXPECT_EQ(ChooseKernel(of, "max").status(),
+            absl::NotFoundError("test.ptx has no kernel 'max'; there are: "
+                                "scale, sum<float>, sum<int>, scale"));
 }
 
 TEST_F(KernelArgumentsTest, StructsAreLaidOutAsC) {

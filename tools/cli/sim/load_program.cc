@@ -1,5 +1,11 @@
 #include "tools/cli/sim/load_program.h"
 
+#include <cxxabi.h>
+
+#include <cstdlib>
+#include <memory>
+#include <ranges>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -22,15 +28,40 @@ absl::StatusOr<std::shared_ptr<const sim::Program>> LoadProgram(
   return sim::Lower(std::move(module), memory);
 }
 
+std::string PlainName(std::string_view symbol) {
+  const std::unique_ptr<char, decltype(&std::free)> demangled(
+      abi::__cxa_demangle(std::string(symbol).c_str(), nullptr, nullptr,
+                          nullptr),
+      &std::free);
+  if (demangled == nullptr) return std::string(symbol);
+  std::string_view name = demangled.get();
+  name = name.substr(0, name.find('('));
+  if (name.empty()) return std::string(symbol);
+  // Of a template's instance the result's type comes first.
+  return std::string(name.substr(name.find(' ') + 1));
+}
+
 absl::StatusOr<const sim::ptx::Function*> ChooseKernel(
     const sim::ptx::Module& module, std::string_view name) {
-  std::vector<std::string_view> names;
+  std::vector<std::string> names;
+  std::vector<const sim::ptx::Function*> called_so;
   const sim::ptx::Function* only = nullptr;
   for (const sim::ptx::Function& function : module.functions) {
     if (!function.is_entry || !function.defined) continue;
     if (function.name == name) return &function;
-    names.push_back(function.name);
+    names.push_back(PlainName(function.name));
     only = &function;
+    if (names.back() == name) called_so.push_back(&function);
+  }
+  if (called_so.size() == 1) return called_so.front();
+  if (called_so.size() > 1) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{} has {} kernels '{}', name one by its symbol: {}", module.file,
+        called_so.size(), name,
+        fmt::join(called_so | std::views::transform([](const auto* function) {
+                    return function->name;
+                  }),
+                  ", ")));
   }
   if (name.empty() && names.size() == 1) return only;
   return absl::NotFoundError(

@@ -20,8 +20,13 @@ absl::StatusOr<std::shared_ptr<const sim::ptx::Module>> LoadModule(
 absl::StatusOr<std::shared_ptr<const sim::Program>> LoadProgram(
     const std::string& file, sim::Memory* memory);
 
-// Finds a kernel of it; "" is the only one. Errors: NotFound, naming those
-// there are.
+// The name in C++ of a mangled one: "scale" of _Z5scalePf, "sum<float>"; others
+// stay.
+std::string PlainName(std::string_view symbol);
+
+// Finds a kernel of it by its symbol or its plain name; "" is the only one.
+// Errors: NotFound, naming those there are; InvalidArgument (several have the
+// name).
 absl::StatusOr<const sim::ptx::Function*> ChooseKernel(
     const sim::ptx::Module& module, std::string_view name);
 

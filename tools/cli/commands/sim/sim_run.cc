@@ -31,6 +31,7 @@ struct Options {
   std::string grid = "1";
   std::string block = "1";
   uint32_t shared_bytes = 0;
+  std::vector<std::string> set;
   std::string gpu;
   std::vector<std::string> show;
   uint32_t values = 8;
@@ -131,6 +132,13 @@ absl::Status RunKernel(const Options& options, Console& console) {
   ASSIGN_OR_RETURN(const auto arguments,
                    ParseKernelArguments(*function, options.arguments, &memory));
   ASSIGN_OR_RETURN(const auto shown, Shown(options, arguments));
+  for (const std::string& text : options.set) {
+    const absl::Status status = SetVariable(*program, text, &memory);
+    if (!status.ok()) {
+      return absl::Status(status.code(),
+                          fmt::format("--set: {}", status.message()));
+    }
+  }
 
   const sim::Launch launch{
       .program = program.get(),
@@ -211,6 +219,12 @@ Run MakeSimRun(Arguments& arguments, Console& console) {
                  "Threads of each, 1024 at most");
   arguments.Number("--shared BYTES", options->shared_bytes, 0, 227 << 10,
                    "Bytes of shared memory beside the kernel's own");
+  arguments
+      .Texts("--set NAME=VALUES", options->set,
+             "The value of a __constant__ or __device__ variable: "
+             "weights=f32:0.5,0.25, as a buffer's, or weights=@FILE; may be "
+             "repeated")
+      .OneAtATime();
   arguments.Text("--gpu GPU", options->gpu,
                  "Count its cycles, too: edge_table2, gtx980, tiny, or a file "
                  "(docs/sim_calibration.md). Without: only what it computes");

@@ -1,0 +1,31 @@
+#include "base/read_file.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+namespace carillon {
+namespace {
+
+TEST(ReadFileTest, GivesAllBytesOrSaysWhyNot) {
+  const std::string folder = testing::TempDir();
+  const std::string path = folder + "/bytes";
+  std::string bytes(200'000, 'x');
+  bytes[100'000] = '\0';
+  std::ofstream(path, std::ios::binary) << bytes;
+  EXPECT_EQ(*ReadFile(path, "text"), bytes);
+  std::ofstream(path, std::ios::binary | std::ios::trunc);
+  EXPECT_EQ(*ReadFile(path, "text"), "");
+
+  const auto none = ReadFile(folder + "/none", "PTX text");
+  EXPECT_EQ(none.status(),
+            absl::NotFoundError("cannot read the PTX text " + folder +
+                                "/none: No such file or directory"));
+  const auto of_folder = ReadFile(folder, "PTX text");
+  EXPECT_EQ(of_folder.status(),
+            absl::InvalidArgumentError(
+                folder + " is a folder: the PTX text must be a file"));
+}
+
+}  // namespace
+}  // namespace carillon
