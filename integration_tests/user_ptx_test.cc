@@ -26,7 +26,6 @@ using testing::Testbed;
 
 constexpr char kSaxpy[] =
     "saxpy(x: read f32[], y: write f32[], a: f32, n: u32)";
-constexpr char kRight[] = "100 events by launch path edge, all sums right";
 
 class UserPtxTest : public ::testing::TestWithParam<std::string> {
  protected:
@@ -64,13 +63,18 @@ class UserPtxTest : public ::testing::TestWithParam<std::string> {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return Run("carillon", arguments);
   }
-  void ExpectTheDeviceIsServed() {
-    const Result device =
-        Run("saxpy0", {Program("devices/example/saxpy_device")},
-            {"CARILLON_TESTBED_DIR=" + testbed_->directory()});
-    EXPECT_EQ(device.code, 0);
-    EXPECT_THAT(device.output, HasSubstr(kRight));
+  Result RunDevice(std::vector<std::string> arguments = {}) {
+    arguments.insert(arguments.begin(),
+                     Program("devices/example/saxpy_device"));
+    return Run("saxpy0", arguments,
+               {"CARILLON_TESTBED_DIR=" + testbed_->directory()});
   }
+  static void ExpectServed(const Result& device, const std::string& path) {
+    EXPECT_EQ(device.code, 0);
+    EXPECT_THAT(device.output, HasSubstr("100 events by launch path " + path +
+                                         ", all sums right"));
+  }
+  void ExpectTheDeviceIsServed() { ExpectServed(RunDevice(), "edge"); }
 
   std::vector<std::string> flags_;
   std::unique_ptr<Testbed> testbed_;
@@ -92,6 +96,21 @@ TEST_P(UserPtxTest, ServesEventsAlsoAfterGpudsDeath) {
     ASSERT_TRUE(restarted.ok()) << restarted;
     ExpectTheDeviceIsServed();
   }
+}
+
+TEST_P(UserPtxTest, EveryPathServesItOrSaysWhoDoes) {
+  ASSERT_EQ(
+      Load(Program("devices/example/saxpy.ptx"), {"--kernel", kSaxpy}).code, 0);
+  std::vector<std::string> paths = {"edge", "baseline", "baseline_flag"};
+  if (GetParam() == "cuda") {
+    paths.insert(paths.end(), {"stream_wait", "graph"});
+  }
+  for (const std::string& path : paths) ExpectServed(RunDevice({path}), path);
+  const Result refused = RunDevice({"persistent"});
+  EXPECT_NE(refused.code, 0);
+  EXPECT_THAT(refused.output,
+              HasSubstr(GetParam() == "cuda" ? "; use launch path edge or "
+                                             : "; use another path"));
 }
 
 // With its own error each, while the one that is there serves on.

@@ -1,5 +1,5 @@
 // A device for a kernel of one's own: by each doorbell, saxpy.cu's kernel adds
-// 2 x to y. See docs/your_own.md.
+// 2 x to y. See docs/your_own.md. With an argument: by that launch path.
 #include <cstdio>
 #include <cstdlib>
 
@@ -18,7 +18,7 @@ T Must(absl::StatusOr<T> result) {
   std::exit(1);
 }
 
-int main() {
+int main(int argc, char** argv) {
   // Joins the testbed in $CARILLON_TESTBED_DIR.
   auto device =
       Must(edge::Device::Attach({.name = "saxpy0", .kind = "example"}));
@@ -33,6 +33,7 @@ int main() {
                 .grid = {kFloats / kThreads, 1, 1},
                 .block = {kThreads, 1, 1},
                 .max_in_flight = 4,
+                .launch_path = argc > 1 ? argv[1] : "",
                 .parameters = {edge::Fixed("x", x), edge::Fixed("y", y),
                                edge::ConstantFloat("a", 2),
                                edge::Constant("n", kFloats)}}));

@@ -140,7 +140,8 @@ absl::Status CheckCompletesItself(const simt::KernelInfo& kernel,
                                   std::string_view why) {
   if (!kernel.is_users()) return absl::OkStatus();
   return absl::InvalidArgumentError(fmt::format(
-      "kernel '{}' of {} is a user's own: {}; use launch path edge, graph, "
+      "kernel '{}' of {} is a user's own: {}; use launch path edge or "
+      "stream_wait, if no parameter is written with the event, or graph, "
       "baseline or baseline_flag",
       kernel.name, kernel.file, why));
 }

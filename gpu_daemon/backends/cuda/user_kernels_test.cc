@@ -484,17 +484,19 @@ TEST_F(UserKernelsTest, WhoNamesNoPathIsServedByOneThatTakesItsArguments) {
   }
 }
 
-// Launch path edge: no argument comes from an entry, but each slot has its own
-// quarter of x and y.
+// Paths where the GPU launches: no argument comes from an entry, but each slot has
+// its own quarter of x and y.
 class UserEdgeTest : public UserKernelsTest {
  protected:
+  explicit UserEdgeTest(std::string path = "edge") : name_(std::move(path)) {}
+
   static constexpr uint32_t kSlots = 4;
   static constexpr uint32_t kQuarter = kFloats / kSlots;
 
   TestDevice::Event AddSaxpy(const simt::KernelInfo* kernel,
                              simt::Dim3 grid = {1, 1, 1},
                              simt::Dim3 block = {kQuarter, 1, 1}) {
-    path_ = backend_->paths().Find("edge")->path;
+    path_ = backend_->paths().Find(name_)->path;
     const auto quarters = [](float* data) {
       constexpr uint64_t kBytes = kQuarter * sizeof(float);
       return ParameterBinding{
@@ -531,10 +533,21 @@ class UserEdgeTest : public UserKernelsTest {
     };
   }
 
+  const std::string name_;
   LaunchPath* path_ = nullptr;
 };
 
-TEST_F(UserEdgeTest, EveryEventComputesWithItsSlotsArguments) {
+class UserFixedTest : public UserEdgeTest,
+                      public ::testing::WithParamInterface<std::string> {
+ protected:
+  UserFixedTest() : UserEdgeTest(GetParam()) {}
+};
+
+INSTANTIATE_TEST_SUITE_P(All, UserFixedTest,
+                         ::testing::Values("edge", "stream_wait"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(UserFixedTest, EveryEventComputesWithItsSlotsArguments) {
   Open();
   auto event = AddSaxpy(MustLoad(Saxpy()));
   constexpr int kLaps = 40;  // beyond what one dispatcher may launch
@@ -546,12 +559,34 @@ TEST_F(UserEdgeTest, EveryEventComputesWithItsSlotsArguments) {
       ASSERT_EQ(device_->y[i], 1 + 2 * lap * static_cast<float>(i));
     }
   }
-  EXPECT_EQ(fake_.launches("saxpy"), uint64_t{kLaps} * kSlots);
   path_->Remove(event.kernel);
   EXPECT_EQ(event.kernel->counts().done, uint64_t{kLaps} * kSlots);
+  EXPECT_EQ(fake_.launches("saxpy"), uint64_t{kLaps} * kSlots)
+      << "what waits for a ring is let go without one";
 }
 
-TEST_F(UserEdgeTest, AFaultFailsItsOwnEventAndTheModuleIsLoadedAgain) {
+TEST_P(UserFixedTest, ARefusedEntryRunsNothing) {
+  Open();
+  auto event = AddSaxpy(MustLoad(Saxpy()));
+  ASSERT_EQ(Ring(event, 1)[0].state, EventState::kDone);
+  const shm::RingLayout& layout = event.ring->layout();
+  auto* header =
+      reinterpret_cast<shm::EsqEntryHeader*>(device_->memory->submission().At(
+          layout.esq_offset + event.ring->next_slot() * layout.entry_bytes));
+  event.ring->Commit();
+  header->generation += 1;
+  event.ring->RingDoorbell();
+  const Completion refused = device_->Wait(*event.ring);
+  EXPECT_EQ(refused.state, EventState::kFailed);
+  EXPECT_EQ(refused.status,
+            static_cast<uint32_t>(EventStatus::kStaleGeneration));
+  EXPECT_EQ(Ring(event, 1)[0].state, EventState::kDone);
+  path_->Remove(event.kernel);
+  EXPECT_EQ(fake_.launches("saxpy"), 2u);
+  EXPECT_EQ(event.kernel->counts().refused, 1u);
+}
+
+TEST_P(UserFixedTest, AFaultFailsItsOwnEventAndTheModuleIsLoadedAgain) {
   Open();
   auto event = AddSaxpy(MustLoad(Saxpy()));
   fake_.FaultOn("saxpy", OnSlot(2));
@@ -570,7 +605,7 @@ TEST_F(UserEdgeTest, AFaultFailsItsOwnEventAndTheModuleIsLoadedAgain) {
   path_->Remove(event.kernel);
 }
 
-TEST_F(UserEdgeTest, OneThatDoesNotEndIsStopped) {
+TEST_P(UserFixedTest, OneThatDoesNotEndIsStopped) {
   Open();
   auto event = AddSaxpy(MustLoad(Saxpy()));
   fake_.HangOn("saxpy", OnSlot(event.ring->next_slot()));
@@ -592,7 +627,7 @@ TEST_F(UserEdgeTest, OneThatFillsTheGpuAndDoesNotEndIsStopped) {
   path_->Remove(event.kernel);
 }
 
-TEST_F(UserEdgeTest, ModulesAreLoadedWhileEverythingIsResident) {
+TEST_P(UserFixedTest, ModulesAreLoadedWhileEverythingIsResident) {
   Open();
   auto event = AddSaxpy(MustLoad(Saxpy()));
   for (int i = 0; i < 3; ++i) {
@@ -622,17 +657,42 @@ TEST_F(UserKernelsTest, PathsSayWhyTheyDoNotTakeOne) {
        "parameter 'a' of kernel 'saxpy' of user.ptx is to be written "
        "with every event"},
       {"stream_wait",
-       "kernel 'saxpy' of user.ptx is a user's own: launch path "
-       "stream_wait launches kernels before their doorbells"},
+       "launch path stream_wait takes constants and fixed buffers for it"},
       {"persistent",
        "and CUDA calls no kernel, and no function of another "
-       "module; use launch path edge, graph"},
+       "module; use launch path edge or stream_wait, if no parameter is "
+       "written with the event, or graph"},
   };
   for (const auto& [path, why] : cases) {
     const auto status = backend_->paths().Find(path)->path->Add(event.kernel);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << path;
     EXPECT_THAT(std::string(status.message()), HasSubstr(why));
   }
+}
+
+// And another path serves.
+TEST_F(UserKernelsTest, AGpuThatLaunchesNoGraphsSaysSo) {
+  fake_.ChangeSettings([](FakeSettings& s) { s.device_graphs = false; });
+  Open();
+  auto event =
+      device_->Register({.kernel = MustLoad(Saxpy()),
+                         .bindings = {Buffer(SaxpyDevice::Range(device_->x)),
+                                      Buffer(SaxpyDevice::Range(device_->y)),
+                                      Constant(0), Constant(kFloats)},
+                         .block = {kFloats, 1, 1}});
+  const auto status =
+      backend_->paths().Find("stream_wait")->path->Add(event.kernel);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("this GPU launches no graphs (instantiate"),
+                    HasSubstr("use launch path graph, baseline")));
+  const auto served = backend_->paths().Serve("", [&](const StartedPath& path) {
+    return path.path->Add(event.kernel);
+  });
+  ASSERT_TRUE(served.ok()) << served.status();
+  EXPECT_EQ(served->name, "graph");
+  served->path->Remove(event.kernel);
+  backend_->Cancel(LaunchFilter::Of(*event.kernel), EventStatus::kUnregistered);
 }
 
 // The kernel was launched, and then the driver refused what would have told its

@@ -2,6 +2,7 @@
 // the kernels that launch them without a CPU.
 #include "gpu_daemon/backends/cuda/edge/edge_dispatch.h"
 #include "gpu_daemon/backends/cuda/edge/edge_warp_port.cuh"
+#include "gpu_daemon/backends/cuda/edge/launch_staged.h"
 #include "gpu_daemon/backends/cuda/edge/persistent_kernel.cuh"
 #include "gpu_daemon/backends/cuda/edge/stage_entry.h"
 #include "kernels/all_kernels.h"
@@ -75,6 +76,14 @@ extern "C" __global__ void __launch_bounds__(kEdgeLanes)
   // The stream waited for the doorbell; this orders the entry after it.
   port.AcquirePolled();
   StageEntry(port, *entry, nullptr, gate, sequence, copy);
+}
+
+// The only node of a graph behind it, where the kernel is a user's: only a graph's
+// kernels may launch graphs.
+extern "C" __global__ void __launch_bounds__(kEdgeLanes)
+    carillon_launch_staged(const simt::EventFrame* frame, uint64_t exec) {
+  EdgeWarpPort port;
+  LaunchStaged(port, *frame, exec);
 }
 
 // Completes an event whose kernel, before it in the stream, cannot do so itself.

@@ -4,8 +4,10 @@
 
 #include <cstring>
 #include <memory>
+#include <vector>
 
 #include "gpu_daemon/backends/cuda/edge/edge_testbed.h"
+#include "gpu_daemon/backends/cuda/edge/launch_staged.h"
 
 namespace carillon::gpud::edge_test {
 namespace {
@@ -63,6 +65,46 @@ TEST(StageEntryTest, AClosedGateRunsAndEndsNothing) {
     EXPECT_EQ(gate.staged, sequence);
     EXPECT_EQ(entry.Frame(entry.SlotOf(sequence), 0)->ecq, nullptr);
     EXPECT_EQ(entry.ecq[entry.SlotOf(sequence)].sequence, 0u);
+  }
+}
+
+// A user's kernel, which its graph launches.
+TEST(LaunchStagedTest, LaunchesOnlyWhatIsThereAndSaysWhatIsNotLaunched) {
+  class OneLaunch : public EdgeThreadGpu {
+   public:
+    LaunchOutcome Launch(uint32_t, uint64_t exec, uint64_t*) override {
+      launched.push_back(exec);
+      return outcome;
+    }
+    bool Relaunch(uint32_t, uint64_t*) override { return false; }
+    void RunInline(const EdgeEntry&, const std::byte*, uint32_t*) override {}
+    void Trap() override {}
+    bool alive() const override { return true; }
+
+    LaunchOutcome outcome = LaunchOutcome::kLaunched;
+    std::vector<uint64_t> launched;
+  } gpu;
+  EdgeThreadPort port(&gpu, 0);
+  shm::EcqEntry entry = {};
+  shm::EventLife life = {.rung_ns = 1};
+  simt::EventFrame frame = {};
+  LaunchStaged(port, frame, 5);
+  EXPECT_TRUE(gpu.launched.empty()) << "there is no event";
+  frame.ecq = &entry;
+  frame.life = &life;
+  frame.sequence = 9;
+  LaunchStaged(port, frame, 6);
+  EXPECT_EQ(gpu.launched, std::vector<uint64_t>{6});
+  EXPECT_EQ(entry.sequence, 0u) << "its graph completes it";
+  for (const LaunchOutcome outcome :
+       {LaunchOutcome::kBusy, LaunchOutcome::kError}) {
+    gpu.outcome = outcome;
+    LaunchStaged(port, frame, 6);
+    EXPECT_EQ(entry.sequence, frame.sequence);
+    EXPECT_EQ(entry.state, EventState::kFailed);
+    EXPECT_EQ(entry.status, static_cast<uint32_t>(EventStatus::kNotLaunched));
+    EXPECT_EQ(life.rung_ns, 0u);
+    ++frame.sequence;
   }
 }
 

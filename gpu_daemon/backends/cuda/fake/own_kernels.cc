@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "gpu_daemon/backends/cpu/run_block.h"
 #include "gpu_daemon/backends/cuda/edge/edge_thread_port.h"
+#include "gpu_daemon/backends/cuda/edge/launch_staged.h"
 #include "gpu_daemon/backends/cuda/edge/stage_entry.h"
 #include "gpu_daemon/backends/cuda/fake/fake_epilogue.h"
 #include "gpu_daemon/backends/cuda/fake/fake_gpu.h"
@@ -57,12 +58,15 @@ const FakeKernelRegistration kRunInline(
       return CUDA_SUCCESS;
     });
 
-// What a warp that launches nothing needs of its GPU.
+// What a warp that is no dispatcher's needs of its GPU.
 class OneWarp : public EdgeThreadGpu {
  public:
   explicit OneWarp(KernelCall& call) : call_(call) {}
-  LaunchOutcome Launch(uint32_t, uint64_t, uint64_t*) override {
-    return LaunchOutcome::kError;
+  LaunchOutcome Launch(uint32_t, uint64_t exec, uint64_t* error) override {
+    *error = call_.Launch(reinterpret_cast<CUgraphExec>(exec),
+                          DeviceLaunch::kFireAndForget);
+    return *error == CUDA_SUCCESS ? LaunchOutcome::kLaunched
+                                  : LaunchOutcome::kError;
   }
   bool Relaunch(uint32_t, uint64_t*) override { return false; }
   void RunInline(const EdgeEntry&, const std::byte*, uint32_t*) override {}
@@ -102,6 +106,16 @@ const FakeKernelRegistration kStageEntry("carillon_stage_entry",
                                          {sizeof(EdgeEntry*),
                                           sizeof(StageGate*), sizeof(uint64_t)},
                                          StageEntryOnCpu);
+
+const FakeKernelRegistration kLaunchStaged(
+    "carillon_launch_staged", {sizeof(simt::EventFrame*), sizeof(uint64_t)},
+    [](KernelCall& call) {
+      OneWarp warp(call);
+      EdgeThreadPort port(&warp, 0);
+      LaunchStaged(port, *call.param<const simt::EventFrame*>(0),
+                   call.param<uint64_t>(1));
+      return CUDA_SUCCESS;
+    });
 
 }  // namespace
 }  // namespace carillon::gpud::cuda

@@ -5,17 +5,20 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "fmt/format.h"
+#include "gpu_daemon/backends/cuda/driver/launch_sequence.h"
 #include "gpu_daemon/backends/cuda/driver/owned.h"
 #include "gpu_daemon/backends/cuda/edge/stage_entry.h"
+#include "gpu_daemon/backends/cuda/paths/device_graphs.h"
 #include "gpu_daemon/backends/cuda/paths/gpu_rings.h"
 #include "gpu_daemon/backends/cuda/paths/host_words.h"
 #include "gpu_daemon/backends/cuda/paths/resident_path.h"
 #include "gpu_daemon/backends/cuda/paths/served_rings.h"
-#include "gpu_daemon/event/user_kernel.h"
 
 namespace carillon::gpud::cuda {
 namespace {
@@ -41,7 +44,10 @@ enum class Step { kWait, kNote, kStage, kKernel };
 struct Armed : ServedRing {
   DeviceBytes entry;  // EdgeEntry
   CUfunction stage = nullptr;
-  CUfunction kernel = nullptr;
+  CUfunction kernel = nullptr;  // nullptr: a user's, which `launchers` launch
+  // A slot's graph of carillon_launch_staged, and what that launches.
+  std::vector<GraphExec> launchers;
+  std::vector<GraphExec> launched;
   uint64_t through = 0;     // the last sequence armed
   Step step = Step::kWait;  // of event through + 1
   uint64_t noted = 0;       // the last sequence with a note in the stream
@@ -87,6 +93,8 @@ class StreamWaitEngine final : public ResidentEngine {
   }
   Gpu& gpu() const { return host_.gpu(); }
 
+  absl::Status MakeGraphs(Armed& ring);
+  static simt::EventFrame* FrameOf(const Armed& ring, uint64_t slot);
   void Begin(Armed& ring);
   // Every now and then while it is served, `ended` being up to date.
   void Arm(Armed& ring);
@@ -140,8 +148,12 @@ absl::Status StreamWaitEngine::Place(ResidentEvent& resident) {
   const Driver& driver = gpu().driver();
   RETURN_IF_ERROR(rings_.Place(ring));
   ASSIGN_OR_RETURN(ring.stage, gpu().Function("carillon_stage_entry"));
-  ASSIGN_OR_RETURN(ring.kernel,
-                   gpu().FunctionFor("carillon_event_", ring.event->kmd()));
+  if (ring.event->kmd().kernel->is_users()) {
+    RETURN_IF_ERROR(MakeGraphs(ring));
+  } else {
+    ASSIGN_OR_RETURN(ring.kernel,
+                     gpu().FunctionFor("carillon_event_", ring.event->kmd()));
+  }
   RETURN_IF_ERROR(host_.MakeBytes(sizeof(EdgeEntry), ring.entry));
   const EdgeEntry entry = EntryOf(ring);
   return ToStatus(driver, ring.entry.Write(driver, &entry, sizeof(entry)),
@@ -149,13 +161,44 @@ absl::Status StreamWaitEngine::Place(ResidentEvent& resident) {
 }
 
 // A kernel of gpud's own looks into its frame first, which says whether there is
-// anything to run.
+// anything to run. For a user's, carillon_launch_staged does.
+absl::Status StreamWaitEngine::MakeGraphs(Armed& ring) {
+  const Driver& driver = gpu().driver();
+  ASSIGN_OR_RETURN(const auto launch, gpu().Function("carillon_launch_staged"));
+  CUstream stream = ring.stream.get();
+  ring.launchers.clear();
+  ring.launched.clear();
+  for (uint32_t slot = 0; slot < ring.event->ring().layout().entries; ++slot) {
+    auto* frame = FrameOf(ring, slot);
+    auto made = MakeUserGraph(gpu(), *ring.event, slot, frame,
+                              ring.event->priority(), stream);
+    if (absl::IsUnimplemented(made.status())) {
+      return absl::FailedPreconditionError(fmt::format(
+          "kernel '{}' of {} is a user's own, which the GPU itself launches on "
+          "launch path stream_wait, and this GPU launches no graphs ({}); use "
+          "launch path graph, baseline or baseline_flag",
+          ring.event->kmd().kernel->name, ring.event->kmd().kernel->file,
+          made.status().message()));
+    }
+    RETURN_IF_ERROR(made.status());
+    auto exec = reinterpret_cast<uint64_t>(made->get());
+    ring.launched.push_back(*std::move(made));
+    void* parameters[] = {&frame, &exec};
+    const auto node =
+        NodeParams(launch, {1, 1, 1}, {kEdgeLanes, 1, 1}, 0, parameters);
+    ASSIGN_OR_RETURN(
+        const auto graph,
+        MakeKernelGraph(driver, {&node, 1},
+                        gpu().reserved_sms() != 0 ? stream : nullptr));
+    ASSIGN_OR_RETURN(auto launcher, Instantiate(driver, graph.graph.get(), 0));
+    ring.launchers.push_back(std::move(launcher));
+  }
+  return ToStatus(driver, driver.cuStreamSynchronize(stream),
+                  "upload an event kernel's graphs");
+}
+
 absl::Status StreamWaitEngine::CheckKernel(const EventKernel& event) const {
-  return CheckCompletesItself(
-      *event.kmd().kernel,
-      "launch path stream_wait launches kernels before their doorbells ring, "
-      "and nothing would keep this one from running when an entry is refused "
-      "or gpud lets the stream go");
+  return CheckFixedArguments(event, "stream_wait");
 }
 
 // --- Arming.
@@ -230,12 +273,19 @@ CUresult StreamWaitEngine::Enqueue(Armed& ring, uint64_t sequence) {
   }
   const uint64_t slot =
       ring.event->ring().layout().SlotOf(shm::Sequence(sequence));
-  auto* frame = ring.frames.as<simt::EventFrame>(
-      slot * 2 * simt::EventFrameBytes(kmd.kernel->args_size));
+  if (ring.kernel == nullptr) {
+    return driver.cuGraphLaunch(ring.launchers[slot].get(), ring.stream.get());
+  }
+  auto* frame = FrameOf(ring, slot);
   void* parameters[] = {&frame};
   return driver.cuLaunchKernel(
       ring.kernel, kmd.grid.x, kmd.grid.y, kmd.grid.z, kmd.block.x, kmd.block.y,
       kmd.block.z, kmd.total_shared(), ring.stream.get(), parameters, nullptr);
+}
+
+simt::EventFrame* StreamWaitEngine::FrameOf(const Armed& ring, uint64_t slot) {
+  return ring.frames.as<simt::EventFrame>(
+      slot * 2 * simt::EventFrameBytes(ring.event->kmd().kernel->args_size));
 }
 
 uint64_t StreamWaitEngine::PassedOf(const Armed& ring) const {
@@ -377,6 +427,8 @@ void StreamWaitEngine::Abandon(ResidentEvent& resident) {
   Armed& ring = Of(resident);
   ring.stream.Abandon();
   ring.entry.Abandon();
+  for (auto& exec : ring.launchers) exec.Abandon();
+  for (auto& exec : ring.launched) exec.Abandon();
   ring.stage = nullptr;
   ring.kernel = nullptr;
 }

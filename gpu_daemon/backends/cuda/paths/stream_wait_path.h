@@ -8,7 +8,8 @@
 //                             wait has ended. It needs no room on the GPU
 //   carillon_stage_entry      one warp: copies and checks the entry, builds the
 //                             frame (stage_entry.h)
-//   carillon_event_<name>     runs, and completes its event
+//   carillon_event_<name>     runs, and completes its event; of a user's kernel: a
+//                             graph of carillon_launch_staged (launch_staged.h)
 //
 // and a thread of the CPU arms events anew as others end: at most min(entries,
 // kArmedAhead) ahead of the last that has ended, so that a slot is not taken
