@@ -26,6 +26,7 @@ constexpr ProbeStep kProbes[] = {
     {"launch_budget", 10},
     {"launch_rate", 10},
     {"stream_query", 10},
+    {"stream_behind", 10},
     {"graph_priority", 10},
     {"reserved_where", 10},
     {"globaltimer", 15},

@@ -322,6 +322,43 @@ Answer StreamQuery(Kit& kit) {
           .bad = executions != kRelaunches};
 }
 
+// While a graph runs that a graph of the stream has launched, does the stream go
+// on?
+Answer StreamBehind(Kit& kit) {
+  const gpud::cuda::Driver& driver = kit.driver();
+  const Stream stream = kit.MakeStream();
+  auto words = kit.Must(PinnedBytes::Make(driver, 4096));
+  auto* const stop = words.as<uint32_t>();
+  auto* const running = words.as<uint32_t>(128);
+  auto* const passed = words.as<uint32_t>(256);
+  auto child =
+      kit.Must(kit.DeviceGraph(stream.get(), "probe_spin", 1,
+                               static_cast<const uint32_t*>(stop), running));
+  kit.Must(driver.cuStreamSynchronize(stream.get()), "upload the graph");
+  const auto handle = reinterpret_cast<uint64_t>(child.get());
+  auto handles = kit.Must(DeviceBytes::Make(driver, sizeof(handle)));
+  kit.Must(handles.Write(driver, &handle, sizeof(handle)), "write the handle");
+  auto result = kit.Must(DeviceBytes::Make(driver, sizeof(FireResult)));
+  auto parent = kit.Must(
+      kit.DeviceGraph(stream.get(), "probe_fire", 1,
+                      static_cast<const uint64_t*>(handles.as<uint64_t>()), 1u,
+                      0u, result.as<FireResult>()));
+  kit.Must(driver.cuGraphLaunch(parent.get(), stream.get()), "launch");
+  kit.Must(driver.cuStreamWriteValue32(
+               stream.get(), reinterpret_cast<CUdeviceptr>(passed), 1, 0),
+           "write behind it");
+  const bool ran = Kit::AwaitWord(running, 1, seconds(2));
+  const bool early = Kit::AwaitWord(passed, 1, milliseconds(200));
+  std::atomic_ref(*stop).store(1, std::memory_order_release);
+  kit.Must(kit.Await(stream.get(), seconds(5)), "end the launched graph");
+  return {.text = !ran    ? "the launched graph did not run"
+                  : early ? "yes, within 200 ms"
+                          : "no, for 200 ms",
+          .numbers = {{"ran", ran}, {"early", early}},
+          // On stream_wait events of a user's kernel would run side by side.
+          .bad = !ran || early};
+}
+
 // How many graphs a GPU launches a second, and how long one takes to begin.
 Answer LaunchRate(Kit& kit) {
   const Stream stream = kit.MakeStream();
@@ -390,6 +427,9 @@ constexpr Probe kProbes[] = {
     {"stream_query",
      "Does a stream say that it is done while its graph relaunches itself?",
      &StreamQuery},
+    {"stream_behind",
+     "Does a stream go on while a graph runs that one in it has launched?",
+     &StreamBehind},
     {"launch_rate",
      "How many graphs does a GPU launch a second from 1, 4 and 8 warps, and "
      "how "
