@@ -361,8 +361,10 @@ absl::Status Session::ReleaseBarrier(uint32_t event_id) {
     RETURN_IF_ERROR(CheckOpen());
     RETURN_IF_ERROR(registrations_.Check(event_id));
   }
-  return WithDetail(context_->backend->ReleaseBarrier(memory()),
-                    reason::kNoBarrier, "event_id");
+  const absl::Status released = context_->backend->ReleaseBarrier(memory());
+  return absl::IsUnimplemented(released)
+             ? WithDetail(released, reason::kNoBarrier, "event_id")
+             : released;
 }
 
 absl::StatusOr<LaunchResult> Session::LaunchKernel(

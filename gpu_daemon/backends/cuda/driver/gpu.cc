@@ -117,6 +117,11 @@ absl::StatusOr<std::vector<const simt::KernelInfo*>> Gpu::LoadKernels(
   }
 }
 
+absl::Status Gpu::ReleaseBarrier() {
+  const ContextLease use = Enter();
+  return use ? modules_.Release() : health();
+}
+
 Gpu::PauseResidents::PauseResidents(Gpu* gpu)
     : gpu_(gpu), lock_(gpu->quiet_mutex_) {
   if (gpu_->quiets_++ != 0) return;

@@ -214,6 +214,9 @@ class Gpu {
   absl::StatusOr<std::vector<const simt::KernelInfo*>> LoadKernels(
       const ModuleSource& source);
 
+  // Without a use: see Modules::Release().
+  absl::Status ReleaseBarrier();
+
   // A context user is called from now on, until Remove() returns.
   void Add(ContextUser* tenant);
   void Remove(ContextUser* tenant);

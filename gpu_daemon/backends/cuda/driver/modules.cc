@@ -1,6 +1,7 @@
 #include "gpu_daemon/backends/cuda/driver/modules.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "base/status.h"
@@ -26,18 +27,21 @@ void Modules::Abandon() {
   functions_.clear();
   for (auto& user : user_modules_) user->module.Abandon();
   user_functions_.clear();
+  releases_.Abandon();
+  releases_ = {};
 }
 
 void Modules::Reset() {
   MutexLock lock(mutex_);
   module_.Reset();
   for (auto& user : user_modules_) user->module.Reset();
+  releases_ = {};
 }
 
 // --- Users' files.
 
 absl::StatusOr<std::unique_ptr<Modules::UserModule>> Modules::LoadUsers(
-    const ModuleSource& source) const {
+    const ModuleSource& source) {
   auto user = std::make_unique<UserModule>();
   user->image.assign(source.image.begin(), source.image.end());
   user->image.push_back(std::byte{0});
@@ -49,6 +53,14 @@ absl::StatusOr<std::unique_ptr<Modules::UserModule>> Modules::LoadUsers(
   }
   user->module = *std::move(module);
   ASSIGN_OR_RETURN(user->frame_bytes, LargestFrame(user->module.get()));
+  {
+    MutexLock lock(mutex_);
+    const absl::Status shown = ShowReleases(*user);
+    if (!shown.ok()) {
+      return absl::Status(shown.code(),
+                          fmt::format("{}: {}", source.file, shown.message()));
+    }
+  }
   for (const KernelDeclaration& declaration : source.kernels) {
     const auto function =
         FindFunction(driver_, user->module.get(), declaration.symbol.c_str());
@@ -82,12 +94,57 @@ std::vector<const simt::KernelInfo*> Modules::Keep(
 
 absl::Status Modules::LoadAgain(UserModule& user) {
   ASSIGN_OR_RETURN(user.module, LoadModule(driver_, user.image));
+  RETURN_IF_ERROR(ShowReleases(user));
   for (size_t i = 0; i < user.kernels.size(); ++i) {
     ASSIGN_OR_RETURN(user.functions[i],
                      FindFunction(driver_, user.module.get(),
                                   user.kernels[i]->symbol().c_str()));
     user_functions_[&user.kernels[i]->info()] = user.functions[i];
   }
+  return absl::OkStatus();
+}
+
+// --- The wait-release barrier.
+
+absl::Status Modules::ShowReleases(UserModule& user) {
+  CUdeviceptr variable = 0;
+  size_t size = 0;
+  const CUresult found = driver_.cuModuleGetGlobal(
+      &variable, &size, user.module.get(), kReleasesWord);
+  user.waits = found == CUDA_SUCCESS;
+  if (found == CUDA_ERROR_NOT_FOUND) return absl::OkStatus();
+  const std::string what = fmt::format("find '{}'", kReleasesWord);
+  RETURN_IF_ERROR(ToStatus(driver_, found, what));
+  if (size != sizeof(uint64_t*)) {
+    return absl::InvalidArgumentError(
+        fmt::format("'{}' has {} bytes; it takes an address, which has {}",
+                    kReleasesWord, size, sizeof(uint64_t*)));
+  }
+  if (releases_.size() == 0) {
+    ASSIGN_OR_RETURN(releases_, PinnedBytes::Make(driver_, sizeof(uint64_t)));
+    std::atomic_ref(*releases_.as<uint64_t>())
+        .store(release_count_, std::memory_order_relaxed);
+  }
+  const uint64_t* const word = releases_.as<uint64_t>();
+  CUresult result = driver_.cuMemcpyHtoD(variable, &word, sizeof(word));
+  // See DeviceBytes::Write().
+  if (result == CUDA_SUCCESS) result = driver_.cuStreamSynchronize(nullptr);
+  return ToStatus(driver_, result, what);
+}
+
+absl::Status Modules::Release() {
+  MutexLock lock(mutex_);
+  if (std::ranges::none_of(user_modules_,
+                           [](const auto& user) { return user->waits; })) {
+    return absl::UnimplementedError(fmt::format(
+        "the cuda back-end has no wait-release barrier but for kernels of a "
+        "user's whose file has the variable '{}', and none is loaded: launch "
+        "the event with a doorbell instead",
+        kReleasesWord));
+  }
+  // Reader: kernels. Release: they see what the device did before it called.
+  std::atomic_ref(*releases_.as<uint64_t>())
+      .store(++release_count_, std::memory_order_release);
   return absl::OkStatus();
 }
 

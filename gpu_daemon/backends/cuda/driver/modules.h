@@ -34,7 +34,12 @@ class Modules {
     std::vector<std::unique_ptr<UserKernel>> kernels;
     std::vector<CUfunction> functions;  // of the kernels, in this context
     uint32_t frame_bytes = 0;           // the kernels' largest stack frame
+    bool waits = false;                 // it has kReleasesWord
   };
+
+  // A variable that a user's file may have, eight bytes: an address, where gpud
+  // counts the releases of the wait-release barrier.
+  static constexpr char kReleasesWord[] = "carillon_releases";
 
   Modules(const Driver* driver, std::span<const std::byte> image)
       : driver_(*driver), image_(image) {}
@@ -49,7 +54,7 @@ class Modules {
   // See Backend::LoadKernels(). From any thread; nobody finds them until they
   // are kept.
   absl::StatusOr<std::unique_ptr<UserModule>> LoadUsers(
-      const ModuleSource& source) const;
+      const ModuleSource& source) ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<const simt::KernelInfo*> Keep(std::unique_ptr<UserModule> user)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -65,6 +70,10 @@ class Modules {
   // A user's kernel as it is, ready for launches of these dimensions.
   absl::StatusOr<CUfunction> FindUsers(const KernelMetadata& kmd)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // edgeReleaseBarrier, for all kernels that wait. Errors: Unimplemented, where no
+  // file has kReleasesWord.
+  absl::Status Release() ABSL_LOCKS_EXCLUDED(mutex_);
+
   // A word of eight bytes in the image's device memory.
   absl::StatusOr<uint64_t> DeviceWord(const std::string& name) const;
 
@@ -75,6 +84,9 @@ class Modules {
   }
 
  private:
+  // Tells a file that waits where the releases are counted.
+  absl::Status ShowReleases(UserModule& user)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<uint32_t> LargestFrame(CUmodule module) const;
   absl::StatusOr<KernelLayout> LayoutOf(CUfunction function) const;
   absl::Status MakeReady(CUfunction function, const KernelMetadata& kmd) const;
@@ -91,6 +103,10 @@ class Modules {
       ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<UserModule>> user_modules_
       ABSL_GUARDED_BY(mutex_);
+  // The word, while a file has wanted it, and what it shows. It never goes back,
+  // in a new context either.
+  PinnedBytes releases_ ABSL_GUARDED_BY(mutex_);
+  uint64_t release_count_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace carillon::gpud::cuda
