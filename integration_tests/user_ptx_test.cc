@@ -6,6 +6,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <atomic>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -13,12 +14,15 @@
 #include <vector>
 
 #include "base/temp_directory.h"
+#include "base/testing/eventually.h"
+#include "devices/sdk/edge.h"
 #include "integration_tests/testbed_process.h"
 
 namespace carillon {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using testing::Process;
 using testing::Program;
@@ -138,6 +142,116 @@ TEST_P(UserPtxTest, WhatCannotRunIsRefusedByName) {
               HasSubstr("saxpy.ptx: kernel 'scale': 1 parameter was declared, "
                         "the image has 2"));
   ExpectTheDeviceIsServed();
+}
+
+// where: stores where its buffer is. over: stores its round, and then loads and
+// stores for ever at an address that is none of its device's.
+constexpr char kOver[] = R"(.version 9.0
+.target sm_75
+.address_size 64
+.visible .entry where(.param .u64 at)
+{
+  .reg .b64 %rd<2>;
+  ld.param.u64 %rd1, [at];
+  st.global.u64 [%rd1], %rd1;
+  ret;
+}
+.visible .entry over(.param .u64 other, .param .u64 round, .param .u64 began)
+{
+  .reg .b64 %rd<5>;
+  ld.param.u64 %rd1, [other];
+  ld.param.u64 %rd2, [round];
+  ld.param.u64 %rd3, [began];
+again:
+  ld.global.u64 %rd4, [%rd1];
+  st.global.u64 [%rd1], %rd4;
+  st.global.u64 [%rd3], %rd2;
+  bra again;
+}
+)";
+
+class UserPtxOverOthersTest : public UserPtxTest {
+ protected:
+  std::unique_ptr<edge::Device> Attach(const std::string& name) {
+    edge::AttachOptions options;
+    options.testbed_directory = testbed_->directory();
+    options.name = name;
+    options.kind = "test";
+    auto device = edge::Device::Attach(options);
+    EXPECT_TRUE(device.ok()) << device.status();
+    return device.ok() ? *std::move(device) : nullptr;
+  }
+  static edge::EventQueue* Register(edge::Device& device,
+                                    const edge::EventSpec& spec) {
+    const auto queue = edgeRegisterEvent(device, spec);
+    EXPECT_TRUE(queue.ok()) << queue.status();
+    return queue.ok() ? *queue : nullptr;
+  }
+  static edge::Completion Take(edge::EventQueue* queue) {
+    const auto completion = queue->Wait(testing::kBound);
+    EXPECT_TRUE(completion.ok()) << completion.status();
+    if (!completion.ok()) return {};
+    queue->Free();
+    return *completion;
+  }
+};
+
+// There is no GPU whose driver would take the memory.
+INSTANTIATE_TEST_SUITE_P(All, UserPtxOverOthersTest,
+                         ::testing::Values("cpu", "sim"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(UserPtxOverOthersTest, ADeathOfTheirDeviceFailsTheEventAlone) {
+  const TempDirectory directory;
+  const std::string file = directory.path() + "/over.ptx";
+  std::ofstream(file) << kOver;
+  const Result loaded =
+      Load(file, {"--kernel", "where(at: write u64[])", "--kernel",
+                  "over(other: u64, round: u64, began: write u64[])"});
+  ASSERT_EQ(loaded.code, 0) << loaded.output;
+  const auto device = Attach("over0");
+  const auto bystander = Attach("other0");
+  ASSERT_TRUE(device != nullptr && bystander != nullptr);
+  const auto began = device->AllocateBuffer(edge::Place::kOutput, 8);
+  ASSERT_TRUE(began.ok()) << began.status();
+  edge::EventQueue* const over = Register(
+      *device, {.kernel = "over",
+                .parameters = {edge::Writable("other"), edge::Writable("round"),
+                               edge::Fixed("began", *began)}});
+  // Of gpud's own, by the front-end: `over` may have the only worker.
+  edge::EventQueue* const own = Register(
+      *bystander,
+      {.kernel = "fail_if", .parameters = {edge::Constant("code", 0)}});
+  ASSERT_TRUE(over != nullptr && own != nullptr);
+  for (uint64_t round = 1; round <= 5; ++round) {
+    const auto other = testbed_->StartDevice(
+        "located" + std::to_string(round), "integration_tests/located_device");
+    ASSERT_TRUE(other.ok()) << other.status();
+    const std::string sign = "located at ";
+    ASSERT_TRUE((*other)->WaitForOutput(sign));
+    const std::string output = (*other)->output();
+    const uint64_t address =
+        std::stoull(output.substr(output.find(sign) + sign.size()));
+    over->Set(*over->ParameterOffset("other"), address);
+    over->Set(*over->ParameterOffset("round"), round);
+    over->RingDoorbell();
+    ASSERT_TRUE(Eventually([&] {
+      return std::atomic_ref<uint64_t>(
+                 *reinterpret_cast<uint64_t*>(began->bytes.data())) == round;
+    }));
+    own->RingDoorbell();
+    EXPECT_EQ(Take(own).state, edge::EventState::kDone);
+    (*other)->Kill();
+    const edge::Completion end = Take(over);
+    EXPECT_EQ(end.state, edge::EventState::kFailed);
+    // The latter where gpud hears of the death too late.
+    EXPECT_THAT(
+        static_cast<edge::EventStatus>(end.status),
+        AnyOf(edge::EventStatus::kKernelFault, edge::EventStatus::kTimedOut));
+    own->RingDoorbell();
+    EXPECT_EQ(Take(own).state, edge::EventState::kDone);
+  }
+  EXPECT_FALSE(testbed_->gpud().ended());
 }
 
 }  // namespace

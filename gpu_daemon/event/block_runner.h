@@ -22,8 +22,12 @@ struct LaunchRun {
   uint64_t releases_over = 0;
   // Writers: blocks, by compare-and-swap from 0; readers: they, and who ends the
   // launch after its last block, whom a lock tells of that. So relaxed.
-  uint32_t fail_status = 0;     // simt::FailStatus
-  Nanoseconds first_began = 0;  // of a user's kernel
+  uint32_t fail_status = 0;  // simt::FailStatus
+  // Of a user's kernel, under its runner's lock: how many of its blocks run, since
+  // when any has, and for how long any had before.
+  uint32_t running_blocks = 0;
+  Nanoseconds runs_since = 0;
+  Nanoseconds ran_ns = 0;
 };
 
 // Thread safe: different blocks run at once in different threads.

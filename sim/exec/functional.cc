@@ -18,6 +18,8 @@ constexpr uint64_t kSlice = 1 << 14;
 constexpr uint64_t kPatience = 1 << 18;
 // How many turns all warps of a block have before other blocks have theirs.
 constexpr int kRounds = 16;
+// Such a slice where others wait for the turn's end (Turns).
+constexpr uint64_t kShortSlice = 1 << 12;
 // How many blocks take turns at once. More of them wait until one of these
 // ends.
 constexpr size_t kMaxBlocks = 256;
@@ -130,8 +132,7 @@ absl::Status FunctionalGpu::Failure(const Launch& launch,
              : std::move(status);
 }
 
-void FunctionalGpu::Prepare(const Launch& launch) {
-  core_.Prepare(*launch.program);
+void FunctionalGpu::Reset() {
   core_.fault.reset();
   core_.releases = {};
   error_ = absl::OkStatus();
@@ -139,8 +140,9 @@ void FunctionalGpu::Prepare(const Launch& launch) {
 }
 
 absl::StatusOr<FunctionalGpu::Result> FunctionalGpu::RunOneBlock(
-    const Launch& launch, const Dim3& index) {
-  Prepare(launch);
+    const Launch& launch, const Dim3& index, Turns* turns) {
+  Reset();
+  if (turns == nullptr) core_.Prepare(*launch.program);
   const auto outside = [this](At at) {
     return options_.outside && options_.outside(at, core_.releases);
   };
@@ -149,8 +151,17 @@ absl::StatusOr<FunctionalGpu::Result> FunctionalGpu::RunOneBlock(
   Block& block = blocks_.front();
   block.Start(launch, index, &core_);
   Result result{.blocks = 1};
+  const auto run = [&] {
+    if (turns == nullptr) {
+      return RunBlock(block, kRounds, kSlice, &result.warp_instructions);
+    }
+    const Turns::Turn turn(turns);
+    core_.Prepare(*launch.program);
+    return RunBlock(block, /*rounds=*/1, kShortSlice,
+                    &result.warp_instructions);
+  };
   for (;;) {
-    switch (RunBlock(block, &result.warp_instructions)) {
+    switch (run()) {
       case Turn::kDone:
         outside(At::kEnd);
         return result;
@@ -172,7 +183,8 @@ absl::StatusOr<FunctionalGpu::Result> FunctionalGpu::RunOneBlock(
 
 absl::StatusOr<FunctionalGpu::Result> FunctionalGpu::Run(const Launch& launch) {
   RETURN_IF_ERROR(CheckLaunch(launch));
-  Prepare(launch);
+  Reset();
+  core_.Prepare(*launch.program);
   Result result;
   std::vector<Block*> resident;
   std::vector<Block*> free;
@@ -195,7 +207,8 @@ absl::StatusOr<FunctionalGpu::Result> FunctionalGpu::Run(const Launch& launch) {
     bool ran = false;  // any that does not wait for a release
     const uint64_t releases = core_.releases.total;
     for (size_t i = 0; i < resident.size();) {
-      switch (RunBlock(*resident[i], &result.warp_instructions)) {
+      switch (
+          RunBlock(*resident[i], kRounds, kSlice, &result.warp_instructions)) {
         case Turn::kDone:
           ++result.blocks;
           free.push_back(resident[i]);
@@ -229,9 +242,11 @@ absl::StatusOr<FunctionalGpu::Result> FunctionalGpu::Run(const Launch& launch) {
   return result;
 }
 
-FunctionalGpu::Turn FunctionalGpu::RunBlock(Block& block, uint64_t* executed) {
+FunctionalGpu::Turn FunctionalGpu::RunBlock(Block& block, int rounds,
+                                            uint64_t slice,
+                                            uint64_t* executed) {
   block.WakeReleased();
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     bool ran = false;
     for (uint32_t w = 0; w < block.warps(); ++w) {
       Warp& warp = block.warp(w);
@@ -239,9 +254,9 @@ FunctionalGpu::Turn FunctionalGpu::RunBlock(Block& block, uint64_t* executed) {
       ran = true;
       const uint64_t writes = core_.writes;
       const uint64_t releases = core_.releases.total;
-      uint64_t budget = kSlice;
+      uint64_t budget = slice;
       warp.Run(budget);
-      const uint64_t done = kSlice - budget;
+      const uint64_t done = slice - budget;
       *executed += done;
       core_.clock += done;
       if (core_.fault) return Turn::kFailed;

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "sim/exec/memory.h"
+#include "sim/exec/turns.h"
 #include "sim/exec/wait_release.h"
 #include "sim/exec/warp.h"
 
@@ -64,13 +65,16 @@ class FunctionalGpu {
   // place in the PTX, lane, warp and block), DeadlineExceeded (no progress),
   // Aborted (a barrier that its warps do not all reach), Cancelled.
   absl::StatusOr<Result> Run(const Launch& launch);
-  // Runs one block of a launch that passed CheckLaunch().
-  absl::StatusOr<Result> RunOneBlock(const Launch& launch, const Dim3& index);
+  // Runs one block of a launch that passed CheckLaunch(); with `turns`, by short
+  // ones.
+  absl::StatusOr<Result> RunOneBlock(const Launch& launch, const Dim3& index,
+                                     Turns* turns = nullptr);
 
  private:
   enum class Turn { kDone, kSpins, kWaits, kFailed };
-  void Prepare(const Launch& launch);
-  Turn RunBlock(Block& block, uint64_t* executed);
+  void Reset();
+  // Each warp of the block runs `rounds` times, for at most `slice` operations.
+  Turn RunBlock(Block& block, int rounds, uint64_t slice, uint64_t* executed);
   absl::Status Failure(const Launch& launch, absl::Status status) const;
 
   Options options_;

@@ -97,6 +97,12 @@ class Gpu {
   // if it has passed, as __release_threads() does on one.
   void ReleaseThreads(Cycle at);
 
+  // Blocks that run reach the memory's segments as they are now, and no others:
+  // so some may be freed that they have reached, between two calls of Run().
+  void TakeSegments() {
+    for (Sm& sm : sms_) sm.TakeSegments();
+  }
+
   // Runs until no grid is left, until the given cycle (which happens next), or
   // until the end of a cycle in which Stop() was called. Returns true if no
   // grid is left.

@@ -89,13 +89,7 @@ void Sm::Start(GridRun* grid, uint32_t entry, std::span<const uint32_t> slots,
     events_use_.Return(takes);
     KeepForEvents();
   }
-  // Blocks of other programs may be running, so the table must not shrink.
-  most_operations_ =
-      std::max(most_operations_, grid->program->operations.size());
-  core_.Prepare(*grid->launch.program);
-  if (core_.hints.size() < most_operations_) {
-    core_.hints.resize(most_operations_, SegmentTable::kNone);
-  }
+  Prepare(*grid);
   block->block.Start(grid->launch, grid->next, &core_);
   Observe(Observation::What::kBlockStart, *grid,
           static_cast<uint32_t>(block - blocks_.begin()), now);
@@ -111,6 +105,23 @@ void Sm::Start(GridRun* grid, uint32_t entry, std::span<const uint32_t> slots,
     grid->result.sm = core_.sm;
   }
   grid->Advance();
+}
+
+void Sm::Prepare(const GridRun& grid) {
+  // Blocks of other programs may be running, so the table must not shrink.
+  most_operations_ =
+      std::max(most_operations_, grid.program->operations.size());
+  core_.Prepare(*grid.launch.program);
+  if (core_.hints.size() < most_operations_) {
+    core_.hints.resize(most_operations_, SegmentTable::kNone);
+  }
+}
+
+void Sm::TakeSegments() {
+  const auto any =
+      std::find_if(blocks_.begin(), blocks_.end(),
+                   [](const BlockSlot& slot) { return slot.grid != nullptr; });
+  if (any != blocks_.end()) Prepare(*any->grid);
 }
 
 void Sm::StartWarp(BlockSlot& block, uint32_t index, uint32_t slot) {

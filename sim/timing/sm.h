@@ -71,6 +71,8 @@ class Sm final : private EventWarps::Host {
   void AcceptEvent(GridRun* grid, Cycle now);
   // Starts the grid's next block, for which there must be room.
   void StartBlock(GridRun* grid, Cycle now);
+  // Blocks that run reach the memory's segments as they are now.
+  void TakeSegments();
   // Stops the grid's blocks where they are.
   void Drop(const GridRun* grid, Cycle now);
   // Releases the wait-release barrier, as __release_threads() does.
@@ -110,6 +112,7 @@ class Sm final : private EventWarps::Host {
   // free_.
   void Start(GridRun* grid, uint32_t entry, std::span<const uint32_t> slots,
              const Contexts& takes, Cycle now);
+  void Prepare(const GridRun& grid);
   void StartWarp(BlockSlot& block, uint32_t index, uint32_t slot);
   void EndBlock(BlockSlot& block);
   void CountUntil(Cycle until);

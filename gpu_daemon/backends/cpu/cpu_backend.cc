@@ -36,7 +36,7 @@ class CpuAndPtxRunner final : public BlockRunner {
 // Both find it at the host's addresses; PTX finds nothing else.
 class CpuAndPtxMemory final : public CpuMemory {
  public:
-  explicit CpuAndPtxMemory(sim::Memory* ptx) : ptx_(ptx) {}
+  explicit CpuAndPtxMemory(PtxEngine* ptx) : ptx_(ptx) {}
 
   absl::StatusOr<std::unique_ptr<HostMapping>> MapHost(
       std::span<std::byte> memory) override {
@@ -131,7 +131,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(
   ASSIGN_OR_RETURN(auto policy, MakePolicy(options.policy));
   auto ptx = std::make_unique<PtxEngine>(sim::Addresses::kHost);
   auto runner = std::make_unique<CpuAndPtxRunner>(ptx.get());
-  auto memory = std::make_unique<CpuAndPtxMemory>(&ptx->memory);
+  auto memory = std::make_unique<CpuAndPtxMemory>(ptx.get());
   return std::unique_ptr<Backend>(
       new CpuBackend(options, std::move(policy), std::move(runner),
                      std::move(memory), std::move(ptx)));

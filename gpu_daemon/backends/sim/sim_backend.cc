@@ -15,7 +15,7 @@ absl::StatusOr<std::unique_ptr<Backend>> SimBackend::Create(
   auto ptx = std::make_unique<PtxEngine>(sim::Addresses::kOwn);
   RETURN_IF_ERROR(ptx->kernels.LoadOwn());
   auto runner = std::make_unique<SimBlockRunner>(ptx.get());
-  auto memory = std::make_unique<SimMemory>(&ptx->memory);
+  auto memory = std::make_unique<SimMemory>(ptx.get());
   return std::unique_ptr<Backend>(
       new SimBackend(options, std::move(policy), std::move(runner),
                      std::move(memory), std::move(ptx)));

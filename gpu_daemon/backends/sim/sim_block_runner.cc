@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <atomic>
 #include <limits>
 #include <utility>
@@ -13,8 +14,8 @@
 
 namespace carillon::gpud {
 struct SimBlockRunner::Engine {
-  Engine(const sim::Memory* memory, ReleaseLatch* latch)
-      : gpu(memory, {.cancelled = [this] { return NowNs() > stop_at; },
+  Engine(const sim::Memory* memory, ReleaseLatch* latch, Clock now)
+      : gpu(memory, {.cancelled = [this, now] { return now() > stop_at; },
                      .outside =
                          [this, latch](sim::FunctionalGpu::At at,
                                        sim::Releases& known) {
@@ -34,7 +35,7 @@ struct SimBlockRunner::Engine {
                      .printed = &printed,
                      .nanoseconds = &NowNs}) {}
 
-  // When the block that it runs has run for too long.
+  // When the launch of the user's block that it runs has run for too long.
   Nanoseconds stop_at = 0;
   uint64_t imported = 0;  // ReleaseLatch's
   const LaunchRun* run = nullptr;
@@ -46,21 +47,22 @@ struct SimBlockRunner::Engine {
   uint32_t* status = nullptr;
 };
 
-SimBlockRunner::SimBlockRunner(PtxEngine* ptx, std::chrono::nanoseconds longest)
-    : ptx_(ptx), longest_(longest.count()) {}
+SimBlockRunner::SimBlockRunner(PtxEngine* ptx, std::chrono::nanoseconds longest,
+                               Clock now)
+    : ptx_(ptx), longest_(longest.count()), now_(now) {}
 
 SimBlockRunner::~SimBlockRunner() = default;
 
 std::unique_ptr<SimBlockRunner::Engine> SimBlockRunner::TakeEngine() {
   {
-    MutexLock lock(engines_mutex_);
+    MutexLock lock(mutex_);
     if (!engines_.empty()) {
       auto engine = std::move(engines_.back());
       engines_.pop_back();
       return engine;
     }
   }
-  auto engine = std::make_unique<Engine>(&ptx_->memory, &ptx_->latch);
+  auto engine = std::make_unique<Engine>(&ptx_->memory, &ptx_->latch, now_);
   const auto address =
       ptx_->memory.Allocate(sizeof(uint32_t), "status of a kernel");
   if (!address.ok()) return nullptr;
@@ -71,8 +73,19 @@ std::unique_ptr<SimBlockRunner::Engine> SimBlockRunner::TakeEngine() {
 }
 
 void SimBlockRunner::GiveBack(std::unique_ptr<Engine> engine) {
-  MutexLock lock(engines_mutex_);
+  MutexLock lock(mutex_);
   engines_.push_back(std::move(engine));
+}
+
+Nanoseconds SimBlockRunner::BeginUsers(LaunchRun& run, Nanoseconds now) {
+  MutexLock lock(mutex_);
+  if (run.running_blocks++ == 0) run.runs_since = now;
+  return run.runs_since + longest_ - std::min(longest_, run.ran_ns);
+}
+
+void SimBlockRunner::EndUsers(LaunchRun& run) {
+  MutexLock lock(mutex_);
+  if (--run.running_blocks == 0) run.ran_ns += now_() - run.runs_since;
 }
 
 void SimBlockRunner::Run(const KernelMetadata& kmd, uint64_t block,
@@ -108,19 +121,26 @@ void SimBlockRunner::Run(const KernelMetadata& kmd, uint64_t block,
   SimKernels::FillIn(code, kmd, args, engine->status_address, launch);
   *engine->status = simt::kFailNone;
   engine->run = run;
-  engine->stop_at = kernel.is_users() ? NowNs() + longest_
-                                      : std::numeric_limits<Nanoseconds>::max();
   engine->gpu.set_no_progress_limit(SimKernels::NoProgressLimit(kernel));
   absl::Status status = sim::CheckLaunch(launch);
+  engine->stop_at = std::numeric_limits<Nanoseconds>::max();
+  if (kernel.is_users()) {
+    const Nanoseconds now = now_();
+    engine->stop_at = BeginUsers(*run, now);
+    if (now >= engine->stop_at) status = absl::CancelledError("");
+  }
   if (status.ok()) {
     const simt::Dim3 index = BlockIndex(kmd.grid, block);
-    status =
-        engine->gpu.RunOneBlock(launch, {index.x, index.y, index.z}).status();
+    status = engine->gpu
+                 .RunOneBlock(launch, {index.x, index.y, index.z},
+                              kernel.is_users() ? &ptx_->turns : nullptr)
+                 .status();
   }
+  if (kernel.is_users()) EndUsers(*run);
   if (absl::IsCancelled(status)) {
-    status = absl::CancelledError(
-        fmt::format("{}: a block of {} ran for more than {} ms and was stopped",
-                    kernel.name, kernel.file, longest_ / 1'000'000));
+    status = absl::CancelledError(fmt::format(
+        "{}: a launch of {} ran for more than {} ms and was stopped",
+        kernel.name, kernel.file, longest_ / 1'000'000));
   }
   if (!status.ok()) {
     LogEventFailure(std::string(status.message()));

@@ -18,10 +18,16 @@ namespace carillon::gpud {
 // Thread safe.
 class SimBlockRunner final : public BlockRunner {
  public:
-  // `ptx` must outlive it. `longest`: of a user's kernel; a block that runs for
-  // longer is stopped, and fails its launch with kFailNoProgress.
-  explicit SimBlockRunner(PtxEngine* ptx, std::chrono::nanoseconds longest =
-                                              std::chrono::seconds(10));
+  using Clock = Nanoseconds (*)();
+
+  // `ptx` must outlive it. `longest`: for so long may blocks of a launch of a
+  // user's kernel run, one or several at once; then those that run are stopped,
+  // and the launch fails with kFailNoProgress. While none of them runs, because
+  // the workers have others, its time stands.
+  explicit SimBlockRunner(
+      PtxEngine* ptx,
+      std::chrono::nanoseconds longest = std::chrono::seconds(10),
+      Clock now = NowNs);
   ~SimBlockRunner() override;
 
   // A kernel that is not known fails with kFailBadLaunch.
@@ -34,11 +40,16 @@ class SimBlockRunner final : public BlockRunner {
 
   std::unique_ptr<Engine> TakeEngine();
   void GiveBack(std::unique_ptr<Engine> engine);
+  // Around each block of a user's kernel. Returns when it is to be stopped, which
+  // may be now.
+  Nanoseconds BeginUsers(LaunchRun& run, Nanoseconds now);
+  void EndUsers(LaunchRun& run);
 
   PtxEngine* const ptx_;
   const Nanoseconds longest_;
-  Mutex engines_mutex_;
-  std::vector<std::unique_ptr<Engine>> engines_ ABSL_GUARDED_BY(engines_mutex_);
+  const Clock now_;
+  Mutex mutex_;  // also of users' LaunchRuns
+  std::vector<std::unique_ptr<Engine>> engines_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace carillon::gpud

@@ -31,7 +31,8 @@ absl::Status CheckVariables(const sim::ptx::Module& module) {
 }
 
 absl::StatusOr<std::shared_ptr<const sim::Program>> ParseAndLower(
-    std::span<const std::byte> image, std::string file, sim::Memory* memory) {
+    std::span<const std::byte> image, std::string file, sim::Memory* memory,
+    sim::Turns* turns) {
   std::string text(reinterpret_cast<const char*>(image.data()), image.size());
   // A string, for the driver, ends with a zero.
   while (!text.empty() && text.back() == '\0') text.pop_back();
@@ -45,10 +46,13 @@ absl::StatusOr<std::shared_ptr<const sim::Program>> ParseAndLower(
   // Whoever refuses it afterwards leaves none of its variables behind.
   const sim::Program* const lowered = program.get();
   return std::shared_ptr<const sim::Program>(
-      lowered, [memory, program = std::move(program)](const sim::Program*) {
-        for (const sim::ProgramVariable& variable : program->variables) {
-          memory->Free(variable.address).IgnoreError();
-        }
+      lowered,
+      [memory, turns, program = std::move(program)](const sim::Program*) {
+        turns->Between([&] {
+          for (const sim::ProgramVariable& variable : program->variables) {
+            memory->Free(variable.address).IgnoreError();
+          }
+        });
       });
 }
 
@@ -82,7 +86,7 @@ KernelLayout LayoutOf(const sim::ProgramFunction& entry) {
 
 absl::Status SimKernels::LoadOwn() {
   const auto program =
-      ParseAndLower(kernels::OwnKernelsPtx(), "kernels.ptx", memory_);
+      ParseAndLower(kernels::OwnKernelsPtx(), "kernels.ptx", memory_, turns_);
   if (!program.ok()) {
     return absl::InternalError(
         fmt::format("gpud's own kernels: {}", program.status().message()));
@@ -106,7 +110,7 @@ absl::StatusOr<std::vector<const simt::KernelInfo*>> SimKernels::Load(
         source.file));
   }
   ASSIGN_OR_RETURN(const auto program,
-                   ParseAndLower(source.image, source.file, memory_));
+                   ParseAndLower(source.image, source.file, memory_, turns_));
   std::vector<std::unique_ptr<UserKernel>> kernels;
   std::vector<const simt::KernelInfo*> infos;
   std::vector<const sim::ProgramFunction*> entries;

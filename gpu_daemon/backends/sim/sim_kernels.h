@@ -16,6 +16,7 @@
 #include "gpu_daemon/event/user_kernel.h"
 #include "sim/exec/memory.h"
 #include "sim/exec/program.h"
+#include "sim/exec/turns.h"
 #include "sim/exec/warp.h"
 
 namespace carillon::gpud {
@@ -28,8 +29,9 @@ class SimKernels {
     const sim::ProgramFunction* entry = nullptr;  // null: there is no PTX
   };
 
-  // `memory` must outlive it.
-  explicit SimKernels(sim::Memory* memory) : memory_(memory) {}
+  // Both must outlive it.
+  SimKernels(sim::Memory* memory, sim::Turns* turns)
+      : memory_(memory), turns_(turns) {}
 
   // gpud's own, from the PTX that was built in. Errors: Internal.
   absl::Status LoadOwn();
@@ -57,18 +59,22 @@ class SimKernels {
            const sim::ProgramFunction* entry);
 
   sim::Memory* const memory_;
+  sim::Turns* const turns_;
   mutable std::shared_mutex code_mutex_;
   std::unordered_map<const simt::KernelInfo*, Code> code_;
   Mutex users_mutex_;
   std::vector<std::unique_ptr<UserKernel>> users_ ABSL_GUARDED_BY(users_mutex_);
 };
 
-// What gpud's threads need to run PTX, and the memory that it reaches.
+// What gpud's threads need to run PTX, and the memory that it reaches. gpud's own
+// kernels reach what their launch keeps alive. A user's may reach all of it, so
+// its blocks run by turns, and what goes away goes between turns.
 struct PtxEngine {
   explicit PtxEngine(sim::Addresses addresses) : memory(addresses) {}
 
   sim::Memory memory;
-  SimKernels kernels{&memory};
+  sim::Turns turns;
+  SimKernels kernels{&memory, &turns};
   ReleaseLatch latch;
 };
 

@@ -8,16 +8,18 @@ namespace {
 // A segment of it, until this object goes.
 class Held {
  public:
-  Held(sim::Memory* memory, sim::DeviceAddress address)
-      : memory_(memory), address_(address) {}
+  Held(PtxEngine* ptx, sim::DeviceAddress address)
+      : ptx_(ptx), address_(address) {}
   Held(const Held&) = delete;
   Held& operator=(const Held&) = delete;
-  ~Held() { memory_->Free(address_).IgnoreError(); }
+  ~Held() {
+    ptx_->turns.Between([&] { ptx_->memory.Free(address_).IgnoreError(); });
+  }
 
   sim::DeviceAddress address() const { return address_; }
 
  private:
-  sim::Memory* const memory_;
+  PtxEngine* const ptx_;
   const sim::DeviceAddress address_;
 };
 
@@ -26,14 +28,13 @@ std::byte* AsGiven(sim::DeviceAddress address) {
 }
 
 struct Mapping final : HostMapping {
-  Mapping(sim::Memory* memory, sim::DeviceAddress address)
-      : HostMapping(AsGiven(address)), held(memory, address) {}
+  Mapping(PtxEngine* ptx, sim::DeviceAddress address)
+      : HostMapping(AsGiven(address)), held(ptx, address) {}
   Held held;
 };
 
 struct Allocation final : GpuMemory {
-  Allocation(sim::Memory* memory, sim::DeviceAddress address)
-      : held(memory, address) {}
+  Allocation(PtxEngine* ptx, sim::DeviceAddress address) : held(ptx, address) {}
   std::byte* data() const override { return AsGiven(held.address()); }
   Held held;
 };
@@ -43,13 +44,14 @@ struct Allocation final : GpuMemory {
 absl::StatusOr<std::unique_ptr<HostMapping>> SimMemory::MapHost(
     std::span<std::byte> memory) {
   ASSIGN_OR_RETURN(const auto address,
-                   memory_->Map(memory, /*writable=*/true, "host memory"));
-  return std::make_unique<Mapping>(memory_, address);
+                   ptx_->memory.Map(memory, /*writable=*/true, "host memory"));
+  return std::make_unique<Mapping>(ptx_, address);
 }
 
 absl::StatusOr<std::unique_ptr<GpuMemory>> SimMemory::Allocate(uint64_t bytes) {
-  ASSIGN_OR_RETURN(const auto address, memory_->Allocate(bytes, "GPU memory"));
-  return std::make_unique<Allocation>(memory_, address);
+  ASSIGN_OR_RETURN(const auto address,
+                   ptx_->memory.Allocate(bytes, "GPU memory"));
+  return std::make_unique<Allocation>(ptx_, address);
 }
 
 }  // namespace carillon::gpud

@@ -25,15 +25,14 @@ absl::StatusOr<std::unique_ptr<Backend>> TimedBackend::Create(
                        .threads_per_sm = config.sm.warps * sim::kLanes,
                        .registers_per_sm = config.sm.registers,
                        .shared_bytes_per_sm = config.sm.shared_bytes};
-  auto memory = std::make_shared<sim::Memory>();
-  auto kernels = std::make_unique<SimKernels>(memory.get());
-  RETURN_IF_ERROR(kernels->LoadOwn());
+  auto ptx = std::make_unique<PtxEngine>(sim::Addresses::kOwn);
+  RETURN_IF_ERROR(ptx->kernels.LoadOwn());
   ASSIGN_OR_RETURN(auto launcher,
                    TimedLauncher::Make({.gpu = std::move(config),
                                         .first_devices = options.first_devices,
                                         .event_log = options.event_log,
                                         .on_violation = options.on_violation},
-                                       memory.get(), kernels.get()));
+                                       ptx.get()));
   TimedLauncher* const launches = launcher.get();
   // Time needs its thread from the first device on.
   auto front_end = std::make_unique<FrontEnd>(
@@ -44,21 +43,18 @@ absl::StatusOr<std::unique_ptr<Backend>> TimedBackend::Create(
                         .ticks = NoTicks,  // its order is the simulation's
                         .thread_name = "gpud-sim"},
       std::move(launcher));
-  return std::unique_ptr<Backend>(
-      new TimedBackend(options, model, std::move(memory), std::move(kernels),
-                       launches, std::move(front_end)));
+  return std::unique_ptr<Backend>(new TimedBackend(
+      options, model, std::move(ptx), launches, std::move(front_end)));
 }
 
 TimedBackend::TimedBackend(const BackendOptions& options, const GpuModel& model,
-                           std::shared_ptr<sim::Memory> simulated,
-                           std::unique_ptr<SimKernels> kernels,
+                           std::unique_ptr<PtxEngine> ptx,
                            TimedLauncher* launcher,
                            std::unique_ptr<FrontEnd> front_end)
     : timing_(options.timing),
       model_(model),
-      simulated_(std::move(simulated)),
-      memory_(simulated_.get()),
-      kernels_(std::move(kernels)),
+      ptx_(std::move(ptx)),
+      memory_(ptx_.get()),
       launcher_(launcher),
       front_end_(front_end.get()),
       paths_({kEdgePath, "the simulated GPU's own doorbells, in its time"},
@@ -104,7 +100,7 @@ absl::Status TimedBackend::SetPolicy(std::string_view name) {
 
 absl::StatusOr<std::vector<const simt::KernelInfo*>> TimedBackend::LoadKernels(
     const ModuleSource& source) {
-  return kernels_->Load(source);
+  return ptx_->kernels.Load(source);
 }
 
 void TimedBackend::Stop() {

@@ -17,7 +17,6 @@
 #include "gpu_daemon/dispatch/front_end.h"
 #include "gpu_daemon/event/backend.h"
 #include "gpu_daemon/options/backend_options.h"
-#include "sim/exec/memory.h"
 
 namespace carillon::gpud {
 
@@ -55,7 +54,7 @@ class TimedBackend final : public Backend {
   absl::StatusOr<std::vector<const simt::KernelInfo*>> LoadKernels(
       const ModuleSource& source) override;
   absl::Status CheckKernel(const simt::KernelInfo& kernel) const override {
-    return kernels_->Check(kernel);
+    return ptx_->kernels.Check(kernel);
   }
 
   void Stop() override;
@@ -63,15 +62,13 @@ class TimedBackend final : public Backend {
 
  private:
   TimedBackend(const BackendOptions& options, const GpuModel& model,
-               std::shared_ptr<sim::Memory> simulated,
-               std::unique_ptr<SimKernels> kernels, TimedLauncher* launcher,
+               std::unique_ptr<PtxEngine> ptx, TimedLauncher* launcher,
                std::unique_ptr<FrontEnd> front_end);
 
   const std::string timing_;
   const GpuModel model_;
-  const std::shared_ptr<sim::Memory> simulated_;
+  const std::unique_ptr<PtxEngine> ptx_;
   SimMemory memory_;
-  const std::unique_ptr<SimKernels> kernels_;
   TimedLauncher* const launcher_;  // the front-end's
   const std::chrono::steady_clock::time_point started_ =
       std::chrono::steady_clock::now();

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <atomic>
 #include <chrono>
@@ -15,6 +16,7 @@
 #include <sstream>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "base/clock.h"
 #include "gpu_daemon/backends/registry.h"
@@ -296,6 +298,66 @@ TEST_F(TimedBackendTest, ACancelledKernelEndsWhereItIs) {
   EXPECT_EQ(host->time.now(), 1000u);
   EXPECT_NE(host->Take(event).state, EventState::kNone);
   EXPECT_TRUE(backend_->idle());
+}
+
+// As another device's memory goes when that device does.
+TEST_F(TimedBackendTest, AUsersKernelOverMemoryThatGoesFailsAlone) {
+  // data[1] = 1, and stores for ever where data[0] says.
+  static constexpr std::string_view kPtx = R"(
+.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry over(.param .u64 data)
+{
+  .reg .b64 %rd<4>;
+  ld.param.u64 %rd1, [data];
+  ld.global.u64 %rd2, [%rd1];
+  mov.u64 %rd3, 1;
+again:
+  st.global.u64 [%rd2], %rd3;
+  st.global.u64 [%rd1+8], %rd3;
+  bra again;
+}
+)";
+  Start(1);
+  const auto device = Attach("a");
+  const auto kernels = backend_->LoadKernels(
+      {.image = std::as_bytes(std::span(kPtx)),
+       .file = "over.ptx",
+       .kernels = {
+           {.symbol = "over",
+            .name = "over",
+            .parameters = {{"data", simt::ParamKind::kWriteBuffer, 8}}}}});
+  ASSERT_TRUE(kernels.ok()) << kernels.status();
+  constexpr size_t kBytes = 4096;
+  void* const page = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(page, MAP_FAILED);
+  auto others =
+      *backend_->memory().MapHost({static_cast<std::byte*>(page), kBytes});
+  std::vector<uint64_t> data(2);
+  data[0] = reinterpret_cast<uint64_t>(others->data());
+  const auto mapping =
+      *backend_->memory().MapHost(std::as_writable_bytes(std::span(data)));
+  auto event = device->Register(
+      {.kernel = kernels->at(0),
+       .bindings = {{.buffer = {mapping->data(), data.size() * 8}}}});
+  ASSERT_TRUE(backend_->paths().Find("edge")->path->Add(event.kernel).ok());
+  event.ring->Commit(nullptr, 0);
+  event.ring->RingDoorbell();
+  device->time.Answer(kNoTime);
+  while (std::atomic_ref<uint64_t>(data[1]) == 0) std::this_thread::yield();
+  others.reset();
+  munmap(page, kBytes);
+  ASSERT_TRUE(device->WaitForTurn());
+  const shm::Completion end = device->Take(event);
+  EXPECT_EQ(end.state, EventState::kFailed);
+  EXPECT_EQ(end.status, Number(EventStatus::kKernelFault));
+  auto own = Register(*device);
+  device->RingDoorbell(own, 0);
+  device->time.Answer(kNoTime);
+  ASSERT_TRUE(device->WaitForTurn());
+  EXPECT_EQ(device->Take(own).state, EventState::kDone);
 }
 
 // edgeReleaseBarrier.

@@ -43,10 +43,10 @@ std::string_view StateName(EventState state) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TimedLauncher>> TimedLauncher::Make(
-    Options options, sim::Memory* memory, const SimKernels* kernels) {
+    Options options, PtxEngine* ptx) {
   const std::string log = options.event_log;
   std::unique_ptr<TimedLauncher> launcher(
-      new TimedLauncher(std::move(options), memory, kernels));
+      new TimedLauncher(std::move(options), ptx));
   if (log.empty()) return launcher;
   launcher->event_log_.open(log);
   launcher->event_log_
@@ -59,12 +59,10 @@ absl::StatusOr<std::unique_ptr<TimedLauncher>> TimedLauncher::Make(
   return launcher;
 }
 
-TimedLauncher::TimedLauncher(Options options, sim::Memory* memory,
-                             const SimKernels* kernels)
+TimedLauncher::TimedLauncher(Options options, PtxEngine* ptx)
     : options_(std::move(options)),
-      memory_(memory),
-      kernels_(kernels),
-      gpu_(options_.gpu, memory,
+      ptx_(ptx),
+      gpu_(options_.gpu, &ptx->memory,
            {.printed = &printed_, .ended = [this](const GridResult& result) {
               ended_.push_back(result);
               gpu_.Stop();
@@ -72,7 +70,7 @@ TimedLauncher::TimedLauncher(Options options, sim::Memory* memory,
 
 absl::Status TimedLauncher::Prepare(EventKernel& event) {
   const simt::KernelInfo& kernel = *event.kmd().kernel;
-  if (kernels_->Find(&kernel).entry != nullptr) return absl::OkStatus();
+  if (ptx_->kernels.Find(&kernel).entry != nullptr) return absl::OkStatus();
   return absl::InvalidArgumentError(
       fmt::format("{}: the simulated GPU has no PTX of it", kernel.name));
 }
@@ -219,12 +217,22 @@ bool TimedLauncher::Step() {
   } else if (until == kNever) {
     return false;
   }
-  gpu_.Run(until);
+  Simulate(until);
   EndAll();
   now_ns_.store(std::max(now_ns(), gpu_.nanoseconds()),
                 std::memory_order_relaxed);
   GiveTurns(gpu_.cycle() >= CycleAt(least) ? least : 0);
   return true;
+}
+
+// A user's kernel reaches all memory, so none of it goes meanwhile.
+void TimedLauncher::Simulate(Cycle until) {
+  const sim::Turns::Turn turn(&ptx_->turns);
+  if (auto now = ptx_->memory.table(); now != segments_) {
+    segments_ = std::move(now);
+    gpu_.TakeSegments();
+  }
+  gpu_.Run(until);
 }
 
 // To those who are due, and to those who have asked for one until then.
@@ -290,10 +298,10 @@ void TimedLauncher::Submit(std::unique_ptr<KernelLaunch> launch) {
 absl::StatusOr<size_t> TimedLauncher::TakeStatus() {
   if (free_statuses_.empty()) {
     ASSIGN_OR_RETURN(const auto block,
-                     memory_->Allocate(kStatusesAtOnce * sizeof(uint32_t),
-                                       "status of kernels"));
+                     ptx_->memory.Allocate(kStatusesAtOnce * sizeof(uint32_t),
+                                           "status of kernels"));
     auto* const words = reinterpret_cast<uint32_t*>(
-        memory_->At(block, kStatusesAtOnce * sizeof(uint32_t))->data());
+        ptx_->memory.At(block, kStatusesAtOnce * sizeof(uint32_t))->data());
     for (size_t i = kStatusesAtOnce; i-- > 0;) {
       free_statuses_.push_back(statuses_.size());
       statuses_.emplace_back(block + i * sizeof(uint32_t), words + i);
@@ -307,7 +315,7 @@ absl::StatusOr<size_t> TimedLauncher::TakeStatus() {
 
 void TimedLauncher::Start(Due due, std::unique_ptr<KernelLaunch> launch) {
   const KernelMetadata& kmd = launch->kmd;
-  const SimKernels::Code code = kernels_->Find(kmd.kernel);
+  const SimKernels::Code code = ptx_->kernels.Find(kmd.kernel);
   if (code.entry == nullptr) {
     LogEventFailure(fmt::format("{}: the simulated GPU has no PTX of it",
                                 kmd.kernel->name));

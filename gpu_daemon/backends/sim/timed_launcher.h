@@ -42,9 +42,9 @@ class TimedLauncher final : public Launcher {
     std::string event_log;       // a file's path; empty: none
     OnViolation on_violation;
   };
-  // Both must outlive it. Errors: InvalidArgument (the file cannot be written).
-  static absl::StatusOr<std::unique_ptr<TimedLauncher>> Make(
-      Options options, sim::Memory* memory, const SimKernels* kernels);
+  // `ptx` must outlive it. Errors: InvalidArgument (the file cannot be written).
+  static absl::StatusOr<std::unique_ptr<TimedLauncher>> Make(Options options,
+                                                             PtxEngine* ptx);
 
   absl::Status Prepare(EventKernel& event) override;
   void AddDevice(const std::shared_ptr<DeviceMemory>& memory) override;
@@ -103,14 +103,14 @@ class TimedLauncher final : public Launcher {
     size_t status = 0;  // index of its status word
   };
 
-  TimedLauncher(Options options, sim::Memory* memory,
-                const SimKernels* kernels);
+  TimedLauncher(Options options, PtxEngine* ptx);
 
   Participant* Find(const DeviceMemory* memory);
   void Evict(Participant& participant, std::string reason);
   // Whether all have answered and time has begun.
   bool CollectAnswers();
   bool Step();
+  void Simulate(Cycle until);
   void Start(Due due, std::unique_ptr<KernelLaunch> launch);
   void EndAll();
   void End(const Running& running, const sim::timing::GridResult& result);
@@ -125,8 +125,8 @@ class TimedLauncher final : public Launcher {
   void SetWaitsFor(std::string why);
 
   const Options options_;
-  sim::Memory* const memory_;
-  const SimKernels* const kernels_;
+  PtxEngine* const ptx_;
+  std::shared_ptr<const sim::SegmentTable> segments_;  // gpu_'s
   std::string printed_;
   std::ofstream event_log_;
   sim::timing::Gpu gpu_;

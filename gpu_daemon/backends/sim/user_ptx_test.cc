@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/mman.h>
 
 #include <atomic>
 #include <chrono>
@@ -16,6 +17,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/clock.h"
 #include "gpu_daemon/backends/cpu/cpu_backend.h"
 #include "gpu_daemon/backends/sim/sim_backend.h"
 #include "gpu_daemon/backends/sim/sim_block_runner.h"
@@ -79,6 +81,25 @@ again:
 }
 )";
 
+// over: data[2] = 1, and stores for ever where data[0..1] say.
+constexpr char kOverPtx[] = R"(.version 9.0
+.target sm_75
+.address_size 64
+.visible .entry over(.param .u64 data, .param .u32 at)
+{
+  .reg .b32 %r<3>;
+  .reg .b64 %rd<3>;
+  ld.param.u64 %rd1, [data];
+  ld.global.u64 %rd2, [%rd1];
+  mov.u32 %r1, 1;
+again:
+  ld.global.u32 %r2, [%rd2];
+  st.global.u32 [%rd2], %r2;
+  st.global.u32 [%rd1+8], %r1;
+  bra again;
+}
+)";
+
 ModuleSource Source(std::string_view text, std::string symbol,
                     std::string name = "") {
   return {
@@ -119,8 +140,9 @@ class UserPtxTest
     EXPECT_TRUE(status.ok()) << status;
     return event;
   }
-  const simt::KernelInfo* MustLoad(const std::string& symbol) {
-    const auto loaded = catalog_.Load(Source(kPtx, symbol), *backend_);
+  const simt::KernelInfo* MustLoad(const std::string& symbol,
+                                   const char* text = kPtx) {
+    const auto loaded = catalog_.Load(Source(text, symbol), *backend_);
     EXPECT_TRUE(loaded.ok()) << loaded.status();
     return loaded.ok() ? loaded->front() : nullptr;
   }
@@ -130,8 +152,16 @@ class UserPtxTest
     event.ring->RingDoorbell();
     return device_.Wait(*event.ring);
   }
+  // Returns when the kernel has stored 1 to data_[word].
+  void RingAndAwaitBegin(const TestDevice::Event& event, size_t word) {
+    std::atomic_ref<uint32_t> began(data_[word]);
+    began = 0;
+    event.ring->Commit();
+    event.ring->RingDoorbell();
+    while (began == 0) sched_yield();
+  }
 
-  uint32_t data_[64] = {};
+  alignas(uint64_t) uint32_t data_[64] = {};
   TestDevice device_;
   std::unique_ptr<Backend> backend_;
   KernelCatalog catalog_;
@@ -170,6 +200,47 @@ TEST_P(UserPtxTest, OneThatTrapsFailsItsEventBesideGpudsOwn) {
   }
 }
 
+// As another device's memory goes when that device does.
+TEST_P(UserPtxTest, OneThatRunsOverMemoryThatGoesFailsAlone) {
+  auto over = Add(MustLoad("over", kOverPtx));
+  auto own = device_.Register({.kernel = simt::FindKernel("fail_if"),
+                               .bindings = {{.writable = true}}});
+  ASSERT_TRUE(path_->Add(own.kernel).ok());
+  const auto run_over = [&](const std::byte* address, auto take_away) {
+    std::memcpy(data_, &address, sizeof(address));
+    RingAndAwaitBegin(over, 2);
+    EXPECT_EQ(Ring(own, 0).state, EventState::kDone);
+    take_away();
+    const Completion end = device_.Wait(*over.ring);
+    EXPECT_EQ(end.state, EventState::kFailed);
+    EXPECT_EQ(end.status, Number(EventStatus::kKernelFault));
+    EXPECT_EQ(Ring(own, 0).state, EventState::kDone);
+  };
+  constexpr size_t kBytes = 4096;
+  for (int i = 0; i < 3; ++i) {
+    void* const page = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(page, MAP_FAILED);
+    auto mapping =
+        *backend_->memory().MapHost({static_cast<std::byte*>(page), kBytes});
+    run_over(mapping->data(), [&] {
+      mapping.reset();
+      munmap(page, kBytes);
+    });
+    auto memory = *backend_->memory().Allocate(kBytes);
+    run_over(memory->data(), [&] { memory.reset(); });
+  }
+}
+
+TEST_P(UserPtxTest, OneThatWaitsAtTheBarrierLetsMemoryGo) {
+  auto event = Add(MustLoad("wait"));
+  auto memory = *backend_->memory().Allocate(4096);
+  RingAndAwaitBegin(event, 0);
+  memory.reset();
+  EXPECT_TRUE(backend_->ReleaseBarrier(*device_.memory).ok());
+  EXPECT_EQ(device_.Wait(*event.ring).state, EventState::kDone);
+}
+
 TEST_P(UserPtxTest, WhatItLacksIsRefusedWithItsPlaceAndNothingElseIsDisturbed) {
   auto event = Add(MustLoad("bump"));
   std::string unknown = kPtx;
@@ -201,11 +272,7 @@ TEST_P(UserPtxTest, AnEventWaitsUntilTheBarrierIsReleased) {
     EXPECT_TRUE(released.ok()) << released;
   };
   for (int i = 0; i < 3; ++i) {
-    std::atomic_ref<uint32_t> began(data_[0]);
-    began = 0;
-    event.ring->Commit();
-    event.ring->RingDoorbell();
-    while (began == 0) sched_yield();
+    RingAndAwaitBegin(event, 0);
     EXPECT_EQ(event.ring->Poll(), std::nullopt);
     release();
     EXPECT_EQ(device_.Wait(*event.ring).state, EventState::kDone);
@@ -213,11 +280,7 @@ TEST_P(UserPtxTest, AnEventWaitsUntilTheBarrierIsReleased) {
   // One that comes early is not lost, and lets one event pass.
   release();
   EXPECT_EQ(Ring(event, 0).state, EventState::kDone);
-  std::atomic_ref<uint32_t> began(data_[0]);
-  began = 0;
-  event.ring->Commit();
-  event.ring->RingDoorbell();
-  while (began == 0) sched_yield();
+  RingAndAwaitBegin(event, 0);
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_EQ(event.ring->Poll(), std::nullopt);
   release();
@@ -391,6 +454,36 @@ TEST(UserPtx, OneThatNeverEndsIsStoppedWithAllItsBlocks) {
   runner.Run(kmd, 0, &args, &next);
   EXPECT_EQ(next.fail_status, simt::kFailNone);
   EXPECT_THAT(data, ::testing::Each(1u));
+}
+
+std::atomic<Nanoseconds> clock_ns{0};
+
+TEST(UserPtx, ALaunchOfManyBlocksIsStoppedAsAWhole) {
+  PtxEngine ptx(sim::Addresses::kHost);
+  // Each look at the clock takes a millisecond.
+  SimBlockRunner runner(&ptx, std::chrono::milliseconds(100),
+                        [] { return clock_ns += 1'000'000; });
+  std::vector<uint32_t> data(1);
+  ASSERT_TRUE(ptx.memory
+                  .Map(std::as_writable_bytes(std::span(data)),
+                       /*writable=*/true, "data")
+                  .ok());
+  struct {
+    uint32_t* data;
+    uint32_t at;
+  } args{data.data(), 0};
+  const KernelMetadata kmd{
+      .kernel = ptx.kernels.Load(Source(kPtx, "bump")).value().front(),
+      .grid = {1000, 1, 1}};
+  LaunchRun run;
+  for (uint64_t block = 0; block < kmd.blocks(); ++block) {
+    runner.Run(kmd, block, &args, &run);
+    // For an hour the workers run other launches, which is none of its time.
+    clock_ns += Nanoseconds{3600} * 1'000'000'000;
+  }
+  EXPECT_EQ(run.fail_status, simt::kFailNoProgress);
+  EXPECT_GT(data[0], 1u);
+  EXPECT_LE(data[0], 100u);
 }
 
 }  // namespace
