@@ -32,6 +32,7 @@ struct InterleavedGpu::Grid {
   int priority = 0;
   SmRange sms;
   Ended ended;
+  std::optional<WeakMemory::Time> since;
   Need need;            // of one block
   Dim3 next{0, 0, 0};   // the block to begin
   bool more = true;     // there is one
@@ -59,9 +60,9 @@ bool InterleavedGpu::Fits(const Need& need, const Sm& sm) {
          need.shared_bytes <= sm.shared_bytes;
 }
 
-absl::StatusOr<uint64_t> InterleavedGpu::Begin(const Launch& launch,
-                                               int priority, Ended ended,
-                                               SmRange sms) {
+absl::StatusOr<uint64_t> InterleavedGpu::Begin(
+    const Launch& launch, int priority, Ended ended, SmRange sms,
+    std::optional<WeakMemory::Time> since) {
   RETURN_IF_ERROR(CheckLaunch(launch));
   if (sms.first > sms_.size() || sms.count > sms_.size() - sms.first) {
     return absl::OutOfRangeError(
@@ -83,6 +84,7 @@ absl::StatusOr<uint64_t> InterleavedGpu::Begin(const Launch& launch,
   grid->priority = priority;
   grid->sms = sms;
   grid->ended = std::move(ended);
+  grid->since = since;
   grid->core.sms = options_.sms;
   grid->core.weak = weak_.get();
   grid->core.printed = options_.printed;
@@ -102,6 +104,13 @@ absl::StatusOr<uint64_t> InterleavedGpu::Begin(const Launch& launch,
       });
   grids_.insert(behind, std::move(grid));
   return last_grid_;
+}
+
+absl::StatusOr<WeakMemory::Time> InterleavedGpu::ReadAhead(
+    DeviceAddress address, uint64_t bytes) {
+  ASSIGN_OR_RETURN(const std::span<std::byte> place,
+                   memory_->At(address, bytes));
+  return weak_->ReadAhead(place.data(), address, bytes);
 }
 
 absl::Status InterleavedGpu::Stop(uint64_t grid) {
@@ -174,7 +183,10 @@ bool InterleavedGpu::StartBlock(Grid& grid) {
   resident.grid = &grid;
   resident.sm = grid.sms.first + static_cast<uint32_t>(most - sms.begin());
   resident.block.Start(grid.launch, grid.next, &grid.core);
-  if (weak_) weak_->Begin(resident.weak, grid.number, resident.block.warps());
+  if (weak_) {
+    weak_->Begin(resident.weak, grid.number, resident.block.warps(),
+                 grid.since);
+  }
   for (uint32_t w = 0; w < resident.block.warps(); ++w) {
     runners_.push_back({.resident = &resident, .warp = w});
   }

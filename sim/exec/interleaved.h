@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -76,15 +77,21 @@ class InterleavedGpu {
   // room on these SMs (all, unless they are named) before those of grids with a lower
   // priority. `ended` is called once,
   // from Step() or Stop(), when nothing of the grid executes any more; it may
-  // call this object. The launch's program must live until then. Errors: those
-  // of CheckLaunch(); ResourceExhausted (no SM has room for one block);
+  // call this object. The launch's program must live until then. `since`: it is
+  // behind a stream's wait, and this is of ReadAhead() when that began. Errors:
+  // those of CheckLaunch(); ResourceExhausted (no SM has room for one block);
   // OutOfRange (there are no such SMs).
-  absl::StatusOr<uint64_t> Begin(const Launch& launch, int priority,
-                                 Ended ended, SmRange sms);
+  absl::StatusOr<uint64_t> Begin(
+      const Launch& launch, int priority, Ended ended, SmRange sms,
+      std::optional<WeakMemory::Time> since = std::nullopt);
   absl::StatusOr<uint64_t> Begin(const Launch& launch, int priority,
                                  Ended ended) {
     return Begin(launch, priority, std::move(ended), {.count = options_.sms});
   }
+  // The GPU sees what is there now; returns when that is. Requires weak memory, and
+  // that both are multiples of 16. Errors: those of Memory::At().
+  absl::StatusOr<WeakMemory::Time> ReadAhead(DeviceAddress address,
+                                             uint64_t bytes);
   // Ends a grid at once, at whatever instruction its warps are. Errors:
   // NotFound (it has ended).
   absl::Status Stop(uint64_t grid);

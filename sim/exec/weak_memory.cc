@@ -113,7 +113,8 @@ void WriteMemory(std::byte* place, uint32_t bytes, const std::byte* from) {
 
 }  // namespace
 
-void WeakMemory::Begin(BlockState& block, uint64_t grid, uint32_t warps) {
+void WeakMemory::Begin(BlockState& block, uint64_t grid, uint32_t warps,
+                       std::optional<Time> since) {
   block.number = ++last_number_;
   block.grid = grid;
   block.acquired = {};
@@ -122,8 +123,21 @@ void WeakMemory::Begin(BlockState& block, uint64_t grid, uint32_t warps) {
     warp.number = ++last_number_;
     // A launch orders what came before it: what the host stored after the last
     // look at it, too, which is one later (Observe()).
-    for (BlockState::Lane& lane : warp.lanes) lane.acquired = All(now_ + 1);
+    for (BlockState::Lane& lane : warp.lanes) {
+      lane.acquired = All(since.value_or(now_ + 1));
+    }
   }
+}
+
+WeakMemory::Time WeakMemory::ReadAhead(std::byte* place, DeviceAddress address,
+                                       uint64_t bytes) {
+  std::array<std::byte, 16> present{};
+  const auto step = static_cast<uint32_t>(present.size());
+  for (uint64_t i = 0; i < bytes; i += step) {
+    ReadMemory(place + i, step, present.data());
+    Observe(CellAt(place + i, address + i, false), 0, step, present.data());
+  }
+  return now_;
 }
 
 void WeakMemory::End(BlockState& block) {
@@ -637,14 +651,14 @@ void WeakMemory::Hasten(Times limit, const Times& to, F among) {
 
 void WeakMemory::Advance() {
   if (now_ < next_due_) return;
-  // What is published may hasten others.
-  for (bool again = true; again;) {
-    again = false;
-    for (Store& store : stores_) {
-      if (store.order != 0 || store.at[kWarp] > now_) continue;
-      Publish(store);
-      again = true;
+  // What is published may hasten others: always the oldest is next, so that those
+  // of one thread at one place keep their order.
+  for (auto store = stores_.begin(); store != stores_.end();) {
+    if (store->order != 0 || store->at[kWarp] > now_) {
+      ++store;
+      continue;
     }
+    store = Publish(*store) ? stores_.begin() : std::next(store);
   }
   std::vector<Store*> due;
   next_due_ = kNever;
@@ -665,7 +679,7 @@ void WeakMemory::Advance() {
   std::erase_if(stores_, [](const Store& store) { return store.bytes == 0; });
 }
 
-void WeakMemory::Publish(Store& store) {
+bool WeakMemory::Publish(Store& store) {
   store.order = ++last_order_;
   // Those before it at the same place come to memory no later than it does.
   Times limit{};
@@ -681,8 +695,8 @@ void WeakMemory::Publish(Store& store) {
       later = true;
     }
   }
-  if (!later) return;
-  Hasten(limit, store.at, [](const Store&) { return true; });
+  if (later) Hasten(limit, store.at, [](const Store&) { return true; });
+  return later;
 }
 
 void WeakMemory::Apply(Store& store) {

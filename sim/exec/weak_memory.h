@@ -34,7 +34,10 @@
 //   never old, and what they touch has arrived by then.
 // - A launch by a kernel is a relaxed store that the new grid has read: what a
 //   fence at GPU scope put before it is visible there, and nothing else. Each
-//   block begins with an acquire.
+//   block begins with an acquire, unless its grid is behind a wait of a stream:
+//   CUDA does not say that a wait for a word orders other words. Its blocks begin
+//   with what was ordered when the wait began, and what the GPU read ahead there
+//   may be what their loads give.
 // - The end of a grid makes all of its stores visible to everybody; that of a
 //   block does not.
 //
@@ -57,6 +60,7 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -145,7 +149,11 @@ class WeakMemory {
 
   explicit WeakMemory(uint64_t seed) : random_(seed) {}
 
-  void Begin(BlockState& block, uint64_t grid, uint32_t warps);
+  // `since`: of ReadAhead(); unset: now.
+  void Begin(BlockState& block, uint64_t grid, uint32_t warps,
+             std::optional<Time> since);
+  // Sees what is in memory now, at a multiple of 16 bytes; returns the time.
+  Time ReadAhead(std::byte* place, DeviceAddress address, uint64_t bytes);
   // Forgets what is not yet in the block's shared memory.
   void End(BlockState& block);
   // Makes all of the grid's stores visible, but for those to freed segments.
@@ -210,7 +218,8 @@ class WeakMemory {
   void HastenOldest();
   // Does what is due.
   void Advance();
-  void Publish(Store& store);
+  // Whether it has hastened others.
+  bool Publish(Store& store);
   void Apply(Store& store);
   void DropStores(Cell& cell);
   void Use(const std::shared_ptr<const SegmentTable>& table);

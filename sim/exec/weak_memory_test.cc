@@ -709,6 +709,37 @@ TEST_F(Weak, ALaunchSeesWhatTheHostStoredBefore) {
   }
 }
 
+// CUDA says no more of a wait than that the work behind it begins later.
+TEST_F(Weak, AGridBehindAStreamsWaitMayHaveReadAhead) {
+  const auto stale = [this](std::string_view fence, bool waits) {
+    Load(Kernel(Threads::kBlocks,
+                {fmt::format("{} ld.u32 %r1, [x]; st.u32 [r0], %r1;", fence)}));
+    for (uint64_t seed = 0; seed < kSeeds && !HasFatalFailure(); ++seed) {
+      Words() = {};
+      Launch launch{.program = &bench_->program(),
+                    .kernel = bench_->program().FindEntry("k")};
+      launch.parameters.resize(8);
+      std::memcpy(launch.parameters.data(), &at_, 8);
+      InterleavedGpu gpu(&bench_->memory(),
+                         {.seed = seed, .weak_memory = true});
+      const auto since = gpu.ReadAhead(at_, 16);
+      EXPECT_TRUE(since.ok()) << since.status();
+      Words().words[0] = 1;
+      EXPECT_TRUE(gpu.Begin(
+                         launch, 0, [](const absl::Status&) {}, {.count = 1},
+                         waits ? std::optional(*since) : std::nullopt)
+                      .ok());
+      for (int i = 0; i < kTurns && gpu.grids() != 0; ++i) gpu.Step();
+      if (Words().r(0) == 0) return true;
+    }
+    return false;
+  };
+  EXPECT_TRUE(stale("", true));
+  EXPECT_TRUE(stale("fence.acquire.gpu;", true));
+  EXPECT_FALSE(stale("fence.acquire.sys;", true));
+  EXPECT_FALSE(stale("", false));
+}
+
 // As a GPU reads host memory; PTX does not say so.
 TEST_F(Weak, OneLoadReads32BytesOfTheHostAtOneTime) {
   const auto torn = [this](uint32_t distance) {
@@ -745,6 +776,18 @@ L:
   };
   EXPECT_FALSE(torn(16));
   EXPECT_TRUE(torn(32));
+}
+
+// Also when what others store elsewhere makes them arrive sooner.
+TEST_F(Weak, StoresOfOneThreadToOnePlaceKeepTheirOrder) {
+  const std::string racing =
+      "mov.u32 %r1, $; st.u32 [x], %r1; st.u32 [x], %r1; st.u32 [x], %r1;"
+      "st.u32 [x], %r1; st.u32 [x], %r1; st.u32 [x], %r1;";
+  const std::string counting =
+      "mov.u32 %r1, 1; st.u32 [y], %r1; mov.u32 %r2, 7; st.u32 [z], %r2;"
+      "mov.u32 %r1, 2; st.u32 [y], %r1;";
+  ExpectNever(Threads::kBlocks, {counting, racing, racing},
+              [](const Memory& m) { return m.y() != 2; });
 }
 
 // --- Launches by kernels.
