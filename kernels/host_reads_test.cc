@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <regex>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -30,19 +32,36 @@ std::string BodyOf(const std::string& ptx, std::string_view part) {
   return "";
 }
 
-// The most `loads` with no store between them.
+// The most loads before the first use of what one of them gives. A store may use
+// it by its address, and ends them, too.
 size_t LongestBatch(std::string_view body, std::string_view load) {
+  static const std::regex kRegister(R"(%\w+)");
   size_t longest = 0;
-  size_t batch = 0;
+  std::set<std::string> batch;  // what was loaded
   for (size_t at = 0; at < body.size();) {
     const size_t end = std::min(body.find('\n', at), body.size());
-    const std::string_view line = body.substr(at, end - at);
+    const std::string line(body.substr(at, end - at));
     at = end + 1;
-    if (line.find("\tst.") != line.npos) batch = 0;
+    const std::set<std::string> named(
+        std::sregex_token_iterator(line.begin(), line.end(), kRegister), {});
+    const bool uses = std::ranges::any_of(
+        named, [&](const std::string& one) { return batch.contains(one); });
+    if (uses || line.find("\tst.") != line.npos) batch.clear();
     if (line.find(load) == line.npos) continue;
-    longest = std::max(longest, ++batch);
+    batch.insert(line.substr(line.find('%'), line.find(',') - line.find('%')));
+    longest = std::max(longest, batch.size());
   }
   return longest;
+}
+
+TEST(HostReadsTest, AUseEndsABatch) {
+  const auto batch_with = [](const std::string& between) {
+    return LongestBatch("\tld.relaxed.sys.b64 %rd5, [%rd1];\n" + between +
+                            "\tld.relaxed.sys.b64 %rd50, [%rd2];\n",
+                        "ld.relaxed.sys.b64");
+  };
+  EXPECT_EQ(batch_with("\tadd.s64 %rd2, %rd1, 8;\n"), 2u);
+  EXPECT_EQ(batch_with("\tshr.u64 %rd3, %rd5, 8;\n"), 1u);
 }
 
 TEST(HostReadsTest, RequestsAreReadInBatches) {
