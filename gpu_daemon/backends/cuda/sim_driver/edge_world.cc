@@ -125,11 +125,12 @@ void EdgeWorld::MakeRing(uint32_t d, uint32_t kind) {
   const uint32_t index = d * kEdgeLanes + device.next_doorbell;
   const bool inlined = kind % 2 == 0;
   auto ring = std::make_unique<Ring>(
-      WorldRing::Spec{.seed = config_.seed,
-                      .id = static_cast<uint32_t>(rings_.size()),
-                      .echoes = kind < 2,
-                      .entries = config_.entries,
-                      .grid = {inlined ? 1u : config_.launched_blocks, 1, 1}},
+      WorldRing::Spec{
+          .seed = config_.seed,
+          .id = static_cast<uint32_t>(rings_.size()),
+          .kernel = kind < 2 ? WorldKernel::kEcho : WorldKernel::kFailIf,
+          .entries = config_.entries,
+          .grid = {inlined ? 1u : config_.launched_blocks, 1, 1}},
       device);
   ring->index = index;
   ring->inlined = inlined;

@@ -14,7 +14,9 @@ namespace carillon::gpud::cuda {
 
 struct FenceList {
   std::string function;  // of gpud's module
-  std::string path;      // of the list
+  // Of the list. Where lists of several functions are in it, each begins with its
+  // function's name in brackets.
+  std::string path;
   // Runs the seed's world.
   std::function<absl::Status(WorldCode*, uint64_t seed)> run;
 };

@@ -12,11 +12,6 @@
 namespace carillon::gpud::cuda {
 namespace {
 
-using shm::EventStatus;
-
-constexpr int64_t kClockOffset = 1'000;
-constexpr Nanoseconds kRungNs = 1;  // WorldRing's
-
 template <class T>
 T Load(T& word) {
   return std::atomic_ref<T>(word).load(std::memory_order_acquire);
@@ -24,12 +19,6 @@ T Load(T& word) {
 template <class T>
 void Store(T& word, std::type_identity_t<T> value) {
   std::atomic_ref<T>(word).store(value, std::memory_order_release);
-}
-
-// Events whose entry is not of this ring, or of another event.
-EventStatus HeaderStatusOf(uint64_t sequence) {
-  if (sequence % 10 == 9) return EventStatus::kBadSequence;
-  return sequence % 10 == 4 ? EventStatus::kStaleGeneration : EventStatus::kOk;
 }
 
 }  // namespace
@@ -68,11 +57,13 @@ PersistentWorld::PersistentWorld(WorldCode* code,
   const uint32_t rings = random_.OneIn(2) ? 0u - 5 : 7;
   Store(device_.memory->submission().doorbells()[0], rings);
   ring_.emplace(WorldRing::Spec{.seed = config_.seed,
-                                .echoes = config_.echoes,
+                                .kernel = config_.echoes ? WorldKernel::kEcho
+                                                         : WorldKernel::kFailIf,
                                 .entries = config_.entries,
                                 .grid = {config_.grid, 1, 1},
                                 .block = {config_.threads, 1, 1},
-                                .skipped = 1},
+                                .skipped = 1,
+                                .bad_headers = true},
                 device_);
   control_ = memory_.TakeZeros<PersistentControl>(1);
   report_ = memory_.TakeZeros<PersistentReport>(1);
@@ -80,7 +71,7 @@ PersistentWorld::PersistentWorld(WorldCode* code,
   copy_ = memory_.Take<std::byte>(sizeof(shm::EsqEntryHeader) +
                                   shm::kMaxParameterBytes);
   edge_entry_ = ring_->MakeEntry(memory_, 1);
-  control_->clock_offset_ns = kClockOffset;
+  control_->clock_offset_ns = kWorldClockOffset;
   tracing_ = PersistentTracing(config_.tracing.value_or(EdgeTracing::kOn));
 }
 
@@ -186,22 +177,6 @@ void PersistentWorld::HostStep() {
 
 // --- The device.
 
-void PersistentWorld::Commit() {
-  shm::DeviceRing& device = ring_->device();
-  ring_->Commit();
-  std::byte* const entry = device.last_entry().data();
-  switch (HeaderStatusOf(device.last_committed().value())) {
-    case EventStatus::kBadSequence:
-      entry[offsetof(shm::EsqEntryHeader, sequence)] ^= std::byte{64};
-      return;
-    case EventStatus::kStaleGeneration:
-      entry[offsetof(shm::EsqEntryHeader, generation)] ^= std::byte{1};
-      return;
-    default:
-      return;
-  }
-}
-
 void PersistentWorld::DeviceStep() {
   shm::DeviceRing& device = ring_->device();
   Consume();
@@ -221,7 +196,7 @@ void PersistentWorld::DeviceStep() {
   }
   if (device.last_committed().value() < config_.events &&
       device.free_slots() > 0 && random_.OneIn(3)) {
-    Commit();
+    ring_->Commit();
   }
   if (random_.OneIn(2)) device.RingDoorbell();
 }
@@ -230,41 +205,13 @@ bool PersistentWorld::Consume() {
   shm::DeviceRing& device = ring_->device();
   const auto completion = device.Poll();
   if (!completion) return false;
-  const uint64_t n = completion->sequence.value();
-  const EventStatus header = HeaderStatusOf(n);
-  if (header != EventStatus::kOk) {
-    ++ring_->refused;
-    ++ring_->failed;
-    if (completion->status != static_cast<uint32_t>(header)) {
-      Fail(fmt::format("event {} ended with status {}, not {}", n,
-                       completion->status, static_cast<uint32_t>(header)));
-    }
-    CheckLife(n, true);
-  } else {
-    const uint64_t refused = ring_->refused;
-    std::string wrong = ring_->Check(*completion);
-    if (!wrong.empty()) Fail(std::move(wrong));
-    CheckLife(n, ring_->refused != refused);
+  std::string wrong = ring_->Check(*completion);
+  if (wrong.empty() && config_.tracing) {
+    wrong = ring_->CheckLife(*config_.tracing == EdgeTracing::kOn);
   }
+  if (!wrong.empty()) Fail(std::move(wrong));
   device.Consume();
   return true;
-}
-
-void PersistentWorld::CheckLife(uint64_t sequence, bool refused) {
-  if (!config_.tracing) return;
-  const shm::EventLife life = ring_->device().life();
-  const bool traced = *config_.tracing == EdgeTracing::kOn && !refused;
-  const bool right = traced
-                         ? life.rung_ns == static_cast<uint64_t>(kRungNs) &&
-                               life.seen_ns > kClockOffset &&
-                               life.dispatched_ns == life.seen_ns &&
-                               life.finished_ns > life.dispatched_ns
-                         : life.rung_ns == 0 && life.seen_ns == 0 &&
-                               life.dispatched_ns == 0 && life.finished_ns == 0;
-  if (right) return;
-  Fail(fmt::format("event {} {}: rung at {}, seen at {}, finished at {}",
-                   sequence, traced ? "is traced" : "has no life", life.rung_ns,
-                   life.seen_ns, life.finished_ns));
 }
 
 absl::Status PersistentWorld::Run() {

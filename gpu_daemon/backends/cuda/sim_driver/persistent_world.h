@@ -66,10 +66,8 @@ class PersistentWorld {
   // --- The device.
 
   void DeviceStep();
-  void Commit();
   // Takes and checks the oldest completion, if there is one.
   bool Consume();
-  void CheckLife(uint64_t sequence, bool refused);
 
   void Fail(std::string what);
 

@@ -1,5 +1,5 @@
-// Takes the fences out of a kernel that stays on the GPU, one after another, and
-// says which seed finds each.
+// Takes the fences out of a kernel of gpud's own or of an event kernel, one after
+// another, and says which seed finds each.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <functional>
@@ -16,12 +16,15 @@
 #include "gpu_daemon/backends/cuda/sim_driver/edge_world.h"
 #include "gpu_daemon/backends/cuda/sim_driver/fences.h"
 #include "gpu_daemon/backends/cuda/sim_driver/persistent_world.h"
+#include "gpu_daemon/backends/cuda/sim_driver/stage_world.h"
 
 namespace carillon::gpud::cuda {
 namespace {
 
 using Executed =
     std::function<void(const sim::Warp&, const sim::Op&, sim::LaneMask)>;
+
+constexpr std::string_view kDispatcher = "carillon_edge_dispatcher";
 
 // In the world that the kernel is for.
 absl::Status RunSeed(WorldCode* code, const std::string& function,
@@ -32,6 +35,11 @@ absl::Status RunSeed(WorldCode* code, const std::string& function,
         PersistentConfigOf(seed, !function.ends_with("fail_if"));
     config.executed = std::move(executed);
     return std::make_unique<PersistentWorld>(code, config)->Run();
+  }
+  if (function != kDispatcher) {
+    StageWorldConfig config = StageConfigOf(seed);
+    config.executed = std::move(executed);
+    return std::make_unique<StageWorld>(code, config)->Run();
   }
   WorldConfig config = ConfigOf(seed);
   config.executed = std::move(executed);
@@ -71,15 +79,16 @@ int PrintCoverage(const std::string& ptx, const std::string& function,
 }
 
 int Main(int argc, char** argv) {
-  CLI::App app{"Takes the fences out of a resident kernel's PTX, one by one"};
-  std::string function = "carillon_edge_dispatcher";
+  CLI::App app{"Takes the fences out of a kernel's PTX, one by one"};
+  std::string function(kDispatcher);
   std::string only;
   uint64_t seeds = 200;
   bool coverage = false;
   bool list = false;
-  app.add_option(
-      "--function", function,
-      "Whose fences: the dispatcher, or carillon_persistent_echo or _fail_if");
+  app.add_option("--function", function,
+                 "Whose fences: the dispatcher, carillon_persistent_echo or "
+                 "_fail_if, carillon_stage_entry, or carillon_event_echo, "
+                 "_fail_if or _matmul");
   app.add_option("--only", only, "Those whose names have this");
   app.add_option("--seeds", seeds, "Tried for each");
   app.add_flag("--list", list, "Take nothing out: print the names");

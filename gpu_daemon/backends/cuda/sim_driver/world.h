@@ -63,18 +63,31 @@ class WorldMemory {
   std::vector<sim::DeviceAddress> mapped_;
 };
 
-// A ring of `echo`, of whose events each seventh is refused, or of `fail_if`,
-// of whose events each third fails.
+// What the host adds to the GPU's timer.
+inline constexpr int64_t kWorldClockOffset = 1'000;
+
+enum class WorldKernel {
+  kEcho,    // each seventh event is refused
+  kFailIf,  // each third event fails
+  kMatmul,  // has barriers; of blocks of 16 times 16. Each seventh event fails
+};
+
+// A ring of one of these.
 struct WorldRing {
   struct Spec {
     uint64_t seed = 0;
     uint32_t id = 0;
-    bool echoes = true;
+    WorldKernel kernel = WorldKernel::kEcho;
     uint32_t entries = 4;
     simt::Dim3 grid;
     simt::Dim3 block = {32, 1, 1};
     // Of each input: echo goes byte by byte, unless it is a multiple of 16.
     uint32_t skipped = 0;
+    // The longest input, or matrices' order. Where few bytes come late, their
+    // completion does not come late with them.
+    uint32_t longest = 48;
+    // Each tenth entry is of another event, and another tenth of another ring.
+    bool bad_headers = false;
   };
   WorldRing(const Spec& spec, TestDevice& device);
 
@@ -86,6 +99,9 @@ struct WorldRing {
   void Commit();
   // Counts the end of an event. What is wrong with it; empty: nothing.
   std::string Check(const shm::Completion& completion);
+  // The same of the life of the event that the device polls: stamps, if it was
+  // traced and ran, else zeros.
+  std::string CheckLife(bool traced) const;
 
   const Spec spec;
   TestDevice::Event event;
@@ -93,11 +109,24 @@ struct WorldRing {
   uint64_t failed = 0;  // with these
 
  private:
+  struct End {
+    shm::EventState state = shm::EventState::kDone;
+    uint32_t status = 0;
+    bool refused = false;
+  };
+  shm::EventStatus HeaderOf(uint64_t n) const;
+  End EndOf(uint64_t n) const;
   uint64_t LengthOf(uint64_t n) const;
   std::byte ByteOf(uint64_t n, uint64_t i) const;
+  // Elements of matmul's factors and product.
+  static float FactorOf(uint64_t n, uint32_t which, uint64_t i);
+  std::string CheckEcho(uint64_t n, const std::byte* out) const;
+  std::string CheckMatmul(uint64_t n, const std::byte* out) const;
 
-  std::byte* in_ = nullptr;         // kLongest bytes a slot
-  const std::byte* out_ = nullptr;  // as many
+  uint64_t in_bytes_ = 0;   // of a slot
+  uint64_t out_bytes_ = 0;  // as well
+  std::byte* in_ = nullptr;
+  const std::byte* out_ = nullptr;
 };
 
 }  // namespace carillon::gpud::cuda
