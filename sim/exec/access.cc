@@ -373,7 +373,8 @@ void Store(const Op& op, Warp& warp, LaneMask mask) {
     return;
   }
   Core& core = warp.core();
-  ++core.writes;
+  // Nobody waits for what a thread stores for itself, as calls do.
+  if (core.access.space != MemorySpace::kLocal) ++core.writes;
   if (op.order == MemoryOrder::kRelease) {
     std::atomic_thread_fence(std::memory_order_release);
   }

@@ -182,6 +182,19 @@ TEST_F(ControlTest, WhatIsNoFunctionIsNotCalled) {
       HasSubstr("'nothing' has other parameters or results"));
 }
 
+TEST_F(ControlTest, AFunctionThatIsRefusedIsNotCalledByItsAddress) {
+  const std::string bad =
+      ".func bad() { .reg .b32 %r<4>; tex.1d.v4.s32.s32 {%r0, %r1, %r2, %r3},\n"
+      "[t, {%r0}]; ret; }";
+  ASSERT_EQ(Load("mov.u64 %rd1, 0x400000010;\n"
+                 "{ P: .callprototype _ (); call %rd1, (), P; }",
+                 bad)
+                .code(),
+            absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(Launch(32).message()),
+              HasSubstr("instruction 'tex.1d.v4.s32.s32' is not supported"));
+}
+
 TEST_F(ControlTest, NoKernelLaunchesGraphsByItself) {
   EXPECT_THAT(Error(absl::StatusCode::kUnimplemented,
                     "{ .param .b64 exec; .param .b64 stream; .param .b32 r;\n"
@@ -412,6 +425,9 @@ TEST_F(ControlTest, WrongBarriersAreFaults) {
                     "bar.red.popc.u32 %o, 0, %q1; bra END;\n"
                     "FOUR: bar.red.popc.u32 %o, 0, %q1;"),
               HasSubstr("which never come"));
+  EXPECT_THAT(
+      Error(absl::StatusCode::kInternal, "and.b32 %r1, %t, 1; bar.sync %r1;"),
+      HasSubstr("barrier 1, where lane 0 is at barrier 0; lane 1"));
   EXPECT_EQ(Error(absl::StatusCode::kInternal, "bar.sync 16;"),
             "k: test.ptx:6: bar.sync: barrier 16: a block has 16; lane 0 of "
             "warp 0, block (0, 0, 0)");
@@ -464,6 +480,27 @@ TEST_F(ControlTest, AnEndlessSpinIsFound) {
                 "st.global.u32 [%rd1+4000], %n; setp.lt.u32 %q1, %n, 200000;\n"
                 "@%q1 bra SPIN;"),
             absl::OkStatus());
+}
+
+// What a call passes is no progress, and lets the lanes that are waited for run.
+TEST_F(ControlTest, ASpinThatCallsIsNoProgress) {
+  const std::string ready =
+      ".func (.param .b32 r) ready(.param .b64 at) { .reg .b32 %r; .reg .b64 "
+      "%a;\n"
+      "ld.param.u64 %a, [at]; ld.volatile.global.u32 %r, [%a];\n"
+      "st.param.b32 [r], %r; ret; }";
+  const std::string spin =
+      "ld.param.u64 %rd1, [p]; setp.eq.u32 %q1, %t, 5; @%q1 bra FIVE;\n"
+      "SPIN: { .param .b64 a; .param .b32 r; st.param.b64 [a], %rd1;\n"
+      "call (r), ready, (a); ld.param.b32 %o, [r]; }\n"
+      "setp.eq.u32 %q2, %o, 0; @%q2 bra SPIN; bra END; FIVE: ";
+  bench_.options.no_progress_limit = 10'000'000;
+  ASSERT_EQ(Run(spin + "st.volatile.global.u32 [%rd1], 5; bra END;", 32, ready),
+            absl::OkStatus());
+  EXPECT_NE(Out(6), 0u);
+  EXPECT_THAT(
+      Error(absl::StatusCode::kDeadlineExceeded, spin + "bra END;", 32, ready),
+      HasSubstr("k: no progress for "));
 }
 
 TEST_F(ControlTest, ABlockThatSpinsLetsOthersRun) {

@@ -148,6 +148,25 @@ TEST(LaunchTest, OnlyAKernelThatDoesWhatIsNotSupportedIsRefused) {
                 "supported"));
 }
 
+TEST(LaunchTest, WhatOnlyNewerGpusDoIsRefusedByName) {
+  for (const std::string body :
+       {"cvt.rn.satfinite.e4m3x2.f32 %h, %f, %f;", "cvt.rna.tf32.f32 %r, %f;",
+        "atom.global.v4.f32.add {%f, %f, %f, %f}, [%rd], {%f, %f, %f, %f};"}) {
+    Bench bench;
+    const absl::Status status = bench.Load(
+        ".visible .entry k(.param .u64 p) { .reg .b16 %h; .reg .b32 %r;\n"
+        ".reg .f32 %f; .reg .b64 %rd; " +
+        body + " ret; }");
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
+    EXPECT_NE(status.message().find("is not supported"), std::string::npos);
+  }
+  Bench bench;
+  EXPECT_EQ(
+      bench.Load(".visible .entry k() .reqnctapercluster 2, 1, 1 { ret; }"),
+      absl::UnimplementedError(
+          "test.ptx:2:10: '.reqnctapercluster' of 'k' is not supported"));
+}
+
 TEST(SpecialTest, UnknownOnesAreRefused) {
   EXPECT_NE(Refusal({"mov.u32 %0, %envreg3;", "w", "w"}), "");
   EXPECT_NE(Refusal({"add.u32 %0, %1, %laneid;", "w", "w"}), "");

@@ -354,6 +354,9 @@ void Warp::FailIfAllWait(const Op& op, LaneMask lanes, LaneMask needed) {
        fmt::format("lanes {:#010x} wait for lanes {:#010x} of the warp, which "
                    "never come",
                    lanes, needed & ~lanes));
+  // Somebody must be there, whatever is done with the warp now.
+  others_.back().waits_at = nullptr;
+  Rotate();
 }
 
 // The first byte behind the registers of the running function and of those that
@@ -450,6 +453,10 @@ const ProgramFunction* Warp::CalledByAddress(const Op& op, const Call& call,
     return nullptr;
   }
   const ProgramFunction& callee = functions[index];
+  if (!callee.refused.empty()) {
+    Fail(op, mask, callee.refused);
+    return nullptr;
+  }
   const auto alike = [](const std::vector<FrameVariable>& passed,
                         const std::vector<FrameVariable>& wanted) {
     return std::ranges::equal(passed, wanted, {}, &FrameVariable::bytes,
@@ -675,8 +682,14 @@ bool Warp::AllAreHere(const Op& op, uint64_t what, LaneMask& mask) {
 
 void Warp::Barrier(const Op& op, LaneMask mask) {
   const auto lane = static_cast<uint32_t>(std::countr_zero(mask));
-  const uint32_t barrier = From<uint32_t>(op.operands[1])[lane];
+  const uint32_t* const barriers = From<uint32_t>(op.operands[1]);
+  const uint32_t barrier = barriers[lane];
   const uint32_t threads = From<uint32_t>(op.operands[2])[lane];
+  if (const LaneMask other = mask & ~Equal(barriers, barrier); other != 0) {
+    return Fail(op, other,
+                fmt::format("barrier {}, where lane {} is at barrier {}",
+                            barriers[std::countr_zero(other)], lane, barrier));
+  }
   if (!AllAreHere(op, uint64_t{threads} << 32 | barrier, mask)) return;
   Block::Arrival arrival{
       .barrier = barrier,

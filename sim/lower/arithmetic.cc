@@ -396,9 +396,11 @@ void FunctionLowering::LowerTestProperty(const Instruction& i) {
 void FunctionLowering::LowerConvert(const Instruction& i) {
   Suffixes suffixes(i);
   s_.operation = Operation::kConvert;
-  TakeType(suffixes);
+  // There are types of which only cvt knows.
+  const auto to = suffixes.TakeType();
   const auto from = suffixes.TakeType();
-  if (!from) return Fail(i.at, "{} needs two types", i.name);
+  if (!to || !from) return Unsupported();
+  s_.type = *to;
   s_.from = *from;
   s_.flush = suffixes.Take("ftz");
   s_.saturate = suffixes.Take("sat");

@@ -48,6 +48,11 @@ FunctionLowering::FunctionLowering(const ptx::Module& module, uint32_t function,
 
 absl::Status FunctionLowering::Run() {
   entry_ = static_cast<Pc>(program_->ops.size());
+  if (!function_.unsupported.empty()) {
+    Unsupported(function_.at, "'{}' of '{}' is not supported",
+                function_.unsupported, function_.name);
+    return error_;
+  }
   if (registers_.pressure > kMaxRegisters) {
     Fail(function_.at, "'{}' needs {} registers a thread: the limit is {}",
          function_.name, registers_.pressure, kMaxRegisters);

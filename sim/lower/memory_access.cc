@@ -132,6 +132,9 @@ void FunctionLowering::LowerAtomic(const Instruction& i) {
   Suffixes suffixes(i);
   const bool has_result = i.opcode == "atom";
   s_.operation = Operation::kAtomic;
+  if (std::ranges::count(i.operands, Operand::Kind::kVector, &Operand::kind)) {
+    return Unsupported();
+  }
   TakeOrder(suffixes);
   bool is_param = false;
   op_.space = TakeSpace(suffixes, is_param).value_or(MemorySpace::kGeneric);

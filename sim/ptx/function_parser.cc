@@ -113,6 +113,12 @@ bool Parser::Attributes(Function& function) {
       if (!take(function.min_blocks)) return false;
     } else if (TakeIf(".maxnreg")) {
       if (!take(function.max_registers)) return false;
+    } else if (token_.Is(".explicitcluster") || token_.Is(".maxclusterrank") ||
+               token_.Is(".reqnctapercluster")) {
+      function.unsupported = token_.text;
+      Take();
+      uint32_t count = 0;
+      while (token_.kind == Kind::kInteger && take(count)) TakeIf(",");
     } else if (!TakeIf(".noreturn")) {
       if (IsDebugging()) {
         if (!SkipDebugging()) return false;

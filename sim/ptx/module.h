@@ -142,6 +142,7 @@ struct Function {
   std::array<uint32_t, 3> required_block{};  // .reqntid
   uint32_t min_blocks = 0;                   // an SM: .minnctapersm
   uint32_t max_registers = 0;                // a thread: .maxnreg
+  std::string_view unsupported;              // an attribute that nothing runs
   Location at;
 
   // The offset of an entry's parameter in cuLaunchKernel's buffer.

@@ -60,6 +60,17 @@ TEST(ParserTest, AnEntryHasItsParametersAsLaunchesLayThemOut) {
   EXPECT_EQ(k.max_registers, 40u);
 }
 
+TEST(ParserTest, AttributesOfClustersAreKept) {
+  const Module module = Parsed(
+      ".visible .entry k()\n.maxntid 128\n.explicitcluster\n"
+      ".reqnctapercluster 2, 1, 1\n.maxclusterrank 4\n{ ret; }\n"
+      ".visible .entry l() { ret; }");
+  ASSERT_EQ(module.functions.size(), 2u);
+  EXPECT_EQ(module.functions[0].unsupported, ".maxclusterrank");
+  EXPECT_EQ(module.functions[0].max_block[0], 128u);
+  EXPECT_EQ(module.functions[1].unsupported, "");
+}
+
 TEST(ParserTest, AnInstructionIsTakenApart) {
   const Instruction load =
       First("@!%p1 ld.global.nc.v2.u32 {%r1, %r2}, [%rd1+-8];");

@@ -392,7 +392,7 @@ uint32_t Sm::Schedule(Scheduler& scheduler, Cycle now) {
     Issue(slot, now);
     for (uint32_t i = 1; i < config_.scheduler.width; ++i) {
       const WarpMask again =
-          warps_.buffered & ~warps_.waiting() & Available(now);
+          warps_.running & warps_.buffered & ~warps_.waiting() & Available(now);
       if ((again >> slot & 1) == 0 ||
           warps_.slots[slot].generation != generation) {
         break;
@@ -435,6 +435,11 @@ void Sm::Issue(uint32_t slot, Cycle now) {
   GridRun* const grid = context.grid;
   const uint64_t writes = core_.writes;
   const uint64_t releases = core_.releases.total;
+  // The warp may be in another function afterwards.
+  const uint32_t* const sleep =
+      op.kind == OpKind::kSleep ? context.warp->From<uint32_t>(
+                                      grid->launch.program->ops[pc].operands[0])
+                                : nullptr;
   const LaneMask lanes = context.warp->Step();
   ++counters_.instructions;
   counters_.thread_instructions += static_cast<uint64_t>(std::popcount(lanes));
@@ -487,10 +492,7 @@ void Sm::Issue(uint32_t slot, Cycle now) {
       if (op.kind == OpKind::kFence && context.in_memory != 0) {
         warps_.fence |= timing::BitOf(slot);
       } else if (op.kind == OpKind::kSleep && lanes != 0) {
-        const Op& sleep = grid->launch.program->ops[pc];
-        const auto lane = static_cast<uint32_t>(std::countr_zero(lanes));
-        const uint64_t nanoseconds =
-            context.warp->From<uint32_t>(sleep.operands[0])[lane];
+        const uint64_t nanoseconds = sleep[std::countr_zero(lanes)];
         // PTX ISA 9.7.13.16: at most 1 ms, and it may take up to twice as long.
         const uint64_t cycles = std::min<uint64_t>(nanoseconds, 1'000'000) *
                                 config_.clock.core_mhz / 1000;

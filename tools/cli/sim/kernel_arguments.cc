@@ -344,7 +344,7 @@ absl::Status SetVariable(const sim::Program& program, std::string_view text,
   if (values.starts_with('@')) {
     ASSIGN_OR_RETURN(const std::string file,
                      ReadFile(std::string(values.substr(1)), "variable"));
-    if (file.size() > bytes.size()) {
+    if (file.size() != bytes.size()) {
       return Wrong(text, fmt::format("the file has {} bytes, the variable {}",
                                      file.size(), bytes.size()));
     }
@@ -356,6 +356,11 @@ absl::Status SetVariable(const sim::Program& program, std::string_view text,
       const Type type,
       ElementNamed(text, values.substr(0, std::min(colon, values.size()))));
   if (colon == std::string_view::npos) return Wrong(text, "it has no values");
+  if (bytes.size() % sim::ptx::BytesOf(type) != 0) {
+    return Wrong(text, fmt::format("the variable has {} bytes, no whole number "
+                                   "of {}",
+                                   bytes.size(), sim::ptx::NameOf(type)));
+  }
   return Fill(bytes, type, values.substr(colon + 1));
 }
 

@@ -179,6 +179,7 @@ TEST_F(KernelArgumentsTest, VariablesAreSetByName) {
   EXPECT_THAT(set("weights=f32"), HasSubstr("it has no values"));
   EXPECT_THAT(set("weights=1,2"), HasSubstr("is no type of an element"));
   EXPECT_THAT(set("weights=f32:1,2,3,4"), HasSubstr("more than the 3"));
+  EXPECT_THAT(set("weights=f64:1"), HasSubstr("no whole number of f64"));
   EXPECT_THAT(set("weights=@/nonexistent"), HasSubstr("No such file"));
   EXPECT_EQ(set("box=u32:1"),
             "there is no variable 'box' in global or constant memory");
@@ -193,6 +194,17 @@ TEST_F(KernelArgumentsTest, VariablesAreSetByName) {
   EXPECT_EQ(ChooseKernel(of, "max").status(),
             absl::NotFoundError("test.ptx has no kernel 'max'; there are: "
                                 "scale, sum<float>, sum<int>, scale"));
+}
+
+TEST_F(KernelArgumentsTest, PlainNamesAreThoseOfCxx) {
+  EXPECT_EQ(PlainName("f"), "f");  // extern "C", and a code of a type
+  EXPECT_EQ(PlainName("_Z5scalePf"), "scale");
+  EXPECT_EQ(PlainName("_ZN2ns12_GLOBAL__N_13an2EPi"),
+            "ns::(anonymous namespace)::an2");
+  EXPECT_EQ(PlainName("_Z2wtIjE"), "wt<unsigned int>");
+  EXPECT_EQ(PlainName("_Z2enIL2Op1EEvPi"), "en<(Op)1>");
+  EXPECT_EQ(PlainName("_Z3runIjEvPFvT_E"), "run<unsigned int>");
+  EXPECT_EQ(PlainName("_Znonsense"), "_Znonsense");
 }
 
 TEST_F(KernelArgumentsTest, StructsAreLaidOutAsC) {

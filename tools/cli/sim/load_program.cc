@@ -28,17 +28,31 @@ absl::StatusOr<std::shared_ptr<const sim::Program>> LoadProgram(
   return sim::Lower(std::move(module), memory);
 }
 
+// The parameters of a function are the last parentheses, and the type of a
+// template's result is what comes before the last space outside of brackets.
 std::string PlainName(std::string_view symbol) {
+  if (!symbol.starts_with("_Z")) return std::string(symbol);
   const std::unique_ptr<char, decltype(&std::free)> demangled(
       abi::__cxa_demangle(std::string(symbol).c_str(), nullptr, nullptr,
                           nullptr),
       &std::free);
   if (demangled == nullptr) return std::string(symbol);
   std::string_view name = demangled.get();
-  name = name.substr(0, name.find('('));
-  if (name.empty()) return std::string(symbol);
-  // Of a template's instance the result's type comes first.
-  return std::string(name.substr(name.find(' ') + 1));
+  const auto deeper = [](char c) { return c == '(' || c == '<'; };
+  const auto higher = [](char c) { return c == ')' || c == '>'; };
+  int depth = 0;
+  bool is_function = name.ends_with(')');
+  for (size_t at = name.size(); at-- > 0;) {
+    depth += higher(name[at]) ? 1 : deeper(name[at]) ? -1 : 0;
+    if (depth != 0) continue;
+    if (is_function && name[at] == '(') {
+      name = name.substr(0, at);
+      is_function = false;
+    } else if (name[at] == ' ') {
+      return std::string(name.substr(at + 1));
+    }
+  }
+  return std::string(name);
 }
 
 absl::StatusOr<const sim::ptx::Function*> ChooseKernel(
