@@ -174,12 +174,12 @@ CARILLON_HOST_DEVICE shm::EventStatus PlaceArguments(
   const auto* ranged =
       reinterpret_cast<const WritableBuffer*>(values + value_count);
   for (uint32_t i = lanes.index(); i < stepped_count; i += lanes.count()) {
-    const SteppedBuffer& buffer = stepped[i];
+    const SteppedBuffer buffer = stepped[i];
     Store<uint64_t>(args + buffer.args_offset,
                     buffer.data + slot * buffer.stride);
   }
   for (uint32_t i = lanes.index(); i < value_count; i += lanes.count()) {
-    const WritableValue& value = values[i];
+    const WritableValue value = values[i];
     const std::byte* from = parameters + value.entry_offset;
     std::byte* to = args + value.args_offset;
     if (value.bytes == 8) {

@@ -19,12 +19,11 @@ namespace carillon::simt {
 
 // Always in device memory, because over PCIe a GPU has no atomics on host
 // memory. Both words are 0 when a launch begins; the last block clears them. A
-// grid of one block has its status in shared memory and leaves these alone.
-struct EventScratch {
-  // The kernel's first failure. Writers: its threads, by compare-and-swap.
-  uint32_t fail_status;
-  // Writers: the last thread of every block, acquire-release, device scope.
-  uint32_t blocks_ended;
+// grid of one block leaves them alone. Writers of both as one word of 64 bits: the
+// last thread of every block.
+struct alignas(8) EventScratch {
+  uint32_t fail_status;   // the first block's that failed
+  uint32_t blocks_ended;  // counted with acquire and release, device scope
 };
 static_assert(sizeof(EventScratch) == 8);
 
@@ -66,6 +65,10 @@ struct alignas(16) EventFrame {
 };
 static_assert(sizeof(EventFrame) == 64);
 static_assert(offsetof(EventFrame, sequence) == 32);
+
+// Of a block's shared memory, what a kernel that completes its event takes for
+// itself at most.
+inline constexpr uint32_t kEventSharedBytes = 256;
 
 // Bytes of a frame with its arguments, a multiple of 16.
 CARILLON_HOST_DEVICE constexpr uint64_t EventFrameBytes(uint32_t args_size) {

@@ -51,16 +51,6 @@ __device__ inline void StoreCompletion(shm::EcqEntry* to, shm::EventState state,
       : "memory");
 }
 
-// Adds with acquire and release at GPU scope.
-__device__ inline uint32_t CountBlock(uint32_t* blocks) {
-  uint32_t before;
-  asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;"
-               : "=r"(before)
-               : "l"(blocks)
-               : "memory");
-  return before;
-}
-
 // Returns true in one thread of the block, which then sees what all its threads
 // have done. No thread waits here for one that has not arrived: in a kernel
 // with barriers others may still be at one of the body's barriers, which counts
@@ -94,8 +84,8 @@ __device__ inline uint64_t GlobalTimer() {
 
 // What the threads of a block have of an event, in shared memory.
 struct EventBlock {
-  // The first failure, where the grid has one block. Writers: its threads, by
-  // compare-and-swap; reader: the last of them, behind a barrier or `arrived`.
+  // The block's first failure. Writers: its threads, by compare-and-swap; reader:
+  // the last of them, behind a barrier or `arrived`.
   uint32_t fail_status;
   // Threads that are done, in a kernel with barriers: see IsLastOfBlock().
   uint32_t arrived;
@@ -111,16 +101,18 @@ __device__ inline void BeginEvent(EventBlock& block) {
   __syncthreads();
 }
 
-// The same, and a copy of the frame: all of it in one trip to the memory where it
-// lies, which the kernel waits for anyway to know whether there is an event.
-__device__ inline void BeginEvent(EventBlock& block, EventFrame& copy,
+// The same, and a copy of the frame with its arguments: all of it in one trip to
+// the memory where it lies, which the kernel waits for anyway to know whether
+// there is an event.
+template <size_t kBytes>
+__device__ inline void BeginEvent(EventBlock& block, std::byte (&copy)[kBytes],
                                   const EventFrame* frame) {
-  constexpr uint32_t kParts = sizeof(EventFrame) / sizeof(uint4);
+  constexpr uint32_t kParts = kBytes / sizeof(uint4);
   const uint32_t threads = blockDim.x * blockDim.y * blockDim.z;
   const uint32_t thread =
       (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
   for (uint32_t i = thread; i < kParts; i += threads) {
-    reinterpret_cast<uint4*>(&copy)[i] =
+    reinterpret_cast<uint4*>(copy)[i] =
         reinterpret_cast<const uint4*>(frame)[i];
   }
   BeginEvent(block);
@@ -145,17 +137,29 @@ __device__ inline void AddOne(uint64_t* word) {
                : "memory");
 }
 
-// The status that the whole grid has left in scratch, which is 0 again then.
-// Called by the last block, which has acquired what the others have done.
-__device__ inline uint32_t TakeFailStatus(EventScratch& scratch) {
-  uint32_t status;
-  asm volatile("ld.relaxed.gpu.global.b32 %0, [%1];"
-               : "=r"(status)
-               : "l"(&scratch.fail_status)
+// Counts a block that has ended, with its status. True in the last one, which
+// sees what all of them have done, and whose `status` is the grid's then: the
+// first failure. Count and status are one word, so that one answer brings both.
+__device__ inline bool CountBlock(EventScratch* scratch, uint32_t blocks,
+                                  uint32_t& status) {
+  constexpr uint32_t kCountShift = 8 * offsetof(EventScratch, blocks_ended);
+  auto* const word = reinterpret_cast<uint64_t*>(scratch);
+  uint64_t before = 0;
+  for (uint64_t seen = 0; status != 0; seen = before) {
+    asm volatile("atom.relaxed.gpu.global.cas.b64 %0, [%1], %2, %3;"
+                 : "=l"(before)
+                 : "l"(word), "l"(seen), "l"(seen | status)
+                 : "memory");
+    if (before == seen || static_cast<uint32_t>(before) != 0) break;
+  }
+  asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], %2;"
+               : "=l"(before)
+               : "l"(word), "l"(uint64_t{1} << kCountShift)
                : "memory");
-  if (status != 0) StoreGlobal(&scratch.fail_status, 0);
-  StoreGlobal(&scratch.blocks_ended, 0);
-  return status;
+  if ((before >> kCountShift) + 1 != blocks) return false;
+  status = static_cast<uint32_t>(before);
+  StoreGlobal(word, 0);
+  return true;
 }
 
 // The last thread of the grid writes everything that the event has to leave
@@ -170,14 +174,14 @@ __device__ inline void EndEvent(const EventFrame& frame, uint32_t fail_status) {
   }
   if (frame.launcher_ended != nullptr) AddOne(frame.launcher_ended);
   // Behind the outputs of all blocks and the writes above.
-  StoreCompletion(
-      frame.ecq,
-      fail_status == 0 ? shm::EventState::kDone : shm::EventState::kFailed,
-      CompletionStatus(fail_status), frame.sequence);
+  const bool done = fail_status == 0;
+  StoreCompletion(frame.ecq,
+                  done ? shm::EventState::kDone : shm::EventState::kFailed,
+                  done ? 0 : CompletionStatus(fail_status), frame.sequence);
   // Nobody waits for these: who reads them does so every now and then, and for
   // the last time when the kernel has ended.
   if (frame.totals != nullptr) {
-    AddOne(fail_status == 0 ? &frame.totals->done : &frame.totals->failed);
+    AddOne(done ? &frame.totals->done : &frame.totals->failed);
   }
 }
 
@@ -191,8 +195,7 @@ __device__ __forceinline__ void RunEvent(
     const typename Kernel::ArgsType& args) {
   const uint32_t blocks = gridDim.x * gridDim.y * gridDim.z;
   {
-    const Thread thread(blocks == 1 ? &block.fail_status
-                                    : &frame.scratch->fail_status);
+    const Thread thread(&block.fail_status);
     Kernel::Run(args, thread);
   }
   if constexpr (Kernel::kUsesBarriers) {
@@ -202,12 +205,13 @@ __device__ __forceinline__ void RunEvent(
     if (threadIdx.x != 0 || threadIdx.y != 0 || threadIdx.z != 0) return;
   }
   uint32_t fail_status = block.fail_status;
-  if (blocks > 1) {
-    EventScratch& scratch = *frame.scratch;
-    if (cuda_internal::CountBlock(&scratch.blocks_ended) + 1 != blocks) return;
-    fail_status = cuda_internal::TakeFailStatus(scratch);
+  // Read at once, not word by word between what follows.
+  const EventFrame event = frame;
+  if (blocks > 1 &&
+      !cuda_internal::CountBlock(event.scratch, blocks, fail_status)) {
+    return;
   }
-  cuda_internal::EndEvent(frame, fail_status);
+  cuda_internal::EndEvent(event, fail_status);
 }
 
 // Runs one block of at most a warp. Every lane of the calling warp calls it;
@@ -229,24 +233,28 @@ __device__ __forceinline__ void RunInline(const std::byte* args, Dim3 block,
 #if defined(CARILLON_PLAIN_FORMS)
 #define CARILLON_EVENT_FORM(name)
 #else
-#define CARILLON_EVENT_FORM(name)                                        \
-  extern "C" __global__ void carillon_event_##name(                      \
-      ::carillon::simt::EventFrame* frame) {                             \
-    __shared__ ::carillon::simt::cuda_internal::EventBlock block;        \
-    __shared__ ::carillon::simt::EventFrame copy;                        \
-    ::carillon::simt::cuda_internal::BeginEvent(block, copy, frame);     \
-    /* The entry was refused: uniform over the grid. */                  \
-    if (copy.ecq == nullptr) return;                                     \
-    ::carillon::simt::RunEvent<name##_cuda>(                             \
-        block, copy,                                                     \
-        *reinterpret_cast<const name##_cuda::ArgsType*>(frame->args())); \
-  }                                                                      \
-  extern "C" __global__ void carillon_call_##name(                       \
-      const __grid_constant__ ::carillon::simt::EventFrame frame,        \
-      const __grid_constant__ name##_cuda::ArgsType args) {              \
-    __shared__ ::carillon::simt::cuda_internal::EventBlock block;        \
-    ::carillon::simt::cuda_internal::BeginEvent(block);                  \
-    ::carillon::simt::RunEvent<name##_cuda>(block, frame, args);         \
+#define CARILLON_EVENT_FORM(name)                                         \
+  extern "C" __global__ void carillon_event_##name(                       \
+      ::carillon::simt::EventFrame* in) {                                 \
+    using Args = name##_cuda::ArgsType;                                   \
+    __shared__ ::carillon::simt::cuda_internal::EventBlock block;         \
+    __shared__ alignas(16)                                                \
+        std::byte copy[::carillon::simt::EventFrameBytes(sizeof(Args))];  \
+    static_assert(sizeof(block) + sizeof(copy) <=                         \
+                  ::carillon::simt::kEventSharedBytes);                   \
+    ::carillon::simt::cuda_internal::BeginEvent(block, copy, in);         \
+    auto& frame = *reinterpret_cast<::carillon::simt::EventFrame*>(copy); \
+    /* The entry was refused: uniform over the grid. */                   \
+    if (frame.ecq == nullptr) return;                                     \
+    ::carillon::simt::RunEvent<name##_cuda>(                              \
+        block, frame, *reinterpret_cast<const Args*>(frame.args()));      \
+  }                                                                       \
+  extern "C" __global__ void carillon_call_##name(                        \
+      const __grid_constant__ ::carillon::simt::EventFrame frame,         \
+      const __grid_constant__ name##_cuda::ArgsType args) {               \
+    __shared__ ::carillon::simt::cuda_internal::EventBlock block;         \
+    ::carillon::simt::cuda_internal::BeginEvent(block);                   \
+    ::carillon::simt::RunEvent<name##_cuda>(block, frame, args);          \
   }
 #endif
 

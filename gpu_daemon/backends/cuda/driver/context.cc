@@ -6,14 +6,9 @@
 #include "base/status.h"
 #include "fmt/format.h"
 #include "gpu_daemon/event/kernel_metadata.h"
+#include "kernels/simt/event_frame.h"
 
 namespace carillon::gpud::cuda {
-namespace {
-
-// Of a block's shared memory, what gpud's forms of a kernel take for themselves.
-constexpr uint32_t kOwnSharedBytes = 256;
-
-}  // namespace
 
 absl::Status Context::Describe() {
   RETURN_IF_ERROR(ToStatus(driver_, driver_.cuDeviceGet(&device_, 0),
@@ -37,7 +32,7 @@ absl::Status Context::Describe() {
           attribute(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR),
       .shared_bytes_per_sm =
           attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN) -
-          kOwnSharedBytes};
+          simt::kEventSharedBytes};
   description_ = fmt::format("{} ({} SMs), driver {}", name, model_.sms,
                              VersionName(version));
   if (attribute(CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM) ==

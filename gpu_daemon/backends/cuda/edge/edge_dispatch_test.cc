@@ -78,6 +78,17 @@ std::vector<Config> Configs() {
        .real_budget = 120,
        .rings = {64, 1, 8},
        .events = 400},
+      {.name = "FewGraphsForLongRings",
+       .event_warps = 3,
+       .rings = {16, 2, 8},
+       .launch_slots = 4,
+       .events = 150},
+      {.name = "FewGraphsThatWarpsShareOut",
+       .event_warps = 2,
+       .rings = {32},
+       .launch_slots = 4,
+       .longest_retiring = 100,
+       .events = 80},
       {.name = "FewerLaunchesThanTold", .budget = 110, .real_budget = 5},
       {.name = "LaunchesFail",
        .budget = 8,
@@ -282,6 +293,39 @@ TEST(EdgeDispatchOneTest, AFrameInUseIsNeverWrittenAgain) {
   EXPECT_EQ(testbed.gpu().launches(), 3u);
   testbed.gpu().LetStuckEnd();
   EXPECT_EQ(Poll(hostile).state, EventState::kDone);
+}
+
+TEST(EdgeDispatchOneTest, AnEventWaitsForItsLaunchSlotAndNobodyElseDoes) {
+  Testbed testbed({.name = "",
+                   .dispatchers = 1,
+                   .budget = 8,
+                   .rings = {4, 2},
+                   .launch_slots = 2});
+  testbed.Start();
+  Ring& slow = *testbed.rings()[0];
+  Ring& other = *testbed.rings()[1];
+  for (const uint64_t n : {1, 2, 3}) {
+    testbed.Commit(slow, Parameters(n, n == 1 ? kStuck : 1));
+  }
+  slow.event.ring->RingDoorbell();
+  ASSERT_TRUE(Testbed::Until([&] {
+    return testbed.gpu().stuck() == 1 &&
+           slow.event.kernel->ring().LoadCompletedSequence(
+               slow.layout().SlotOf(Sequence(2))) == 2;
+  }));
+  for (const uint64_t n : {1, 2, 3}) {
+    EXPECT_EQ(RingAndWait(testbed, other, Parameters(n, 1)).state,
+              EventState::kDone);
+  }
+  EXPECT_EQ(testbed.gpu().launches(), 5u) << "the third is not among them";
+  testbed.gpu().LetStuckEnd();
+  for (const uint64_t n : {1, 2, 3}) {
+    const shm::Completion completion = Poll(slow);
+    EXPECT_EQ(completion.sequence, Sequence(n));
+    EXPECT_EQ(completion.state, EventState::kDone);
+  }
+  testbed.Stop();
+  EXPECT_EQ(testbed.report().violations[slow.index], 0u);
 }
 
 TEST(EdgeDispatchOneTest, BadHeadersAreRefusedAsOnACpu) {

@@ -110,6 +110,8 @@ class EdgeEventWarp {
   // Looks at one ring's next entry, each as long as a read over PCIe, until it is
   // left to the pollers.
   static constexpr uint32_t kHotLooks = 1024;
+  // The words of an entry that say whether all of it is there.
+  static constexpr uint32_t kSaysWhole = 3 | 1u << shm::kEntryStampOffset / 8;
 
   // An event that is being served.
   struct Event {
@@ -117,10 +119,11 @@ class EdgeEventWarp {
     uint64_t sequence;
     uint32_t slot;
     shm::EcqEntry* ecq;
-    uint64_t* ended;
     EdgeTracing tracing;
-    uint64_t exec;  // the slot's first one; 0: not read yet
-    bool traced;
+    uint64_t exec;            // as Prepare() has read it
+    simt::EventFrame* frame;  // nullptr: Prepare() has not been there
+
+    CARILLON_EDGE bool traced() const { return tracing == EdgeTracing::kOn; }
   };
 
   // The ring that this warp has served last. Its EdgeEntry and, if they fit, its
@@ -203,21 +206,22 @@ class EdgeEventWarp {
     typename Port::template Lanes<uint64_t> ended{};
     event = NextEvent();
     const uint32_t entries = event.entry->entries;
-    if ((ring_.head.flags & kEdgeInline) == 0) {
-      event.exec =
-          port_.Elect([&] { return ExecOf(event, FirstCopyOf(event)); });
+    const bool launched = (ring_.head.flags & kEdgeInline) == 0;
+    if (launched) {
+      if (!TakeLaunch()) return false;
+      PrepareEarly(event);
     }
     const std::byte* from =
         event.entry->esq + uint64_t{event.slot} * event.entry->entry_bytes;
-    const uint64_t generation = event.entry->generation;
-    port_.EachLane(
-        [&](uint32_t lane) { ended[lane] = event.sequence - entries; });
+    typename Port::template Lanes<uint32_t> before{};
+    port_.EachLane([&](uint32_t lane) { before[lane] = Before(event, lane); });
     std::byte* copy = block_.copies[index_];
     for (bool go_on = true; go_on && looks_ != 0; --looks_) {
       port_.PollLine(doorbells, ring_.doorbells);
       port_.PollEntry(words, from);
       port_.EachLane([&](uint32_t lane) {
-        if (lane == 0) ended[lane] = port_.PeekDevice(event.ended);
+        ended[lane] =
+            port_.PeekDevice(&event.entry->ended[before[lane] & (entries - 1)]);
       });
       go_on = port_.Elect([&] {
         return port_.LoadBlock(&block_.phase) == static_cast<uint32_t>(phase) &&
@@ -225,23 +229,27 @@ class EdgeEventWarp {
                    static_cast<uint32_t>(event.tracing) &&
                Changes() == changes_;
       });
-      // The second word is generation and flags, which are 0.
+      // The second word is generation and flags, which are 0. Without branches: this
+      // is what an event waits for.
       const uint32_t wrong = port_.Ballot([&](uint32_t lane) {
-        const uint64_t wanted = lane == 1 ? generation : event.sequence;
-        const bool looked = lane < 2 || lane == shm::kEntryStampOffset / 8;
-        return (looked && words[lane] != wanted) ||
-               ended[lane] != event.sequence - entries ||
-               (lane == ring_.lane &&
-                doorbells[lane] - ring_.head.ring >= entries);
+        const uint64_t wanted =
+            lane == 1 ? event.entry->generation : event.sequence;
+        const uint32_t looked = kSaysWhole >> lane;
+        const uint32_t torn = words[lane] != wanted ? 1 : 0;
+        const uint32_t goes_on = HasEnded(ended[lane], before[lane]) ? 0 : 1;
+        const uint32_t not_rung =
+            doorbells[lane] - ring_.head.ring >= entries ? 1 : 0;
+        const uint32_t is_its_own = lane == ring_.lane ? 1 : 0;
+        return ((looked & torn) | goes_on | (not_rung & is_its_own)) != 0;
       });
       if (wrong != 0) continue;
       port_.AcquirePolled();
-      if ((ring_.head.flags & kEdgeInline) == 0 && !TakeLaunch()) return false;
       port_.EachLane([&](uint32_t lane) {
         if (lane < 8) reinterpret_cast<uint64_t*>(copy)[lane] = words[lane];
       });
       return true;
     }
+    if (launched) GiveLaunchBack();
     return false;
   }
 
@@ -253,11 +261,10 @@ class EdgeEventWarp {
             .sequence = ring_.head.next,
             .slot = slot,
             .ecq = &entry.ecq[slot],
-            .ended = &entry.ended[slot],
             .tracing = static_cast<EdgeTracing>(
                 port_.Elect([&] { return port_.LoadBlock(&block_.tracing); })),
             .exec = 0,
-            .traced = false};
+            .frame = nullptr};
   }
 
   CARILLON_EDGE static bool MayTake(const EdgeHead& head, EdgePhase phase) {
@@ -288,24 +295,37 @@ class EdgeEventWarp {
     if (!inlined && !TakeLaunch()) return false;
 
     event = NextEvent();
-    // Nobody waits for this load before the entry is there, whose way over PCIe is
+    // Nobody waits for these before the entry is there, whose way over PCIe is
     // longer.
-    typename Port::template Lanes<uint64_t> loaded;
+    typename Port::template Lanes<uint64_t> ended;
     port_.EachLane([&](uint32_t lane) {
-      if (lane == 0) loaded[lane] = port_.PeekDevice(event.ended);
+      if (lane > 1) return;
+      const uint32_t slot = event.entry->SlotOf(Before(event, lane));
+      ended[lane] = port_.PeekDevice(&event.entry->ended[slot]);
     });
     status = CopyAndCheckEntry(port_, *event.entry, event.sequence,
                                block_.copies[index_]);
     const auto ahead = static_cast<uint32_t>(
         port_.Elect([&] { return Ahead(line, lane, ring_.head); }));
-    const uint64_t ended = port_.Value(loaded, 0);
-    if (ended != event.sequence - event.entry->entries ||
-        ahead >= event.entry->entries) {
-      if (!inlined) GiveLaunchBack();
-      Close();
-      return false;
-    }
-    return true;
+    const bool slot_is_free = HasEnded(port_.Value(ended, 0), Before(event, 0));
+    const bool may_launch = HasEnded(port_.Value(ended, 1), Before(event, 1));
+    const bool violates = !slot_is_free || ahead >= event.entry->entries;
+    if (!violates && may_launch) return true;
+    if (!inlined) GiveLaunchBack();
+    if (violates) Close();
+    return false;
+  }
+
+  // What must have ended before an event is taken: lane 0 has the event before it
+  // in its slot, lane 1 that in its launch slot. Sequences' lower halves, as
+  // events at a time are never far from each other.
+  CARILLON_EDGE static uint32_t Before(const Event& event, uint32_t lane) {
+    return static_cast<uint32_t>(event.sequence) -
+           (lane == 0 ? event.entry->entries : event.entry->launch_slots);
+  }
+  CARILLON_EDGE static bool HasEnded(uint64_t slot_says, uint32_t sequence) {
+    return static_cast<int32_t>(static_cast<uint32_t>(slot_says) - sequence) >=
+           0;
   }
 
   // From here on the ring is ring_. Its head is this warp's, its entry changes
@@ -358,6 +378,9 @@ class EdgeEventWarp {
   CARILLON_EDGE static shm::EventLife* LifeOf(const Event& event) {
     return &event.entry->lives[event.slot];
   }
+  CARILLON_EDGE static uint64_t* EndedOf(const Event& event) {
+    return &event.entry->ended[event.slot];
+  }
 
   // The device rang for more events than it has free slots.
   CARILLON_EDGE void Close() {
@@ -398,7 +421,7 @@ class EdgeEventWarp {
     port_.RunInline(*event.entry, args, fail);
     port_.Elect([&] {
       const uint32_t fail_status = *fail;
-      if (event.traced) {
+      if (event.traced()) {
         port_.StoreSystem(&LifeOf(event)->finished_ns, Now());
       }
       if (fail_status == 0) {
@@ -428,7 +451,7 @@ class EdgeEventWarp {
 
   CARILLON_EDGE bool Refuse(Event& event, shm::EventStatus status) {
     port_.Elect([&] {
-      if (event.traced) StoreLife(port_, LifeOf(event), 0, 0);
+      if (event.traced()) StoreLife(port_, LifeOf(event), 0, 0);
       Complete(event, shm::EventState::kFailed, static_cast<uint32_t>(status));
       port_.CountDevice(&totals().failed, uint64_t{1});
       port_.CountDevice(&totals().refused, uint64_t{1});
@@ -441,30 +464,25 @@ class EdgeEventWarp {
                               uint32_t status) {
     // Before, for another warp that serves the slot as soon as the device may use
     // it again; this lane itself reads in order.
-    if (!ring_.owns_slots) port_.PutDevice(event.ended, event.sequence);
+    if (!ring_.owns_slots) port_.PutDevice(EndedOf(event), event.sequence);
     port_.Complete(event.ecq, state, status, event.sequence);
-    if (ring_.owns_slots) port_.PutDevice(event.ended, event.sequence);
+    if (ring_.owns_slots) port_.PutDevice(EndedOf(event), event.sequence);
   }
 
   // --- Launched. The caller has taken a launch from the budget; it is given
   // back unless it was used.
 
   CARILLON_EDGE bool LaunchOrRefuse(Event& event, shm::EventStatus status) {
-    const uint32_t first = FirstCopyOf(event);
-    if (event.exec == 0) {
-      event.exec = port_.Elect([&] { return ExecOf(event, first); });
+    if (event.frame == nullptr) Prepare(event);
+    if (status == shm::EventStatus::kOk) {
+      status = PlaceArguments(*ring_.steps, event.slot, ParametersOf(event),
+                              event.frame->args(), port_);
     }
-    if (status == shm::EventStatus::kOk) status = BuildFrame(event, first);
     if (status != shm::EventStatus::kOk) {
       GiveLaunchBack();
       return Refuse(event, status);
     }
-    LaunchOutcome outcome = Launch(event);
-    if (outcome == LaunchOutcome::kBusy) {
-      BuildFrame(event, 1 - first);
-      event.exec = port_.Elect([&] { return ExecOf(event, 1 - first); });
-      outcome = Launch(event);
-    }
+    const LaunchOutcome outcome = Launch(event);
     if (outcome == LaunchOutcome::kLaunched) {
       busy_in_a_row_ = 0;
       return true;
@@ -476,41 +494,61 @@ class EdgeEventWarp {
     return false;
   }
 
-  CARILLON_EDGE shm::EventStatus BuildFrame(Event& event, uint32_t copy) {
-    simt::EventFrame* frame = event.entry->Frame(event.slot, copy);
-    port_.Elect([&] {
-      *frame = simt::EventFrame{
-          .ecq = event.ecq,
-          .scratch = &event.entry->scratch[event.slot * 2 + copy],
-          .totals = &totals(),
-          .life = event.traced ? LifeOf(event) : nullptr,
-          .sequence = event.sequence,
-          .clock_offset_ns = event.traced ? ClockOffset() : 0,
-          .slot_ended = event.ended,
-          .launcher_ended = &self_.ended};
-    });
-    return BuildArguments(*ring_.steps, event.slot, ParametersOf(event),
-                          frame->args(), port_);
+  // What an event that has not rung needs besides its entry: its device waits for
+  // the rest alone. The frame stays as it is if the launch slot's last event may
+  // have it: that one had the other frame, unless its exec was busy.
+  CARILLON_EDGE void PrepareEarly(Event& event) {
+    // Else a launch slot's last event may be another warp's.
+    const bool owns_frames = event.entry->launch_slots % event_warps_ == 0;
+    if (!owns_frames || event.tracing != EdgeTracing::kOff) return;
+    const simt::EventFrame* frame = FrameOf(event);
+    const auto last =
+        static_cast<uint32_t>(port_.Elect([&] { return frame->sequence; }));
+    if (last == Before(event, 1)) return;
+    Prepare(event);
   }
 
-  CARILLON_EDGE static uint32_t FirstCopyOf(const Event& event) {
-    return event.entry->CopyOf(event.sequence);
+  // Its exec, and its frame but for what its entry says.
+  CARILLON_EDGE void Prepare(Event& event) {
+    simt::EventFrame* const frame = event.frame = FrameOf(event);
+    event.exec = port_.Elect([&] {
+      const uint32_t slot = event.entry->LaunchSlotOf(event.sequence);
+      const uint32_t copy = CopyOf(event);
+      *frame = simt::EventFrame{
+          .ecq = event.ecq,
+          .scratch = &event.entry->scratch[slot * 2 + copy],
+          .totals = &totals(),
+          .life = event.traced() ? LifeOf(event) : nullptr,
+          .sequence = event.sequence,
+          .clock_offset_ns = event.traced() ? ClockOffset() : 0,
+          .slot_ended = EndedOf(event),
+          .launcher_ended = &self_.ended};
+      return event.entry->execs[slot][copy];
+    });
+    CopyWords(ring_.steps->fixed(), frame->args(), ring_.steps->args_bytes);
   }
-  CARILLON_EDGE static uint64_t ExecOf(const Event& event, uint32_t copy) {
-    return event.entry->execs[event.slot][copy];
+
+  // The other one, if the last launch found its exec busy.
+  CARILLON_EDGE uint32_t CopyOf(const Event& event) const {
+    return (event.entry->CopyOf(event.sequence) + busy_in_a_row_) % 2;
+  }
+  CARILLON_EDGE simt::EventFrame* FrameOf(const Event& event) const {
+    return event.entry->Frame(event.entry->LaunchSlotOf(event.sequence),
+                              CopyOf(event));
   }
 
   CARILLON_EDGE LaunchOutcome Launch(Event& event) {
     return port_.Elect([&] {
       uint64_t error = 0;
-      // Counted before: the kernel may end at once.
-      port_.CountDevice(&totals().launched, uint64_t{1});
       const LaunchOutcome outcome = port_.Launch(event.exec, &error);
       EdgeFigures& figures = table_.figures;
       switch (outcome) {
         case LaunchOutcome::kLaunched:
+          // Perhaps after the kernel has counted its end. Who must know whether
+          // all have ended asks when this warp has noted that it launches no more.
+          port_.CountDevice(&totals().launched, uint64_t{1});
           port_.CountDevice(&figures.launched, uint64_t{1});
-          return outcome;
+          break;
         case LaunchOutcome::kBusy:
           port_.CountDevice(&figures.busy, uint64_t{1});
           break;
@@ -519,7 +557,6 @@ class EdgeEventWarp {
           port_.PutDevice(&figures.last_error, error);
           break;
       }
-      port_.CountDevice(&totals().launched, ~uint64_t{0});  // less one
       return outcome;
     });
   }
@@ -549,7 +586,6 @@ class EdgeEventWarp {
       port_.Elect([&] { StoreLife(port_, life, 0, 0); });
       return;
     }
-    event.traced = true;
     port_.Elect([&] {
       StoreLife(port_, life, HeaderOf(block_.copies[index_]).rung_ns, Now());
     });

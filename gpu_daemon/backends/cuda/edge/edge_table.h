@@ -65,6 +65,9 @@ inline constexpr uint32_t kEdgeMaxEntries = kEdgeMaxLines * kEdgeLanes;
 inline constexpr uint32_t kEdgeMaxInlineArgs = 512;
 // Longer ArgumentSteps are read where they are.
 inline constexpr uint32_t kEdgeMaxSharedSteps = 256;
+// An event kernel's graphs are made while nothing is served: so many slots have
+// two of them each.
+inline constexpr uint32_t kEdgeMaxLaunchSlots = 32;
 // CUDA allows 120 fire-and-forget launches an execution of a graph.
 inline constexpr uint32_t kEdgeBudget = 110;
 static_assert(kEdgeLanes == shm::kDoorbellsPerLine);
@@ -177,9 +180,10 @@ struct alignas(128) EdgeEntry {
   // there; writers: whoever completes it, before the completion; reader: the
   // event warp that takes the slot's next event.
   uint64_t* ended;
-  uint64_t (*execs)[2];  // a slot: two cudaGraphExec_t of the same kernel
-  std::byte* frames;     // a slot: two EventFrames with arguments
-  simt::EventScratch* scratch;  // a slot: two
+  uint64_t (
+      *execs)[2];     // a launch slot: two cudaGraphExec_t of the same kernel
+  std::byte* frames;  // a launch slot: two EventFrames with arguments
+  simt::EventScratch* scratch;  // a launch slot: two
   const ArgumentSteps* arguments;
   // Of an inline kernel: its number, the value of carillon_inline_<name>.
   uint64_t inline_kernel;
@@ -191,14 +195,20 @@ struct alignas(128) EdgeEntry {
   uint32_t frame_bytes;  // EventFrameBytes()
   uint32_t flags;        // EdgeEntryFlags
   uint32_t block[3];     // dimensions, for inline kernels
-  uint32_t reserved[4];
+  // Power of two, at most `entries`: an event is launched once the one so many
+  // sequences before it has ended. `entries` where none is launched.
+  uint32_t launch_slots;
+  uint32_t reserved[3];
 
   CARILLON_HOST_DEVICE uint32_t SlotOf(uint64_t sequence) const {
     return static_cast<uint32_t>(sequence) & (entries - 1);
   }
-  // Which of the slot's two execs and frames comes first: laps take turns.
+  CARILLON_HOST_DEVICE uint32_t LaunchSlotOf(uint64_t sequence) const {
+    return static_cast<uint32_t>(sequence) & (launch_slots - 1);
+  }
+  // Which of the launch slot's two execs and frames comes first: laps take turns.
   CARILLON_HOST_DEVICE uint32_t CopyOf(uint64_t sequence) const {
-    return (sequence & entries) != 0 ? 1 : 0;
+    return (sequence & launch_slots) != 0 ? 1 : 0;
   }
   CARILLON_HOST_DEVICE simt::EventFrame* Frame(uint32_t slot,
                                                uint32_t copy) const {

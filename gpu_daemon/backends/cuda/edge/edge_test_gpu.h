@@ -73,6 +73,7 @@ struct Config {
   std::vector<bool> inlined = {false};  // of the rings
   uint32_t devices = 1;
   std::vector<uint32_t> rings = {4};  // entries of each ring of a device
+  uint32_t launch_slots = 64;         // of each ring, at most
   uint32_t first_doorbell = 0;        // what the doorbells show at first
   uint32_t error_percent = 0;         // of launches
   uint32_t longest_retiring = 30;     // in yields

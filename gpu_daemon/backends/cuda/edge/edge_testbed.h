@@ -337,6 +337,9 @@ class Testbed {
     entry.scratch = ring.scratch.data();
     entry.arguments = &ArgumentStepsIn(ring.arguments);
     entry.entries = layout.entries;
+    entry.launch_slots = ring.inlined
+                             ? layout.entries
+                             : std::min(layout.entries, config_.launch_slots);
     entry.entry_bytes = layout.entry_bytes;
     entry.parameter_offset = layout.parameter_offset;
     entry.parameter_bytes = layout.parameter_bytes;
@@ -344,7 +347,7 @@ class Testbed {
     entry.frame_bytes = frame_bytes;
     entry.flags = ring.inlined ? uint32_t{kEdgeInline} : 0;
     if (layout.stamped()) entry.flags |= kEdgeStamped;
-    for (uint32_t slot = 0; slot < layout.entries; ++slot) {
+    for (uint32_t slot = 0; slot < entry.launch_slots; ++slot) {
       for (uint32_t copy = 0; copy < 2; ++copy) {
         entry.execs[slot][copy] = gpu_.AddExec(entry.Frame(slot, copy));
       }

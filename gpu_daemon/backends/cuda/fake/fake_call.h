@@ -25,7 +25,9 @@ CUresult Call(const char* name, Body body) {
   State* state = CurrentFake();
   if (state == nullptr) return CUDA_ERROR_DEINITIALIZED;
   Lock lock(state->mutex);
-  const auto failure = state->failures.find(PlainName(name));
+  const std::string plain = PlainName(name);
+  ++state->calls[plain];
+  const auto failure = state->failures.find(plain);
   if (failure != state->failures.end() && failure->second.count > 0) {
     --failure->second.count;
     return failure->second.result;

@@ -92,6 +92,11 @@ void FakeGpu::ChangeSettings(const std::function<void(FakeSettings&)>& change) {
   change(state_->settings);
 }
 
+std::map<std::string, uint64_t> FakeGpu::calls() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->calls;
+}
+
 uint64_t FakeGpu::launches(const std::string& function) const {
   std::lock_guard lock(state_->mutex);
   const auto found = state_->launches.find(function);

@@ -223,6 +223,8 @@ class FakeGpu {
   // From now on; what is not for later (devices) does not change.
   void ChangeSettings(const std::function<void(FakeSettings&)>& change);
 
+  // Calls of each of the driver's functions ("cuMemAlloc") since the beginning.
+  std::map<std::string, uint64_t> calls() const;
   // Launches that began, by the name of the CUDA function.
   uint64_t launches(const std::string& function) const;
   // Where they began, by the name of the CUDA function.

@@ -342,6 +342,7 @@ struct FakeGpu::State {
     uint32_t count;
   };
   std::map<std::string, Failure> failures;
+  std::map<std::string, uint64_t> calls;  // of the driver's functions
   std::map<std::string, uint64_t> launches;
   std::map<std::string, LaunchPlaces> places;  // by function
   uint64_t stale_uses = 0;

@@ -93,6 +93,15 @@ absl::Status CheckFixedArguments(const EventKernel& event) {
       kernel.file));
 }
 
+// A user's arguments are in its graph, so that each slot whose arguments are its
+// own needs graphs of its own.
+uint32_t LaunchSlots(const EventKernel& event) {
+  const uint32_t entries = event.ring().layout().entries;
+  const bool own_arguments = event.kmd().kernel->is_users() &&
+                             event.arguments().steps().stepped_count != 0;
+  return own_arguments ? entries : std::min(entries, kEdgeMaxLaunchSlots);
+}
+
 // The first of the doorbells that lie in a line with the event kernel's.
 uint32_t FirstDoorbell(const EventKernel& event) {
   return event.event_id() / shm::kDoorbellsPerLine * shm::kDoorbellsPerLine;
@@ -103,8 +112,10 @@ uint32_t FirstDoorbell(const EventKernel& event) {
 struct Row : ResidentEvent {
   bool inlined = false;
   DeviceBytes ended;  // a sequence a slot
-  DeviceBytes execs;  // two handles a slot
+  // Where it is launched: handles, two a launch slot.
+  DeviceBytes execs;
   std::vector<GraphExec> graphs;
+  uint32_t launch_slots = 0;
   uint64_t inline_kernel = 0;
   // mirrors_ when it began to stand still, as `mirrored_since` says.
   uint64_t mirrors = 0;
@@ -322,6 +333,7 @@ absl::StatusOr<ResidentEventPtr> EdgeEngine::NewEvent(
   row->index = *index;
   row->shown = &report_->totals[*index];
   row->inlined = RunsInline(event.kmd());
+  if (!row->inlined) row->launch_slots = LaunchSlots(event);
   return row;
 }
 
@@ -364,7 +376,6 @@ absl::Status EdgeEngine::Place(ResidentEvent& resident) {
   const Driver& driver = gpu().driver();
   const uint64_t slots = row.event->ring().layout().entries;
   absl::Status status = host_.MakeBytes(slots * sizeof(uint64_t), row.ended);
-  status.Update(host_.MakeBytes(slots * 2 * sizeof(uint64_t), row.execs));
   if (!status.ok()) return status;
   if (row.heads[0].next == 0) StartHeads(row, row.event->ended_before() + 1);
   const uint64_t first =
@@ -399,10 +410,11 @@ absl::Status EdgeEngine::MakeGraphs(Row& row) {
     ASSIGN_OR_RETURN(complete, gpu().Function(kCompleteFrame));
   }
   const uint64_t frame_bytes = simt::EventFrameBytes(kmd.kernel->args_size);
-  const uint32_t copies = row.event->ring().layout().entries * 2;
+  RETURN_IF_ERROR(
+      host_.MakeBytes(row.launch_slots * 2 * sizeof(uint64_t), row.execs));
   std::vector<uint64_t> handles;
   row.graphs.clear();
-  for (uint32_t i = 0; i < copies; ++i) {
+  for (uint32_t i = 0; i < row.launch_slots * 2; ++i) {
     auto* frame = row.frames.as<simt::EventFrame>(i * frame_bytes);
     void* parameters[] = {&frame};
     std::vector<CUDA_KERNEL_NODE_PARAMS> kernels;
@@ -439,6 +451,7 @@ void EdgeEngine::FillIn(const Row& row, EdgeEntry& entry) const {
   entry = EntryOf(row);
   entry.ended = row.ended.as<uint64_t>();
   entry.execs = reinterpret_cast<uint64_t(*)[2]>(row.execs.as<uint64_t>());
+  if (!row.inlined) entry.launch_slots = row.launch_slots;
   entry.inline_kernel = row.inline_kernel;
   entry.flags = row.inlined ? uint32_t{kEdgeInline} : 0;
   if (row.event->ring().layout().stamped()) entry.flags |= kEdgeStamped;

@@ -182,6 +182,29 @@ TEST_F(EdgePathTest, EveryGraphIsOnTheGpuBeforeADispatcherIs) {
   EXPECT_EQ(Counter("graph launches"), 160u);
 }
 
+// The residents stand still meanwhile, and what they wait for is the driver.
+TEST_F(EdgePathTest, RegisteringALongRingTakesTheDriverNoMoreCalls) {
+  Open();
+  const auto calls_for = [&](uint32_t entries) {
+    auto before = fake_.calls();
+    auto event = AddFailIf(*device_, entries);
+    uint64_t calls = 0;
+    for (const auto& [function, count] : fake_.calls()) {
+      // Looks at what runs, as many as there is time for.
+      if (function == "cuStreamQuery" || function == "cuMemcpyDtoH") continue;
+      // Of a thread's first use of the context.
+      if (function.starts_with("cuCtx")) continue;
+      calls += count - before[function];
+    }
+    Serve(event, 2 * entries);
+    EXPECT_EQ(TakeAway(event), 0u);
+    return calls;
+  };
+  for (const uint32_t entries : {32, 64, 256}) {
+    EXPECT_LE(calls_for(entries), 400u) << entries;
+  }
+}
+
 // The graph of the first dispatcher says what the driver takes.
 TEST_F(EdgePathTest, ADriverWithoutHintsForGraphsIsServedWithoutThem) {
   for (const char* function :

@@ -73,6 +73,7 @@ EdgeEntry EntryOf(const ResidentEvent& resident) {
   entry.scratch = resident.scratch.as<simt::EventScratch>();
   entry.arguments = resident.arguments.as<ArgumentSteps>();
   entry.entries = layout.entries;
+  entry.launch_slots = layout.entries;
   entry.entry_bytes = layout.entry_bytes;
   entry.parameter_offset = layout.parameter_offset;
   entry.parameter_bytes = layout.parameter_bytes;

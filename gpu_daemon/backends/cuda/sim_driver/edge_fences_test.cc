@@ -18,7 +18,7 @@ const FenceList kList = {
 TEST(EdgeFencesTest, EachIsListedWithItsReason) { ExpectEachIsListed(kList); }
 
 TEST(EdgeFencesTest, WithoutOneThatMattersARunGoesWrong) {
-  ExpectRunsGoWrong(kList, 200);
+  ExpectRunsGoWrong(kList, 400);
 }
 
 }  // namespace

@@ -47,6 +47,8 @@ WorldConfig ConfigOf(uint64_t seed) {
   config.failed_relaunches = config.dispatchers > 1 && random.OneIn(4) ? 1 : 0;
   config.restarts = static_cast<uint32_t>(random.Below(3));
   config.tracing = random.OneIn(2);
+  config.launch_slots =
+      std::min(config.entries, 1u << static_cast<uint32_t>(random.Below(4)));
   return config;
 }
 
@@ -168,16 +170,19 @@ void EdgeWorld::MakeTable() {
     const EventKernel& event = *ring->event.kernel;
     const uint32_t slots = config_.entries;
     EdgeEntry& entry = table_->entries[ring->index];
-    entry = ring->MakeEntry(memory_, 2 * slots);
+    entry = ring->MakeEntry(memory_, 2 * config_.launch_slots);
+    entry.launch_slots = ring->inlined ? slots : config_.launch_slots;
     ring->ended = memory_.Take<uint64_t>(slots);
     entry.ended = ring->ended;
-    entry.execs =
-        reinterpret_cast<uint64_t(*)[2]>(memory_.Take<uint64_t>(2 * slots));
+    entry.execs = reinterpret_cast<uint64_t(*)[2]>(
+        memory_.Take<uint64_t>(2 * config_.launch_slots));
     entry.inline_kernel = code_->Word(
         fmt::format("carillon_inline_{}", event.kmd().kernel->name));
     if (ring->inlined) entry.flags |= kEdgeInline;
     for (uint32_t slot = 0; slot < slots; ++slot) {
       ring->ended[slot] = FirstSlotEnded(1, slot, slots);
+    }
+    for (uint32_t slot = 0; slot < config_.launch_slots; ++slot) {
       for (uint32_t copy = 0; copy < 2; ++copy) {
         execs_.push_back(
             {.ring = ring.get(), .frame = entry.Frame(slot, copy)});

@@ -39,6 +39,7 @@ struct WorldConfig {
   uint32_t rings = 2;
   uint32_t launched_blocks = 2;  // of a launched kernel
   uint32_t entries = 4;          // of a ring
+  uint32_t launch_slots = 4;     // of a ring: at most, and these
   uint32_t events = 12;          // of a ring
   uint32_t restarts = 1;         // the host halts and starts again so often
   bool tracing = true;

@@ -235,7 +235,7 @@ std::pair<double, WireStep> WireClock::LoadGlobal(const sim::Warp& warp,
                                                   bool host) {
   if (host) return {costs_.host_read, WireStep::kHostRead};
   const sim::Access& access = warp.core().access;
-  std::set<uint64_t>& cached = l1_[warp.core().sm];
+  std::set<uint64_t>& cached = l1_[warp.core().sm][warp.launch().id];
   bool all = op.order == MemoryOrder::kWeak;
   for (uint32_t lane = 0; lane < sim::kLanes; ++lane) {
     if ((access.mask >> lane & 1) == 0) continue;

@@ -185,7 +185,8 @@ class WireClock {
   std::unordered_map<uint64_t, Start> starts_;  // by Launch::id
   std::map<Place, Tag> tags_;                   // of each four bytes
   std::unordered_map<sim::Pc, bool> used_;      // IsUsed()
-  std::map<uint32_t, std::set<uint64_t>> l1_;   // by SM: lines
+  // By SM, and by launch, which finds nothing there: lines.
+  std::map<uint32_t, std::map<uint64_t, std::set<uint64_t>>> l1_;
 };
 
 }  // namespace carillon::gpud::cuda
