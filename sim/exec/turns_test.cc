@@ -33,8 +33,8 @@ TEST(Turns, NothingGoesDuringATurnAndNobodyStarves) {
     threads.emplace_back([&] {
       do {
         const Turns::Turn turn(&turns);
-        EXPECT_TRUE(there);
         std::this_thread::yield();
+        EXPECT_TRUE(there);
       } while (freeing != 0);
     });
   }
