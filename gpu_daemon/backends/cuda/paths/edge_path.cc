@@ -15,6 +15,7 @@
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cuda/driver/launch_sequence.h"
 #include "gpu_daemon/backends/cuda/driver/owned.h"
+#include "gpu_daemon/backends/cuda/paths/device_graphs.h"
 #include "gpu_daemon/backends/cuda/paths/gpu_rings.h"
 #include "gpu_daemon/backends/cuda/paths/host_words.h"
 #include "gpu_daemon/backends/cuda/paths/resident_path.h"
@@ -37,34 +38,6 @@ absl::Status Fetch(const Driver& driver, const DeviceBytes& from, T* to,
                   "read the dispatchers' tables");
 }
 
-// A graph of one kernel, or of one behind the other, that the GPU may launch.
-// Priorities: whether they have one. Stream: on whose SMs it runs, for the
-// upload; idle.
-absl::StatusOr<GraphExec> DeviceGraph(
-    Gpu& gpu, std::span<const CUDA_KERNEL_NODE_PARAMS> kernels, bool priorities,
-    uint32_t priority, CUstream stream) {
-  const Driver& driver = gpu.driver();
-  ASSIGN_OR_RETURN(const auto graph,
-                   MakeKernelGraph(driver, kernels,
-                                   gpu.reserved_sms() != 0 ? stream : nullptr));
-  uint64_t flags = CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH |
-                   CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
-  if (priorities) {
-    CUkernelNodeAttrValue value = {};
-    value.priority = gpu.NativePriority(priority);
-    for (CUgraphNode node : {graph.first, graph.second}) {
-      if (node == nullptr) continue;
-      RETURN_IF_ERROR(ToStatus(driver,
-                               driver.cuGraphKernelNodeSetAttribute(
-                                   node, CU_LAUNCH_ATTRIBUTE_PRIORITY, &value),
-                               "give a graph's kernel a priority"));
-    }
-    // Without it a node's priority counts for nothing.
-    flags |= CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
-  }
-  return Instantiate(driver, graph.graph.get(), flags, stream);
-}
-
 // A dispatcher that runs says so every few milliseconds.
 constexpr Nanoseconds kSilenceNs = 1'000'000'000;
 
@@ -72,25 +45,6 @@ constexpr Nanoseconds kSilenceNs = 1'000'000'000;
 bool RunsInline(const KernelMetadata& kmd) {
   return kmd.single_warp() && kmd.kernel->runs_inline() &&
          kmd.kernel->args_size <= kEdgeMaxInlineArgs;
-}
-
-// Behind a user's kernel in its graph: does nothing, and completes the event of
-// the frame.
-constexpr char kCompleteFrame[] = "carillon_event_null_event";
-
-// A user's kernel takes its arguments by value, and a GPU cannot change those of
-// a graph's kernel: they must be the same at every launch of a slot.
-absl::Status CheckFixedArguments(const EventKernel& event) {
-  const simt::KernelInfo& kernel = *event.kmd().kernel;
-  const auto& writable = event.arguments().writable();
-  if (!kernel.is_users() || writable.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(fmt::format(
-      "parameter '{}' of kernel '{}' of {} is to be written with every event, "
-      "and the GPU cannot change an argument of a user's own kernel: launch "
-      "path edge takes constants and fixed buffers for it; put what changes "
-      "into a buffer, or use launch path graph, baseline or baseline_flag",
-      kernel.params[writable.front().parameter].name, kernel.name,
-      kernel.file));
 }
 
 // A user's arguments are in its graph, so that each slot whose arguments are its
@@ -158,6 +112,10 @@ class EdgeEngine final : public ResidentEngine {
   }
   Gpu& gpu() const { return host_.gpu(); }
 
+  // Of a graph's kernel; nullopt: this driver takes none.
+  std::optional<uint32_t> Priority(uint32_t priority) const {
+    return priorities_ ? std::optional(priority) : std::nullopt;
+  }
   bool inline_only() const { return !no_graphs_.empty(); }
   uint32_t dispatchers() const {
     return inline_only() ? 1 : options_.dispatchers;
@@ -260,8 +218,8 @@ absl::Status EdgeEngine::Prepare() {
           function, {1, 1, 1},
           {kEdgeLanes * (options_.pollers + options_.event_warps), 1, 1}, 0,
           parameters);
-      return DeviceGraph(gpu(), {&node, 1}, priorities_, kPriorities - 1,
-                         streams_[i].get());
+      return MakeDeviceGraph(gpu(), {&node, 1}, Priority(kPriorities - 1),
+                             streams_[i].get());
     };
     auto exec = make();
     if (i == 0 && priorities_ && IsRefusal(exec.status())) {
@@ -311,7 +269,7 @@ void EdgeEngine::FreeShared() {
 
 absl::Status EdgeEngine::CheckKernel(const EventKernel& event) const {
   const KernelMetadata& kmd = event.kmd();
-  RETURN_IF_ERROR(CheckFixedArguments(event));
+  RETURN_IF_ERROR(CheckFixedArguments(event, host_.name()));
   if (!inline_only() || RunsInline(kmd)) return absl::OkStatus();
   return absl::FailedPreconditionError(fmt::format(
       "kernel '{}' with {} blocks of {} threads needs a launch, and this GPU "
@@ -401,13 +359,9 @@ absl::Status EdgeEngine::MakeInline(Row& row) {
 absl::Status EdgeEngine::MakeGraphs(Row& row) {
   const Driver& driver = gpu().driver();
   const KernelMetadata& kmd = row.event->kmd();
-  const bool is_users = kmd.kernel->is_users();
-  ASSIGN_OR_RETURN(auto function,
-                   is_users ? gpu().UserFunction(kmd)
-                            : gpu().FunctionFor("carillon_event_", kmd));
-  CUfunction complete = nullptr;
-  if (is_users) {
-    ASSIGN_OR_RETURN(complete, gpu().Function(kCompleteFrame));
+  CUfunction function = nullptr;  // nullptr: a user's
+  if (!kmd.kernel->is_users()) {
+    ASSIGN_OR_RETURN(function, gpu().FunctionFor("carillon_event_", kmd));
   }
   const uint64_t frame_bytes = simt::EventFrameBytes(kmd.kernel->args_size);
   RETURN_IF_ERROR(
@@ -417,23 +371,15 @@ absl::Status EdgeEngine::MakeGraphs(Row& row) {
   for (uint32_t i = 0; i < row.launch_slots * 2; ++i) {
     auto* frame = row.frames.as<simt::EventFrame>(i * frame_bytes);
     void* parameters[] = {&frame};
-    std::vector<CUDA_KERNEL_NODE_PARAMS> kernels;
-    ArgumentBlock args;
-    PackedArguments packed(args.data(), kmd.kernel->args_size);
-    if (is_users) {
-      // Nothing in them comes from an entry: CheckFixedArguments().
-      row.event->arguments().Build(i / 2, nullptr, args.data());
-      kernels = {
-          NodeParams(function, kmd.grid, kmd.block, Modules::DynamicShared(kmd),
-                     nullptr, packed.extra()),
-          NodeParams(complete, {1, 1, 1}, {1, 1, 1}, 0, parameters)};
-    } else {
-      kernels = {NodeParams(function, kmd.grid, kmd.block, kmd.total_shared(),
-                            parameters)};
-    }
-    ASSIGN_OR_RETURN(auto exec,
-                     DeviceGraph(gpu(), kernels, priorities_,
-                                 row.event->priority(), streams_[0].get()));
+    const auto node = NodeParams(function, kmd.grid, kmd.block,
+                                 kmd.total_shared(), parameters);
+    const auto priority = Priority(row.event->priority());
+    CUstream stream = streams_[0].get();
+    ASSIGN_OR_RETURN(
+        auto exec,
+        function == nullptr
+            ? MakeUserGraph(gpu(), *row.event, i / 2, frame, priority, stream)
+            : MakeDeviceGraph(gpu(), {&node, 1}, priority, stream));
     handles.push_back(reinterpret_cast<uint64_t>(exec.get()));
     row.graphs.push_back(std::move(exec));
   }
