@@ -148,6 +148,26 @@ TEST(LaunchTest, OnlyAKernelThatDoesWhatIsNotSupportedIsRefused) {
                 "supported"));
 }
 
+// As after free(): whoever mapped it says so later, or never.
+TEST(MemoryTest, WhatTheHostGivesAnewIsNoLongerWhatItWas) {
+  constexpr uint64_t kBytes = 5000;
+  constexpr uint64_t kGoneBytes = 64 << 10;
+  Memory memory(Addresses::kHost);
+  const DeviceAddress first = *memory.Allocate(kGoneBytes, "first");
+  ASSERT_TRUE(memory.Free(first).ok());
+  ASSERT_TRUE(
+      memory
+          .Map({reinterpret_cast<std::byte*>(first), kGoneBytes}, true, "gone")
+          .ok());
+  for (int i = 0; i < 100; ++i) {
+    const auto again = memory.Allocate(kBytes, "again");
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(
+        memory.table()->segment(memory.table()->Find(*again, kBytes)).name,
+        "again");
+  }
+}
+
 TEST(LaunchTest, WhatOnlyNewerGpusDoIsRefusedByName) {
   for (const std::string body :
        {"cvt.rn.satfinite.e4m3x2.f32 %h, %f, %f;", "cvt.rna.tf32.f32 %r, %f;",

@@ -110,6 +110,13 @@ absl::StatusOr<DeviceAddress> Memory::Allocate(uint64_t bytes,
   if (!own) {
     std::memset(host.get(), 0, bytes);
     begin = reinterpret_cast<DeviceAddress>(host.get());
+    // The host gives what nobody has: whoever mapped it has freed it since.
+    std::vector<Segment> segments = table_->segments();
+    std::erase_if(segments, [&](const Segment& segment) {
+      return segment.begin < *begin + bytes &&
+             *begin < segment.begin + segment.bytes;
+    });
+    table_ = std::make_shared<SegmentTable>(std::move(segments));
   }
   if (auto status = Add({.begin = *begin,
                          .bytes = bytes,

@@ -12,6 +12,8 @@
 namespace carillon::gpud::cuda {
 namespace {
 
+constexpr char kDriversMemory[] = "memory of the driver";
+
 // Turns between two looks at who else wants the GPU.
 constexpr int kTurns = 256;
 constexpr uint32_t kSms = 132;
@@ -137,14 +139,20 @@ void SimGpu::LookAtMemory(const KernelCall& call) {
       ++old;
       continue;
     }
-    // There is one: Map() made it.
-    (void)memory_.Free(reinterpret_cast<sim::DeviceAddress>(old->first));
+    const auto begin = reinterpret_cast<sim::DeviceAddress>(old->first);
+    // A program's variable may lie there by now.
+    const auto segments = memory_.table();
+    const size_t index = segments->Find(begin, 1);
+    if (index != sim::SegmentTable::kNone &&
+        segments->segment(index).name == kDriversMemory) {
+      (void)memory_.Free(begin);
+    }
     old = mapped_.erase(old);
   }
   for (const auto& range : ranges) {
     if (mapped_.contains(range.data())) continue;
     // What is of a program is there already.
-    if (memory_.Map(range, /*writable=*/true, "memory of the driver").ok()) {
+    if (memory_.Map(range, /*writable=*/true, kDriversMemory).ok()) {
       mapped_[range.data()] = range.size();
     }
   }
