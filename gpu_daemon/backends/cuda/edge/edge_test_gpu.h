@@ -258,20 +258,21 @@ class FakeGpu : public EdgeThreadGpu {
   }
 
   // The epilogue of an event kernel.
-  static void Finish(simt::EventFrame& frame, uint32_t fail_status) {
+  // As kernels do, it has a copy of the frame: with `slot_ended` that is its
+  // launcher's again.
+  static void Finish(simt::EventFrame frame, uint32_t fail_status) {
     EdgeThreadPort port(nullptr, 0);
     if (frame.life != nullptr) {
       port.StoreSystem(&frame.life->finished_ns, NowNs());
     }
-    // With the completion the frame is its launcher's again.
-    simt::EventTotals* const totals = frame.totals;
     port.PutDevice(frame.slot_ended, frame.sequence);
     std::atomic_ref<uint32_t>(*frame.launcher_ended)
         .fetch_add(1, std::memory_order_release);
     port.Complete(frame.ecq,
                   fail_status == 0 ? EventState::kDone : EventState::kFailed,
                   simt::CompletionStatus(fail_status), frame.sequence);
-    port.CountDevice(fail_status == 0 ? &totals->done : &totals->failed, 1);
+    port.CountDevice(
+        fail_status == 0 ? &frame.totals->done : &frame.totals->failed, 1);
   }
 
   const Config config_;

@@ -124,13 +124,15 @@ class EdgeThreadPort {
   uint32_t AddDevice(uint32_t* word, uint32_t value) {
     return Ref(word).fetch_add(value, std::memory_order_acq_rel);
   }
+  // Acquire and release, where a GPU needs neither: a kernel has what it loaded
+  // before it stores what comes behind, so that who sees that may overwrite it.
   template <class T>
   T PeekDevice(const T* word) {
-    return Load(word, std::memory_order_relaxed);
+    return Load(word, std::memory_order_acquire);
   }
   template <class T>
   void PutDevice(T* word, std::type_identity_t<T> value) {
-    Ref(word).store(value, std::memory_order_relaxed);
+    Ref(word).store(value, std::memory_order_release);
   }
   template <class T>
   void CountDevice(T* word, std::type_identity_t<T> value) {

@@ -21,7 +21,9 @@ void StoreCompletion(shm::EcqEntry& entry, uint32_t status, uint64_t sequence) {
 
 }  // namespace
 
-void CompleteEvent(simt::EventFrame& frame) {
+void CompleteEvent(const simt::EventFrame& launched) {
+  // As kernels do: with `slot_ended` the frame is its launcher's again.
+  const simt::EventFrame frame = launched;
   std::atomic_ref fail_status(frame.scratch->fail_status);
   // The blocks ran in this thread.
   const uint32_t status =
@@ -33,7 +35,7 @@ void CompleteEvent(simt::EventFrame& frame) {
   if (frame.slot_ended != nullptr) {
     // Reader: the event warp that takes the slot's next event.
     std::atomic_ref(*frame.slot_ended)
-        .store(frame.sequence, std::memory_order_relaxed);
+        .store(frame.sequence, std::memory_order_release);
   }
   if (frame.launcher_ended != nullptr) {
     // Reader: the dispatcher that launched it.
@@ -45,7 +47,6 @@ void CompleteEvent(simt::EventFrame& frame) {
         .store(NowNs() + static_cast<uint64_t>(frame.clock_offset_ns),
                std::memory_order_relaxed);
   }
-  // With the completion the frame is its launcher's again.
   simt::EventTotals* const totals = frame.totals;
   StoreCompletion(*frame.ecq, status, frame.sequence);
   if (totals != nullptr) {

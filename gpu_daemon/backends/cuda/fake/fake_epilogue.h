@@ -8,7 +8,7 @@ namespace carillon::gpud::cuda {
 
 // What the last thread block of an event kernel does, when all blocks ran in
 // the calling thread.
-void CompleteEvent(simt::EventFrame& frame);
+void CompleteEvent(const simt::EventFrame& launched);
 
 }  // namespace carillon::gpud::cuda
 
