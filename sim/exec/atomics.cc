@@ -1,6 +1,7 @@
 // atom and red (PTX ISA 9.7.13). Lanes execute one by one, the lowest first.
 // Another process may share the memory, so each access is an atomic operation
 // of the host.
+#include <array>
 #include <atomic>
 #include <bit>
 
@@ -60,6 +61,57 @@ template <class T, class U, AtomicOperation kOperation>
   return before;
 }
 
+// Lanes change the bytes at `place`, one after the other. `befores` receives
+// what each found. Returns whether any changed it. One operation of the host
+// does for all of them: nobody could tell that from their coming one by one.
+template <class T, class U, AtomicOperation kOperation>
+[[gnu::always_inline]] inline bool ChangeOnePlace(std::byte* place,
+                                                  LaneMask lanes, const U* by,
+                                                  const U* to, U* befores,
+                                                  std::memory_order order) {
+  const std::atomic_ref<U> cell(*reinterpret_cast<U*>(place));
+  U before = cell.load(std::memory_order_relaxed);
+  U value = 0;
+  U changed = 0;
+  do {
+    value = before;
+    changed = 0;
+    const auto change = [&](uint32_t lane) {
+      const U old = value;
+      befores[lane] = old;
+      value = Changed<T, U, kOperation>(old, by[lane], to[lane]);
+      changed |= old ^ value;
+    };
+    if (lanes == kAllLanes) {
+#pragma GCC unroll 8
+      for (uint32_t lane = 0; lane < kLanes; ++lane) change(lane);
+    } else {
+      for (LaneMask left = lanes; left != 0; left &= left - 1) {
+        change(static_cast<uint32_t>(__builtin_ctz(left)));
+      }
+    }
+  } while (!cell.compare_exchange_weak(before, value, order,
+                                       std::memory_order_relaxed));
+  return changed != 0;
+}
+
+// Only the thread that executes a block reaches its shared memory.
+template <class T, class U, AtomicOperation kOperation>
+[[gnu::always_inline]] inline bool ChangeShared(const Core& core,
+                                                LaneMask lanes, const U* by,
+                                                const U* to, U* befores) {
+  U changed = 0;
+  for (LaneMask left = lanes; left != 0; left &= left - 1) {
+    const auto lane = static_cast<uint32_t>(__builtin_ctz(left));
+    U& cell = *reinterpret_cast<U*>(core.At(lane));
+    const U old = cell;
+    befores[lane] = old;
+    cell = Changed<T, U, kOperation>(old, by[lane], to[lane]);
+    changed |= old ^ cell;
+  }
+  return changed != 0;
+}
+
 template <class T, class U, AtomicOperation kOperation>
 void Atomic(const Op& op, Warp& warp, LaneMask mask) {
   if (!Resolve(op, warp, mask, sizeof(U), true, true)) return;
@@ -68,21 +120,32 @@ void Atomic(const Op& op, Warp& warp, LaneMask mask) {
   const U* const to = kOperation == AtomicOperation::kCompareAndSwap
                           ? warp.From<U>(op.operands[2])
                           : by;
-  U* const result =
-      op.operands[0].is_constant() ? nullptr : warp.To<U>(op.operands[0]);
   const std::memory_order order = OrderOf(op.order);
+  const auto& address = core.access.address;
+  // The result may be a source, so it is written last.
+  std::array<U, kLanes> befores;
   bool changed = false;
+  uint64_t apart = 0;
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
-    const std::atomic_ref<U> cell(*reinterpret_cast<U*>(core.At(lane)));
-    U before = cell.load(std::memory_order_relaxed);
-    U after = 0;
-    do {
-      after = Changed<T, U, kOperation>(before, by[lane], to[lane]);
-    } while (!cell.compare_exchange_weak(before, after, order,
-                                         std::memory_order_relaxed));
-    changed |= before != after;
-    if (result != nullptr) result[lane] = before;
+    apart |= address[lane] ^ address[0];
+  }
+  if (apart == 0) {
+    changed = ChangeOnePlace<T, U, kOperation>(
+        core.At(static_cast<uint32_t>(__builtin_ctz(mask))), mask, by, to,
+        befores.data(), order);
+  } else if (core.access.space == MemorySpace::kShared) {
+    changed =
+        ChangeShared<T, U, kOperation>(core, mask, by, to, befores.data());
+  } else {
+    for (LaneMask left = mask; left != 0; left &= left - 1) {
+      const auto lane = static_cast<uint32_t>(__builtin_ctz(left));
+      changed |= ChangeOnePlace<T, U, kOperation>(
+          core.At(lane), left & -left, by, to, befores.data(), order);
+    }
+  }
+  if (!op.operands[0].is_constant()) {
+    ForLanes(mask, warp.To<U>(op.operands[0]),
+             [&](uint32_t lane) { return befores[lane]; });
   }
   // An atomic that changes nothing, such as a failed attempt to take a lock, is
   // not progress.

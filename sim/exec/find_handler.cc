@@ -4,7 +4,7 @@ namespace carillon::sim::CARILLON_SIM_ISA {
 
 Handler FindHandler(const Semantics& semantics) {
   for (const auto find : {&FindInteger, &FindBits, &FindFloat, &FindConvert,
-                          &FindCompare, &FindAccess, &FindRare}) {
+                          &FindCompare, &FindAccess, &FindAtomic, &FindRare}) {
     if (const Handler handler = find(semantics)) return handler;
   }
   return nullptr;

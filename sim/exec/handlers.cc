@@ -23,8 +23,7 @@ Handler FindHandler(const Semantics& semantics) {
 }
 
 Handler FindRare(const Semantics& semantics) {
-  for (const auto find : {&baseline::FindRounded, &baseline::FindAtomic,
-                          &baseline::FindWarpWide}) {
+  for (const auto find : {&baseline::FindRounded, &baseline::FindWarpWide}) {
     if (const Handler handler = find(semantics)) return handler;
   }
   return nullptr;

@@ -19,7 +19,6 @@ Handler FindHandler(const Semantics& semantics);
 // Finds the operations that gain nothing from vector instructions and so are
 // compiled once.
 Handler FindRounded(const Semantics& semantics);
-Handler FindAtomic(const Semantics& semantics);
 Handler FindWarpWide(const Semantics& semantics);
 }  // namespace baseline
 namespace x86_64_v3 {

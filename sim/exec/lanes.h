@@ -19,6 +19,7 @@ Handler FindFloat(const Semantics& semantics);
 Handler FindConvert(const Semantics& semantics);
 Handler FindCompare(const Semantics& semantics);
 Handler FindAccess(const Semantics& semantics);
+Handler FindAtomic(const Semantics& semantics);
 
 namespace {
 
