@@ -51,6 +51,8 @@ class EventWheel {
     }
   }
 
+  // Whether Advance(now) may have something to do.
+  bool MayBeDue(Cycle now) const { return heads_[now % kBuckets] != kNone; }
   // The next cycle after `now` in which an event may be due; kNever if there
   // are none.
   Cycle next(Cycle now) const {

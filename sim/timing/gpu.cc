@@ -21,13 +21,14 @@ Gpu::Gpu(Config config, const Memory* memory, Options options)
     : config_(std::move(config)),
       options_(std::move(options)),
       memory_system_(config_),
+      signals_(config_.sm.count),
       kmu_(config_),
       event_table_(config_),
       event_dispatcher_(config_),
       reservation_(config_) {
   for (uint32_t i = 0; i < config_.sm.count; ++i) {
     Core& core = sms_.emplace_back(config_, i, memory, &memory_system_,
-                                   options_.no_progress_limit)
+                                   options_.no_progress_limit, &signals_[i])
                      .core();
     core.printed = options_.printed;
     core.nanoseconds = [this] { return nanoseconds(); };
@@ -247,7 +248,7 @@ Cycle Gpu::Next() const {
   Cycle next = kmu_.next(cycle_);
   next = std::min({next, event_dispatcher_.next(cycle_), reservation_.next()});
   if (!calls_.empty()) next = std::min(next, calls_.begin()->first);
-  for (const Sm& sm : sms_) next = std::min(next, sm.wakes_at());
+  for (const SmSignals& sm : signals_) next = std::min(next, sm.wakes_at);
   if (next <= cycle_ + 1) return cycle_ + 1;
   return std::min(next, memory_system_.next(cycle_));
 }
@@ -262,9 +263,9 @@ void Gpu::Step() {
   if (events_ != 0 || reservation_.next() <= cycle_) AdvanceEvents();
   kmu_.Advance(cycle_, sms_);
   bool ended = false;
-  for (Sm& sm : sms_) {
-    if (sm.wakes_at() <= cycle_) sm.Tick(cycle_);
-    ended |= sm.TakeEnded();
+  for (size_t i = 0; i < signals_.size(); ++i) {
+    if (signals_[i].wakes_at <= cycle_) sms_[i].Tick(cycle_);
+    ended |= std::exchange(signals_[i].ended, false);
   }
   if (ended) EndGrids();
 }
@@ -287,9 +288,9 @@ void Gpu::EndGrids() {
   for (size_t i = 0; i < grids_.size();) {
     GridRun& grid = *grids_[i];
     if (grid.failed()) {
-      for (Sm& sm : sms_) {
-        sm.Drop(&grid, cycle_);
-        sm.TakeEnded();
+      for (size_t s = 0; s < sms_.size(); ++s) {
+        sms_[s].Drop(&grid, cycle_);
+        signals_[s].ended = false;
       }
     }
     if (!grid.done()) {

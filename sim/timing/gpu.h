@@ -148,6 +148,7 @@ class Gpu {
   const Config config_;
   const Options options_;
   MemorySystem memory_system_;
+  std::vector<SmSignals> signals_;  // of each of sms_
   std::deque<Sm> sms_;
   Kmu kmu_;
   EventTable event_table_;

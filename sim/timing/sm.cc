@@ -27,7 +27,8 @@ constexpr size_t IndexOf(Unit unit) { return static_cast<size_t>(unit); }
 }  // namespace
 
 Sm::Sm(const Config& config, uint32_t index, const Memory* memory,
-       MemorySystem* memory_system, uint64_t no_progress_limit)
+       MemorySystem* memory_system, uint64_t no_progress_limit,
+       SmSignals* signals)
     : config_(config),
       no_progress_limit_(no_progress_limit),
       core_(memory),
@@ -41,7 +42,8 @@ Sm::Sm(const Config& config, uint32_t index, const Memory* memory,
       small_warp_{.blocks = 1,
                   .warps = 1,
                   .registers = RegistersOfWarp(kSmallWarp, config)},
-      events_first_(config.edge.event_priority >= EventPriority::kP1) {
+      events_first_(config.edge.event_priority >= EventPriority::kP1),
+      signals_(*signals) {
   core_.sm = index;
   core_.sms = config.sm.count;
   for (uint32_t i = 0; i < config.scheduler.count; ++i) {
@@ -67,7 +69,7 @@ void Sm::StartBlock(GridRun* grid, Cycle now) {
     }
   }
   Start(grid, EventWarps::kNoEntry, {}, grid->contexts, now);
-  wakes_at_ = now;
+  Wake(now);
 }
 
 void Sm::Start(GridRun* grid, uint32_t entry, std::span<const uint32_t> slots,
@@ -154,7 +156,8 @@ void Sm::Drop(const GridRun* grid, Cycle now) {
     EndBlock(block);
   }
   event_warps_.Drop(grid);
-  if (events_here_) wakes_at_ = now;
+  still_ = false;
+  if (events_here_) Wake(now);
 }
 
 // Call it when all warps have left the block's contexts.
@@ -169,7 +172,7 @@ void Sm::EndBlock(BlockSlot& block) {
           static_cast<uint32_t>(&block - blocks_.data()), counted_until_);
   --block.grid->running;
   block.grid = nullptr;
-  ended_ = true;
+  signals_.ended = true;
   if (block.entry != EventWarps::kNoEntry) event_warps_.BlockEnded(block.entry);
 }
 
@@ -201,7 +204,7 @@ void Sm::AcceptEvent(GridRun* grid, Cycle now) {
   CountUntil(now);
   event_warps_.Accept(grid, now);
   events_here_ = true;
-  wakes_at_ = now;
+  Wake(now);
 }
 
 void Sm::StartEvent(GridRun* grid, uint32_t entry,
@@ -264,13 +267,16 @@ const Block* Sm::FindWaiting(const GridRun* grid) const {
 }
 
 void Sm::Reply(const MemoryRequest& reply, Cycle now) {
-  CountUntil(now);
-  wakes_at_ = now;
+  signals_.wakes_at = now;  // the LSU may go on
   if (reply.kind == RequestKind::kFetch) {
+    CountUntil(now);
+    still_ = false;
     fetch_.Fill(reply);
     return;
   }
-  lsu_.Reply(reply, now, [this](const MemoryOperation& operation) {
+  lsu_.Reply(reply, now, [&](const MemoryOperation& operation) {
+    CountUntil(now);
+    still_ = false;
     MemoryDone(operation);
   });
 }
@@ -303,7 +309,27 @@ void Sm::CountUntil(Cycle until) {
   }
 }
 
+void Sm::Wake(Cycle now) {
+  still_ = false;
+  signals_.wakes_at = now;
+}
+
+bool Sm::TickLsuOnly(Cycle now) {
+  if (!still_ || events_here_ || events_.MayBeDue(now) ||
+      fetch_.next() <= now || unit_free_next_ <= now) {
+    return false;
+  }
+  const bool accepted = lsu_.CanAccept();
+  const Cycle lsu_next = lsu_.Advance(now);
+  if (lsu_.CanAccept() == accepted) {
+    Sleep(now, lsu_next);
+    return true;
+  }
+  return false;
+}
+
 void Sm::Tick(Cycle now) {
+  if (TickLsuOnly(now)) return;
   CountUntil(now);
   core_.clock = now;
   events_.Advance(now, [&](const SmEvent& event) {
@@ -331,22 +357,35 @@ void Sm::Tick(Cycle now) {
   active |= fetch_.Fetch(now);
   CountUntil(now + 1);
   active |= events_here_ && event_warps_.again();
+  still_ = !active;
   if (active) {
-    wakes_at_ = now + 1;
+    signals_.wakes_at = now + 1;
     return;
   }
-  wakes_at_ = std::min({events_.next(now), fetch_.next(), lsu_next});
+  unit_free_next_ = NextUnit(now);
+  Sleep(now, lsu_next);
+}
+
+void Sm::Sleep(Cycle now, Cycle lsu_next) {
+  signals_.wakes_at =
+      std::min({events_.next(now), fetch_.next(), lsu_next, unit_free_next_});
+}
+
+// When the next unit becomes free that a warp waits for.
+Cycle Sm::NextUnit(Cycle now) const {
+  Cycle next = kNever;
   for (const uint32_t outcome : outcomes_) {
     if ((outcome & BitOf(Stall::kPipeline)) == 0) continue;
     for (size_t unit = 0; unit < kUnits; ++unit) {
       if ((warps_.unit[unit] & ~warps_.waiting()) == 0) continue;
       for (uint32_t i = 0; i < unit_count_[unit]; ++i) {
         if (unit_free_[unit][i] > now) {
-          wakes_at_ = std::min(wakes_at_, unit_free_[unit][i]);
+          next = std::min(next, unit_free_[unit][i]);
         }
       }
     }
   }
+  return next;
 }
 
 void Sm::TickEvents(Cycle now) {
@@ -557,7 +596,7 @@ void Sm::ReleaseThreads(Cycle now) {
   CountUntil(now);
   core_.releases.Release(0);
   WakeReleased();
-  wakes_at_ = now;
+  Wake(now);
 }
 
 void Sm::WakeReleased() {
@@ -606,7 +645,7 @@ void Sm::Retire(uint32_t slot) {
 
 void Sm::Fail(GridRun* grid, absl::Status status) {
   if (!grid->failed()) grid->result.status = std::move(status);
-  ended_ = true;
+  signals_.ended = true;
 }
 
 }  // namespace carillon::sim::timing

@@ -26,11 +26,19 @@
 
 namespace carillon::sim::timing {
 
+// What an SM tells the GPU. It is apart from the SM because the GPU looks at all
+// of them in every cycle.
+struct SmSignals {
+  Cycle wakes_at = kNever;  // cycles before may be skipped
+  bool ended = false;       // a block or a grid has ended
+};
+
 class Sm final : private EventWarps::Host {
  public:
   // The pointers must outlive it. `no_progress_limit`: as FunctionalGpu's.
   Sm(const Config& config, uint32_t index, const Memory* memory,
-     MemorySystem* memory_system, uint64_t no_progress_limit);
+     MemorySystem* memory_system, uint64_t no_progress_limit,
+     SmSignals* signals);
   Sm(const Sm&) = delete;
   Sm& operator=(const Sm&) = delete;
 
@@ -80,15 +88,11 @@ class Sm final : private EventWarps::Host {
 
   // Handles memory's answer; call it before Tick() of the same cycle.
   void Reply(const MemoryRequest& reply, Cycle now);
-  // Executes a cycle. Cycles before wakes_at() may be skipped.
+  // Executes a cycle. Cycles before SmSignals::wakes_at may be skipped.
   void Tick(Cycle now);
-  Cycle wakes_at() const { return wakes_at_; }
   // A block of the grid with warps that wait for a release; nullptr if none
   // does.
   const Block* FindWaiting(const GridRun* grid) const;
-
-  // Whether a block or a grid has ended since the last call.
-  bool TakeEnded() { return std::exchange(ended_, false); }
 
   const SmWarps& warps() const { return warps_; }
   const Lsu& lsu() const { return lsu_; }
@@ -129,7 +133,7 @@ class Sm final : private EventWarps::Host {
                   Cycle now) override;
   void OnVictimLeft(uint32_t slot) override;
   void OnVictimBack(uint32_t slot) override;
-  void OnRoomChanged() override { ended_ = true; }
+  void OnRoomChanged() override { signals_.ended = true; }
   void TakeOver(uint32_t entry, const Contexts& contexts) override;
   void Observe(Observation::What what, const GridRun& grid, uint32_t slot,
                Cycle now) override {
@@ -137,6 +141,12 @@ class Sm final : private EventWarps::Host {
     (*observer_)({now, grid.result.id, what, core_.sm, slot});
   }
 
+  // Goes on with what only the LSU has to do in this cycle. Returns false if
+  // there is more.
+  bool TickLsuOnly(Cycle now);
+  void Wake(Cycle now);
+  void Sleep(Cycle now, Cycle lsu_next);
+  Cycle NextUnit(Cycle now) const;
   uint32_t Schedule(Scheduler& scheduler, Cycle now);
   WarpMask Available(Cycle now) const;
   void Issue(uint32_t slot, Cycle now);
@@ -181,8 +191,11 @@ class Sm final : private EventWarps::Host {
   std::array<std::array<Cycle, 4>, kUnits> unit_free_{};
   std::array<uint32_t, kUnits> unit_count_{};
   Cycle counted_until_ = 0;  // the present one, but at the end of Tick()
-  Cycle wakes_at_ = kNever;
-  bool ended_ = false;
+  // The schedulers and the fetch unit would do again what they did last:
+  // nothing. Until this cycle no unit becomes free that a warp waits for.
+  bool still_ = false;
+  Cycle unit_free_next_ = kNever;
+  SmSignals& signals_;
 };
 
 }  // namespace carillon::sim::timing
