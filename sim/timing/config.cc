@@ -154,6 +154,11 @@ absl::Status Wrong(const std::string& file, int line, std::string_view what) {
                : fmt::format("{}: {}", file, what));
 }
 
+// A key has at most so many parts ("costs.int.add.latency"), and a file so many
+// keys: aliases can make endless ones.
+constexpr int kParts = 4;
+constexpr size_t kMostKeys = 1000;
+
 absl::Status Flatten(const YAML::Node& node, const std::string& prefix,
                      const std::string& file,
                      std::map<std::string, Entry>& entries) {
@@ -161,11 +166,17 @@ absl::Status Flatten(const YAML::Node& node, const std::string& prefix,
     const std::string key = prefix + child.first.as<std::string>();
     const int line = child.first.Mark().line + 1;
     if (child.second.IsMap()) {
+      if (std::ranges::count(key, '.') + 1 == kParts) {
+        return Wrong(file, line, key + ": must be a number or a name");
+      }
       RETURN_IF_ERROR(Flatten(child.second, key + ".", file, entries));
       continue;
     }
     if (!child.second.IsScalar()) {
       return Wrong(file, line, key + ": must be a number or a name");
+    }
+    if (entries.size() == kMostKeys) {
+      return Wrong(file, line, key + ": there are too many keys before it");
     }
     if (!entries.emplace(key, Entry{child.second.as<std::string>(), line})
              .second) {

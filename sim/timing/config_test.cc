@@ -99,6 +99,8 @@ TEST(Config, MistakesAreNamedWithFileLineKeyAndLimits) {
   EXPECT_THAT(Message(ParseConfig("a: [", "f.yaml")), HasSubstr("f.yaml:1: "));
   EXPECT_EQ(Message(ParseConfig("8", "f.yaml")),
             "f.yaml: is no map of keys to values");
+  EXPECT_EQ(Message(ParseConfig("a: &a\n  b: *a\n", "f.yaml")),
+            "f.yaml:2: a.b.b.b: must be a number or a name");
 }
 
 TEST(Config, ValuesThatContradictEachOtherAreRefused) {

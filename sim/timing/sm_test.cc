@@ -174,6 +174,21 @@ TEST_F(SmTest, SharedMemoryTakesAPassForEachConflict) {
   }
 }
 
+// The SM sleeps while only its LSU works, and issues the next load in the cycle
+// in which there is room for it.
+TEST_F(SmTest, WarpsThatWaitForTheLsuKeepItBusy) {
+  config_.lsu.queue = 1;
+  const auto cycles = [&](int loads) {
+    std::string body = "mov.u32 %r1, %laneid; shl.b32 %r1, %r1, 4;\n";
+    for (int i = 0; i < loads; ++i) {
+      body += fmt::format("ld.shared.u32 %r{}, [%r1];\n", 10 + i);
+    }
+    return Run(body + "ret;", /*threads=*/256).completed;
+  };
+  // Four passes for each, of eight warps.
+  EXPECT_EQ(cycles(16) - cycles(8), 8u * 8 * 4);
+}
+
 TEST_F(SmTest, ConstantMemoryTakesAPassForEachWord) {
   for (const uint32_t words : {1u, 2u, 32u}) {
     // The zeros of the table are added to their own index.
