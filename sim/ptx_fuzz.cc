@@ -1,16 +1,51 @@
 // Takes any text as PTX: it is refused, or its kernels run to an end or a
-// fault.
+// fault, or for as long as they may.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
 
+#include "base/testing/fuzz_input.h"
 #include "sim/exec/functional.h"
 #include "sim/lower/lower.h"
 #include "sim/ptx/control_flow.h"
 
 namespace carillon::sim {
 namespace {
+
+// Executes a block until it ends, fails, waits for ever, or has had its share.
+// Most of what the mutations make runs for ever.
+void Run(const Launch& launch, const Dim3& index, const Memory& memory,
+         std::string* printed) {
+  constexpr uint64_t kShare = 1 << 11;
+  constexpr uint64_t kSlice = 1 << 6;
+  Core core(&memory);
+  core.printed = printed;
+  core.Prepare(*launch.program);
+  Block block;
+  block.Start(launch, index, &core);
+  uint64_t left = kShare;
+  for (bool ran = true; ran && left != 0 && block.live_warps() != 0;) {
+    ran = false;
+    for (uint32_t w = 0; w < block.warps(); ++w) {
+      Warp& warp = block.warp(w);
+      if (warp.state() != Warp::State::kReady) continue;
+      ran = true;
+      const uint64_t slice = std::min(left, kSlice);
+      uint64_t rest = slice;
+      warp.Run(rest);
+      left -= slice - rest;
+      if (core.fault) {
+        FUZZ_CHECK(!Describe(*launch.program, *core.fault).empty());
+        return;
+      }
+      block.WakeReleased();
+      // It may spin for other lanes.
+      if (warp.state() == Warp::State::kReady && rest == 0) warp.Yield();
+    }
+  }
+}
 
 void Run(const Program& program, const ProgramFunction& entry,
          const Memory& memory) {
@@ -25,12 +60,11 @@ void Run(const Program& program, const ProgramFunction& entry,
   }
   if (source.ParameterBytes() > 1 << 12) return;
   launch.parameters.resize(source.ParameterBytes());
+  if (!CheckLaunch(launch).ok()) return;
   std::string printed;
-  int turns = 0;
-  FunctionalGpu gpu(&memory, {.no_progress_limit = 1 << 12,
-                              .cancelled = [&] { return ++turns > 4; },
-                              .printed = &printed});
-  gpu.Run(launch).IgnoreError();
+  for (uint32_t x = 0; x < launch.grid.x; ++x) {
+    Run(launch, {x, 0, 0}, memory, &printed);
+  }
 }
 
 }  // namespace
