@@ -428,6 +428,12 @@ TEST_F(KernelTest, WhatIsWrongInTheTextIsRefused) {
               testing::HasSubstr("moves 2 values, not 1"));
   EXPECT_THAT(std::string(Run("ld.global.u32 %r2, [%h1];").message()),
               testing::HasSubstr("an address has 32 or 64"));
+  for (const char* const wide : {".reg .b128 %w; st.global.b128 [%rd3], 0;",
+                                 ".reg .b128 %w; mov.b128 %w, 7;",
+                                 ".reg .b128 %w; add.b128 %w, %w, 7;"}) {
+    EXPECT_THAT(std::string(Run(wide).message()),
+                testing::HasSubstr("has 64 bits, the instruction wants 128"));
+  }
 }
 
 }  // namespace

@@ -443,10 +443,9 @@ void FunctionLowering::LowerConvert(const Instruction& i) {
   const uint32_t from_bytes = bytes_of(i.operands[1], s_.from);
   if (failed()) return;
   op_.operands[0] = Result(i.operands[0], to_bytes);
-  op_.operands[1] =
-      i.operands[1].kind == Kind::kRegister
-          ? SlotOf(i.operands[1].index)
-          : constants_->Value(from_bytes, ImmediateAs(i.operands[1], s_.from));
+  op_.operands[1] = i.operands[1].kind == Kind::kRegister
+                        ? SlotOf(i.operands[1].index)
+                        : Immediate(i.operands[1], s_.from, from_bytes);
   s_.register_bytes = static_cast<uint8_t>(to_bytes);
   s_.from_bytes = static_cast<uint8_t>(from_bytes);
   op_.variant = ModifierVariant(s_);

@@ -158,7 +158,7 @@ Slot FunctionLowering::Source(const Operand& operand, Type type) {
       if (type == Type::kPred) {
         return constants_->Predicate(operand.value != 0);
       }
-      return constants_->Value(ptx::BytesOf(type), ImmediateAs(operand, type));
+      return Immediate(operand, type, ptx::BytesOf(type));
     case Kind::kSpecial:
       Fail(operand.at, "special register '{}' is read by mov only",
            operand.name);
@@ -177,6 +177,16 @@ Slot FunctionLowering::PredicateSource(const Operand& operand, bool* negated) {
   }
   if (negated != nullptr) *negated = operand.negated;
   return slot;
+}
+
+Slot FunctionLowering::Immediate(const Operand& operand, Type type,
+                                 uint32_t bytes) {
+  if (bytes <= sizeof(operand.value)) {
+    return constants_->Value(bytes, ImmediateAs(operand, type));
+  }
+  Fail(operand.at, "the constant '{}' has 64 bits, the instruction wants {}",
+       operand.name, 8 * bytes);
+  return Slot();
 }
 
 uint64_t FunctionLowering::ImmediateAs(const Operand& operand, Type type) {

@@ -90,6 +90,8 @@ class FunctionLowering {
   // A register of the type's size, or an immediate.
   Slot Source(const Operand& operand, Type type);
   Slot PredicateSource(const Operand& operand, bool* negated);
+  // A constant of so many bytes.
+  Slot Immediate(const Operand& operand, Type type, uint32_t bytes);
   uint64_t ImmediateAs(const Operand& operand, Type type);
   // For memory operations: fills operands[kAddress], offset, address_bytes and,
   // if the text does not name it, the space.

@@ -114,9 +114,8 @@ void FunctionLowering::LowerAccess(const Instruction& i) {
                   : register_bytes == 8 ? Type::kB64
                                         : Type::kB128;
   for (size_t n = 0; n < parts.size(); ++n) {
-    if (store && parts[n]->kind == Kind::kImmediate && register_bytes < 16) {
-      op_.operands[n] =
-          constants_->Value(register_bytes, ImmediateAs(*parts[n], s_.type));
+    if (store && parts[n]->kind == Kind::kImmediate) {
+      op_.operands[n] = Immediate(*parts[n], s_.type, register_bytes);
     } else {
       op_.operands[n] =
           store ? Source(*parts[n], as)
