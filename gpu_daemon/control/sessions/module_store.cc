@@ -36,11 +36,16 @@ absl::StatusOr<v1::RegisterModuleRequest> Read(const fs::path& path) {
   return module;
 }
 
-bool ShareAKernel(const v1::RegisterModuleRequest& a,
-                  const v1::RegisterModuleRequest& b) {
+// What devices register it by.
+const std::string& NameOf(const v1::KernelDeclaration& kernel) {
+  return kernel.name().empty() ? kernel.symbol() : kernel.name();
+}
+
+bool ShareAName(const v1::RegisterModuleRequest& a,
+                const v1::RegisterModuleRequest& b) {
   return std::ranges::any_of(a.kernels(), [&](const auto& mine) {
     return std::ranges::any_of(b.kernels(), [&](const auto& other) {
-      return mine.symbol() == other.symbol();
+      return NameOf(mine) == NameOf(other);
     });
   });
 }
@@ -60,7 +65,7 @@ absl::Status ModuleStore::Keep(const v1::RegisterModuleRequest& module) {
   for (const fs::path& path : FilesIn(folder_)) {
     // An earlier one could not be loaded again, or its names would be taken.
     if (const auto earlier = Read(path);
-        earlier.ok() && ShareAKernel(*earlier, module)) {
+        earlier.ok() && ShareAName(*earlier, module)) {
       fs::remove(path, none);
       continue;
     }

@@ -62,6 +62,20 @@ TEST_F(ModuleStoreTest, AKernelThatIsLoadedAnewReplacesTheOldOne) {
   EXPECT_THAT(Kept(), ElementsAre("b:PTX", "a:new"));
 }
 
+TEST_F(ModuleStoreTest, OneSymbolUnderTwoNamesIsTwoKernels) {
+  const auto named = [](const std::string& file, const std::string& name) {
+    v1::RegisterModuleRequest module = Module(file);
+    module.mutable_kernels(0)->set_symbol("scale");
+    module.mutable_kernels(0)->set_name(name);
+    return module;
+  };
+  ASSERT_TRUE(store_.Keep(named("floats", "")).ok());
+  ASSERT_TRUE(store_.Keep(named("doubles", "scale_doubles")).ok());
+  EXPECT_THAT(Kept(), ElementsAre("floats:PTX", "doubles:PTX"));
+  ASSERT_TRUE(store_.Keep(named("better", "scale_doubles")).ok());
+  EXPECT_THAT(Kept(), ElementsAre("floats:PTX", "better:PTX"));
+}
+
 TEST_F(ModuleStoreTest, WhatIsTooMuchLeavesItsNames) {
   const std::string big(ModuleStore::kMaxBytes / 2 + 1, 'x');
   ASSERT_TRUE(store_.Keep(Module("a", big)).ok());
