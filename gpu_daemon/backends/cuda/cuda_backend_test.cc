@@ -144,6 +144,38 @@ TEST_P(CudaPathsTest, AFaultFailsItsOwnEventAndNoOther) {
   EXPECT_EQ(good.kernel->counts().done, 6u);
 }
 
+// A device rings again as soon as it has seen the end that the replay gave it. What
+// serves first after a recovery may then have run a kernel that faults, before the
+// others serve.
+TEST_F(CudaBackendTest, AFaultWhileOthersBeginToServeAgainIsAFaultAsAnyOther) {
+  Gpu::Options gpu = GpuOptions();
+  std::atomic<int> unusable{0};
+  gpu.on_unusable = [&](const std::string&) { ++unusable; };
+  ASSERT_NO_FATAL_FAILURE(Open(gpu));
+  Use("edge");
+  auto event = AddFailIf(*device_);
+  auto good = AddFailIf(OtherDevice());
+  std::atomic<int> faults{0};
+  fake_.FaultOn("fail_if", [&](const KernelCall& call) {
+    uint32_t code = 0;
+    std::memcpy(&code, call.args().data(), sizeof(code));
+    if (code != 13) return false;
+    // The second is the replay's. Only dispatchers are launched so.
+    if (++faults == 2) {
+      fake_.FailNext("cuGraphLaunch", CUDA_ERROR_ILLEGAL_ADDRESS);
+    }
+    return true;
+  });
+  EXPECT_EQ(RingAndWait(*device_, event, 13).status,
+            static_cast<uint32_t>(EventStatus::kKernelFault));
+  EXPECT_EQ(RingAndWait(*device_, event).state, EventState::kDone);
+  EXPECT_EQ(RingAndWait(*others_[0], good).state, EventState::kDone);
+  EXPECT_EQ(unusable, 0);
+  EXPECT_THAT(backend_->description(), HasSubstr("context lost 3 times"));
+  EXPECT_EQ(TakeAway(event), 0u);
+  EXPECT_EQ(TakeAway(good), 0u);
+}
+
 // Beside what gpud's own code takes in each block.
 TEST_P(CudaPathsTest, KernelsMayHaveAllSharedMemoryThatGpudNames) {
   Open();

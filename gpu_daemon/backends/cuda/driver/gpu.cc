@@ -298,7 +298,7 @@ void Gpu::Recover() {
         "its recovery has stood still for {} ms, as the driver does not return",
         options_.longest_step.count()));
   });
-  const auto barred = gate_.Bar();
+  auto barred = gate_.Bar();
   std::lock_guard lock(tenants_mutex_);
   LostWork lost;
   const absl::Status status = TryToRecover(lost);
@@ -310,6 +310,8 @@ void Gpu::Recover() {
     }
   }
   gate_.Open(status);
+  barred.unlock();
+  ResumeAll();
   // Not here: whoever goes with it may wait for this thread.
   std::lock_guard retirers_lock(retirers_mutex_);
   retirers_.emplace_back([lost = std::move(lost)] {});
@@ -327,12 +329,25 @@ absl::Status Gpu::TryToRecover(LostWork& lost) {
   spdlog::warn("the CUDA context is made anew; {} launches run again",
                lost.unfinished.size());
   RETURN_IF_ERROR(SettleAnew());
-  RETURN_IF_ERROR(Replay(lost));
+  return Replay(lost);
+}
+
+// With the gate open: a device may have rung since its event was replayed, so that
+// what resumes first may run a kernel that faults before the others have resumed.
+// That is a loss as any other.
+void Gpu::ResumeAll() {
+  const ContextLease use = TryEnter();
+  if (!use) return;
   for (ContextUser* tenant : tenants_) {
-    RETURN_IF_ERROR(tenant->Resume());
+    const absl::Status status = tenant->Resume();
     NoteStep();
+    if (status.ok()) continue;
+    if (!Faulted()) {
+      SayUnusable(std::string(status.message()));
+      gate_.Open(status);
+    }
+    return;
   }
-  return absl::OkStatus();
 }
 
 absl::Status Gpu::Unstoppable() {

@@ -87,8 +87,8 @@ class Gpu {
   class ContextUser {
    public:
     virtual ~ContextUser() = default;
-    // All calls come from one thread, while no use is given; the order is that
-    // of this list.
+    // All calls come from one thread, while no use is given but for the last
+    // ones; the order is that of this list.
     //
     // The context cannot be used any more: forget what is there, without
     // freeing it.
@@ -98,7 +98,8 @@ class Gpu {
     virtual void TakeUnfinished(LostWork& lost) = 0;
     // There is a new one, current in this thread: make anew what is needed.
     virtual absl::Status Settle() = 0;
-    // What had not ended has run again: kernels may be launched.
+    // What had not ended has run again: kernels may be launched. Under a use, which
+    // others have by now, too.
     virtual absl::Status Resume() { return absl::OkStatus(); }
 
     // Whether something that the GPU has taken is older than `since`. Marks what
@@ -251,6 +252,8 @@ class Gpu {
   void MeasureClock(Nanoseconds limit);
   void Recover();
   absl::Status TryToRecover(LostWork& lost);
+  // Under tenants_mutex_.
+  void ResumeAll();
   // The watching thread goes on, in a recovery or else.
   void NoteStep() { last_step_ns_.store(NowNs(), std::memory_order_relaxed); }
   void SayUnusable(const std::string& why);
