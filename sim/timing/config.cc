@@ -25,6 +25,7 @@ constexpr std::array<std::string_view, kCostTypes> kTypeNames = {
     "int", "long", "float", "double"};
 using Names = std::span<const std::string_view>;
 constexpr std::array<std::string_view, 2> kPolicyNames = {"lrr", "gto"};
+constexpr std::array<std::string_view, 2> kTurnNames = {"shared", "own"};
 constexpr std::array<std::string_view, 2> kPathNames = {"tb_scheduler", "warp"};
 constexpr std::array<std::string_view, 5> kVictimNames = {
     "oldest", "newest", "best", "dedicated", "reserved"};
@@ -119,6 +120,7 @@ void ForEach(C& c, Number number, Choice choice) {
   number("dispatch.host_cycles", c.dispatch.host_cycles, 0, 1 << 24);
   number("dispatch.device_cycles", c.dispatch.device_cycles, 0, 1 << 24);
   number("dispatch.blocks_per_cycle", c.dispatch.blocks_per_cycle, 1, 64);
+  choice("dispatch.event_turn", c.dispatch.event_turn, Names(kTurnNames));
   number("edge.ekt", c.edge.ekt, 1, 1024);
   choice("edge.path", c.edge.path, Names(kPathNames));
   number("edge.event_warps", c.edge.event_warps, 1, 64);

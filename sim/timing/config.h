@@ -22,6 +22,12 @@ enum class SchedulerPolicy : uint8_t {
   kGto,  // greedy, then oldest: the same warp while it can
 };
 
+// Which SM the TB scheduler asks first when an event's block needs a place.
+enum class EventTurn : uint8_t {
+  kShared,  // the one behind the SM that had the last block of any grid
+  kOwn,     // the one behind the SM that had the last event's block
+};
+
 // EDGE's extensions: how events get to run (docs/simulator.md).
 enum class EventPath : uint8_t {
   kTbScheduler,  // like any grid, through the KDU: "draining"
@@ -164,6 +170,7 @@ struct Config {
     uint32_t host_cycles = 0;    // from the KMU to the first block
     uint32_t device_cycles = 0;  // the same, for events and other kernels
     uint32_t blocks_per_cycle = 1;
+    EventTurn event_turn = EventTurn::kShared;
   } dispatch;
 
   struct {

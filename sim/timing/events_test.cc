@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -235,6 +236,78 @@ TEST_F(EventsTest, TheTbSchedulerGivesBlocksToSMsInTurn) {
     sms.push_back(Result(event).sm);
   }
   EXPECT_THAT(sms, ElementsAre(2, 3, 2, 3));
+}
+
+// Beside a background whose blocks start all the time.
+TEST_F(EventsTest, SingleEventsCrowdOnOneSmUnlessTheyHaveATurnOfTheirOwn) {
+  config_.sm.count = 5;
+  config_.edge.path = EventPath::kTbScheduler;
+  config_.edge.reserve_sms = 3;
+  const auto sms = [&](EventTurn turn) {
+    Again();
+    config_.dispatch.event_turn = turn;
+    const GridId background = Submit(Work(5, 80));
+    std::vector<GridId> events;
+    for (Cycle at = 2000; at < 9000; at += 1000) {
+      events.push_back(Event(Work(1), at));
+    }
+    EXPECT_TRUE(gpu().Run());
+    EXPECT_GT(Result(background).completed, 10'000u);
+    // The background's blocks go on in turn.
+    EXPECT_EQ(Starts(background)[70].sm + Starts(background)[71].sm, 1u);
+    std::vector<uint32_t> sms;
+    for (const GridId event : events) sms.push_back(Result(event).sm);
+    return sms;
+  };
+  EXPECT_THAT(sms(EventTurn::kShared), ElementsAre(2, 2, 2, 2, 2, 2, 2));
+  EXPECT_THAT(sms(EventTurn::kOwn), ElementsAre(2, 3, 4, 2, 3, 4, 2));
+}
+
+TEST_F(EventsTest, AnOwnTurnIsNeitherMovedByOthersNorMovesTheirs) {
+  config_.sm.count = 4;
+  config_.edge.path = EventPath::kTbScheduler;
+  const auto sms = [&](EventTurn turn) {
+    Again();
+    config_.dispatch.event_turn = turn;
+    std::vector<uint32_t> sms;
+    for (const Cycle at : {1000, 3000}) {
+      const GridId event = Event(Work(1), at);
+      EXPECT_TRUE(gpu().Run());
+      const GridId other = Submit(Work(1), at + 1000);
+      EXPECT_TRUE(gpu().Run());
+      sms.push_back(Result(event).sm);
+      sms.push_back(Starts(other).front().sm);
+    }
+    return sms;
+  };
+  EXPECT_THAT(sms(EventTurn::kShared), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(sms(EventTurn::kOwn), ElementsAre(0, 0, 1, 1));
+}
+
+TEST_F(EventsTest, AnOwnTurnDoesNotLetEventsPassEarlierBlocks) {
+  config_.edge.path = EventPath::kTbScheduler;
+  config_.dispatch.event_turn = EventTurn::kOwn;
+  const GridId background = Submit(Work(5, 12));
+  const GridId event = Event(Work(1), 500);
+  EXPECT_TRUE(gpu().Run());
+  EXPECT_GT(Result(event).dispatched, Starts(background).back().cycle);
+  EXPECT_EQ(Starts(background).size(), 12u);
+}
+
+TEST_F(EventsTest, AnOwnTurnGivesAnSmNoMoreBlocksInACycle) {
+  config_.sm.warps = 8;
+  config_.sm.blocks = 16;
+  config_.edge.path = EventPath::kTbScheduler;
+  config_.dispatch.event_turn = EventTurn::kOwn;
+  const GridId event = Event(Work(20), 500);
+  const GridId background = Submit(Work(20, 2), 500);
+  EXPECT_TRUE(gpu().Run());
+  std::vector<Cycle> starts = {Result(event).dispatched,
+                               Starts(background)[0].cycle,
+                               Starts(background)[1].cycle};
+  std::ranges::sort(starts);
+  EXPECT_LT(starts[0], starts[1]);
+  EXPECT_LT(starts[1], starts[2]);
 }
 
 TEST_F(EventsTest, EventsDoNotPreemptEvents) {

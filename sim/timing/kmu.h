@@ -30,27 +30,21 @@ class Kmu {
   }
 
   // Takes grids into the KDU while it has room, and gives blocks to SMs,
-  // `dispatch.blocks_per_cycle` to each, beginning behind the SM that had the
-  // last one. An SM gets a block of the first grid, in the order of priority
-  // and then arrival, that fits.
+  // `dispatch.blocks_per_cycle` to each. An SM gets a block of the first grid,
+  // in the order of priority and then arrival, that fits. The SM behind the one
+  // that had the last block is asked first; with `dispatch.event_turn` own, the
+  // one behind the last event's block is asked first for events' blocks.
   template <class Sms>
   void Advance(Cycle now, Sms& sms) {
     FillKdu(now);
     if (blocked_ && now < next_ready_) return;
     blocked_ = true;
     events_wait_ = events_first_ && EventsWait(now);
-    const size_t count = sms.size();
-    const size_t first = next_sm_;
-    for (size_t i = 0; i < count; ++i) {
-      const size_t at = (first + i) % count;
-      for (uint32_t n = 0; n < config_.dispatch.blocks_per_cycle; ++n) {
-        GridRun* const grid = Choose(now, sms[at]);
-        if (grid == nullptr) break;
-        sms[at].StartBlock(grid, now);
-        blocked_ = false;
-        next_sm_ = (at + 1) % count;
-      }
+    given_.assign(sms.size(), 0);
+    if (config_.dispatch.event_turn == EventTurn::kOwn) {
+      GiveInTurn(now, sms, next_event_sm_, /*only_events=*/true);
     }
+    GiveInTurn(now, sms, next_sm_, /*only_events=*/false);
     next_ready_ = NextReady(now);
   }
   // The next cycle in which Advance() has something to do.
@@ -64,6 +58,26 @@ class Kmu {
   size_t pending() const { return pending_.size(); }
 
  private:
+  // Gives blocks to SMs, beginning with `first`, as long as what an SM would
+  // get is an event's, or anything at all.
+  template <class Sms>
+  void GiveInTurn(Cycle now, Sms& sms, size_t first, bool only_events) {
+    const size_t count = sms.size();
+    for (size_t i = 0; i < count; ++i) {
+      const size_t at = (first + i) % count;
+      for (; given_[at] < config_.dispatch.blocks_per_cycle; ++given_[at]) {
+        GridRun* const grid = Choose(now, sms[at]);
+        if (grid == nullptr) break;
+        const bool event = grid->options.event;
+        if (only_events && !event) break;
+        sms[at].StartBlock(grid, now);
+        blocked_ = false;
+        const bool own =
+            event && config_.dispatch.event_turn == EventTurn::kOwn;
+        (own ? next_event_sm_ : next_sm_) = (at + 1) % count;
+      }
+    }
+  }
   void FillKdu(Cycle now);
   // Whether blocks of an event have no place yet (P1).
   bool EventsWait(Cycle now) const;
@@ -80,6 +94,8 @@ class Kmu {
   bool blocked_ = true;            // no SM has room for any
   Cycle next_ready_ = kNever;
   size_t next_sm_ = 0;
+  size_t next_event_sm_ = 0;     // where events have a turn of their own
+  std::vector<uint32_t> given_;  // blocks to each SM in this cycle
 };
 
 }  // namespace carillon::sim::timing
