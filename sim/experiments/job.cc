@@ -173,14 +173,22 @@ class JobRun {
   absl::StatusOr<Json> Run() {
     if (events_ != nullptr) {
       RETURN_IF_ERROR(Prepare());
-      TickAfterGap();
+      TickAfter(job_.arrivals.any_start ? Between(1, job_.arrivals.most)
+                                        : Gap());
     }
-    const Cycle limit = job_.most_cycles != 0 ? job_.most_cycles : kNever;
+    const Cycle limit =
+        job_.most_cycles != 0 ? job_.most_cycles : control_.limit;
     StartBackground();
     while (status_.ok() && !done_) {
       gpu_.Run(std::min(gpu_.cycle() + kTurn, limit));
       gpu_.ForgetResults();
-      if (gpu_.cycle() >= limit) GiveUp();
+      if (gpu_.cycle() >= limit && !done_) {
+        if (job_.most_cycles == 0) {
+          return absl::DeadlineExceededError(fmt::format(
+              "{} has not ended after {} cycles", job_.background, limit));
+        }
+        GiveUp();
+      }
       if (control_.cancelled != nullptr && *control_.cancelled) {
         return absl::CancelledError();
       }
@@ -213,10 +221,10 @@ class JobRun {
     return absl::OkStatus();
   }
 
-  Cycle Gap() {
-    return std::uniform_int_distribution<Cycle>(job_.arrivals.least,
-                                                job_.arrivals.most)(random_);
+  Cycle Between(Cycle least, Cycle most) {
+    return std::uniform_int_distribution<Cycle>(least, most)(random_);
   }
+  Cycle Gap() { return Between(job_.arrivals.least, job_.arrivals.most); }
 
   void StartBackground() {
     background_->Start(job_.seed + run_);
@@ -238,8 +246,10 @@ class JobRun {
       }
       return;
     }
-    const auto grid = gpu_.Submit(*std::move(launch),
-                                  {.registers = background_->registers()});
+    const auto grid = gpu_.Submit(
+        *std::move(launch), {.registers = job_.background_registers != 0
+                                              ? job_.background_registers
+                                              : background_->registers()});
     status_.Update(grid.status());
     if (!grid.ok()) return;
     background_grid_ = *grid;
@@ -250,7 +260,6 @@ class JobRun {
   }
 
   void GiveUp() {
-    if (done_) return;
     given_up_ = true;
     done_ = true;
     statistics_ = gpu_.statistics();
@@ -258,8 +267,8 @@ class JobRun {
   }
 
   // Uses the GPU's own clock, because Run() does not return for each tick.
-  void TickAfterGap() {
-    gpu_.CallAt(gpu_.cycle() + Gap(), [this] { Tick(); });
+  void TickAfter(Cycle cycles) {
+    gpu_.CallAt(gpu_.cycle() + cycles, [this] { Tick(); });
   }
 
   void Tick() {
@@ -276,7 +285,7 @@ class JobRun {
     } else {
       RingDoorbell(slot);
     }
-    TickAfterGap();
+    TickAfter(Gap());
   }
 
   void RingDoorbell(uint32_t slot) {
@@ -429,6 +438,7 @@ Json ToJson(const Job& job) {
   return {{"name", job.name},
           {"overrides", overrides},
           {"background", job.background},
+          {"background_registers", job.background_registers},
           {"runs", job.runs},
           {"most_cycles", job.most_cycles},
           {"event", job.event},
@@ -438,6 +448,7 @@ Json ToJson(const Job& job) {
           {"registers", job.registers},
           {"period", {job.arrivals.least, job.arrivals.most}},
           {"concurrent", job.arrivals.concurrent},
+          {"any_start", job.arrivals.any_start},
           {"events", job.events},
           {"persistent", job.persistent},
           {"coalesce", job.coalesce},

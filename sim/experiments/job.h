@@ -29,15 +29,19 @@ struct Arrivals {
   timing::Cycle least = 0;
   timing::Cycle most = 0;
   uint32_t concurrent = 1;
+  // The first tick comes after U(1, most) cycles instead.
+  bool any_start = false;
 };
 
 struct Job {
   std::string name;  // "fig12/CONV1/IPv4/preemption/2"
   Overrides overrides;
   std::string background;  // if empty, events run alone, one after the other
-  uint32_t runs = 1;       // runs of the background, one after the other
+  // Per thread of the background; 0: what it asks for.
+  uint32_t background_registers = 0;
+  uint32_t runs = 1;  // runs of the background, one after the other
   // A background that events keep from ending is given up after so many cycles;
-  // 0: never.
+  // 0: that is a failure (JobControl::limit).
   timing::Cycle most_cycles = 0;
   // One of EventKernelNames(), or "null" (ends at once), "busy" (takes
   // `busy_steps` in each thread), "routine" (an interrupt's; takes as many
@@ -73,6 +77,9 @@ struct JobControl {
   const std::atomic<bool>* cancelled = nullptr;
   // Receives the observations of a background with events.
   timing::Timeline* timeline = nullptr;
+  // A background that takes so many cycles is taken to run for ever; the
+  // longest of a figure takes a tenth.
+  timing::Cycle limit = 16'000'000;
 };
 
 // {"cycles" (null: most_cycles passed), "launches", "warp_instructions" (of the
@@ -86,7 +93,8 @@ struct JobControl {
 //             with interrupts also "routine": from the first warp of the
 //             interrupt's routine to its end},
 //  "statistics": totals of all SMs}
-// Errors: those of what executes, DataLoss (a wrong output).
+// Errors: those of what executes, DataLoss (a wrong output), DeadlineExceeded
+// (JobControl::limit).
 absl::StatusOr<Json> RunJob(const Job& job, const timing::Config& config,
                             const JobControl& control = {});
 

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -168,6 +169,57 @@ TEST(RunJob, ABackgroundThatTakesTooLongIsGivenUp) {
   EXPECT_EQ((*result)["statistics"]["sm_cycles"], 2000);
   EXPECT_GT((*result)["events"]["completed"], 0);
   EXPECT_EQ((*result)["events"]["completed"], (*result)["events"]["rung"]);
+}
+
+TEST(RunJob, ABackgroundThatNeverEndsFailsByName) {
+  const auto result =
+      RunJob(WithEvents("starved", "null"), Table2(), {.limit = 2000});
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(result.status().message(), "MM has not ended after 2000 cycles");
+}
+
+TEST(RunJob, TheFirstTickMayComeAtAnyTime) {
+  // With so long a period, the only event is the first one.
+  Job job = WithEvents("start", "null");
+  job.arrivals = {2000, 2000, 1};
+  std::set<Json> at_a_period, at_any_time;
+  for (job.seed = 1; job.seed <= 4; ++job.seed) {
+    job.arrivals.any_start = false;
+    at_a_period.insert((*RunJob(job, Table2()))["events"]["rung"]);
+    job.arrivals.any_start = true;
+    job.most_cycles = 1000;
+    at_any_time.insert((*RunJob(job, Table2()))["events"]["rung"]);
+    job.most_cycles = 0;
+  }
+  EXPECT_EQ(at_a_period.size(), 1u);
+  // Some seeds ring within half a period, others do not.
+  EXPECT_THAT(at_any_time, testing::ElementsAre(0, 1));
+}
+
+TEST(RunJob, ABackgroundHasTheRegistersThatItIsGiven) {
+  // With 64 registers a thread half as many blocks are resident.
+  Job job = SmallJob("registers");
+  const auto own = RunJob(job, Table2());
+  job.background_registers = 64;
+  const auto more = RunJob(job, Table2());
+  ASSERT_TRUE(own.ok() && more.ok());
+  EXPECT_GT((*more)["cycles"], (*own)["cycles"]);
+}
+
+// Figs. 13 and beyond take this for granted.
+TEST(RunJob, OnSmsOfItsOwnABackgroundNeedsNoFreeRegisters) {
+  Job job = WithEvents("reserved", "MemC");
+  job.overrides = {{"sm.count", "2"},
+                   {"edge.path", "tb_scheduler"},
+                   {"edge.reserve_sms", "1"}};
+  job.background_registers = 28;
+  const auto some_left = RunJob(job, Table2());
+  job.background_registers = 32;
+  const auto none_left = RunJob(job, Table2());
+  ASSERT_TRUE(some_left.ok() && none_left.ok());
+  EXPECT_EQ((*some_left)["cycles"], (*none_left)["cycles"]);
+  EXPECT_EQ((*some_left)["events"], (*none_left)["events"]);
+  EXPECT_GT((*some_left)["events"]["completed"], 1);
 }
 
 TEST(RunJob, AnInterruptsRoutineRingsTheEvent) {

@@ -21,7 +21,7 @@ struct JobProgress {
   const Job& job;
   size_t done = 0;  // this one included
   size_t total = 0;
-  double seconds = 0;
+  double seconds = 0;  // of a processor that it took when it was run
   bool cached = false;
 };
 
