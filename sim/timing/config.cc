@@ -101,21 +101,43 @@ void ForEach(C& c, Number number, Choice choice) {
   number("l2.slices", c.l2_slices, 1, 256);
   number("l2.interval", c.l2_interval, 1, 64);
   number("l2.atomic_interval", c.l2_atomic_interval, 1, 64);
+  number("l2.data_bytes", c.l2_data_bytes, 1, 1024);
+  number("l2.queue", c.l2_queue, 1, 4096);
+  number("l2.dram_queue", c.l2_dram_queue, 1, 4096);
   number("interconnect.latency", c.interconnect.latency, 0, 900);
   number("interconnect.request_bytes", c.interconnect.request_bytes, 1, 1024);
   number("interconnect.reply_bytes", c.interconnect.reply_bytes, 1, 1024);
+  number("interconnect.slice_bytes", c.interconnect.slice_bytes, 1, 1024);
   number("interconnect.header_bytes", c.interconnect.header_bytes, 1, 64);
+  number("interconnect.sm_queue", c.interconnect.sm_queue, 1, 4096);
+  number("interconnect.slice_replies", c.interconnect.slice_replies, 1, 4096);
+  number("interconnect.sm_replies", c.interconnect.sm_replies, 1, 4096);
   number("dram.channels", c.dram.channels, 1, 64);
   number("dram.banks", c.dram.banks, 1, 64);
   number("dram.row_bytes", c.dram.row_bytes, 256, 65536);
   number("dram.interleave_bytes", c.dram.interleave_bytes, 128, 65536);
   number("dram.bytes_per_cycle", c.dram.bytes_per_cycle, 1, 4096);
-  number("dram.window", c.dram.window, 1, 256);
+  number("dram.burst_bytes", c.dram.burst_bytes, 1, 1024);
+  number("dram.read_queue", c.dram.read_queue, 1, 256);
+  number("dram.write_queue", c.dram.write_queue, 1, 256);
+  number("dram.write_high", c.dram.write_high, 1, 256);
+  number("dram.write_low", c.dram.write_low, 1, 256);
+  number("dram.write_turn", c.dram.write_turn, 1, 256);
+  number("dram.row_hits", c.dram.row_hits, 0, 65536);
   number("dram.latency", c.dram.latency, 0, 2000);
   number("dram.column", c.dram.column, 1, 900);
+  number("dram.write_column", c.dram.write_column, 1, 900);
   number("dram.activate", c.dram.activate, 1, 900);
   number("dram.precharge", c.dram.precharge, 1, 900);
   number("dram.active", c.dram.active, 1, 900);
+  number("dram.activate_gap", c.dram.activate_gap, 0, 900);
+  number("dram.four_activates", c.dram.four_activates, 0, 900);
+  number("dram.read_to_precharge", c.dram.read_to_precharge, 0, 900);
+  number("dram.write_recovery", c.dram.write_recovery, 0, 900);
+  number("dram.write_to_read", c.dram.write_to_read, 0, 900);
+  number("dram.read_to_write", c.dram.read_to_write, 0, 900);
+  number("dram.refresh_interval", c.dram.refresh_interval, 0, 1 << 20);
+  number("dram.refresh", c.dram.refresh, 0, 1 << 20);
   number("dispatch.grids", c.dispatch.grids, 1, 1024);
   number("dispatch.host_cycles", c.dispatch.host_cycles, 0, 1 << 24);
   number("dispatch.device_cycles", c.dispatch.device_cycles, 0, 1 << 24);
@@ -245,6 +267,19 @@ std::string Contradiction(const Config& c) {
         "dram.interleave_bytes {} and dram.row_bytes {}: must be powers of two "
         "and no less than l2.line_bytes, {}",
         c.dram.interleave_bytes, c.dram.row_bytes, c.l2.line_bytes);
+  }
+  if (c.dram.write_high > c.dram.write_queue ||
+      c.dram.write_low > c.dram.write_high) {
+    return fmt::format(
+        "dram.write_low {}, dram.write_high {} and dram.write_queue {}: none "
+        "must be more than the next, or writes may wait for ever",
+        c.dram.write_low, c.dram.write_high, c.dram.write_queue);
+  }
+  if (c.dram.refresh_interval != 0 &&
+      c.dram.refresh >= c.dram.refresh_interval) {
+    return fmt::format(
+        "dram.refresh: {}: must be less than dram.refresh_interval, {}",
+        c.dram.refresh, c.dram.refresh_interval);
   }
   if (c.fetch.operation_bytes * c.fetch.width > c.icache.line_bytes) {
     return "fetch.width: more than a line of the i-cache";

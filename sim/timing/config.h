@@ -143,12 +143,20 @@ struct Config {
   uint32_t l2_slices = 1;
   uint32_t l2_interval = 1;         // cycles of a slice, for each request
   uint32_t l2_atomic_interval = 1;  // the same, for each lane
+  uint32_t l2_data_bytes = 1;       // a cycle, of a slice's data
+  uint32_t l2_queue = 1;            // requests that wait before a slice's tags
+  uint32_t l2_dram_queue = 1;       // what a slice wants of DRAM
 
   struct {
     uint32_t latency = 1;        // in its own cycles, one way
     uint32_t request_bytes = 1;  // a cycle, from an SM
     uint32_t reply_bytes = 1;    // a cycle, to an SM
+    uint32_t slice_bytes = 1;    // a cycle, to a slice, and from it
     uint32_t header_bytes = 8;
+    // How many wait at a port:
+    uint32_t sm_queue = 1;       // requests of an SM
+    uint32_t slice_replies = 1;  // replies of a slice
+    uint32_t sm_replies = 1;     // replies for an SM
   } interconnect;
 
   struct {
@@ -157,12 +165,28 @@ struct Config {
     uint32_t row_bytes = 1024;
     uint32_t interleave_bytes = 256;  // to the next slice
     uint32_t bytes_per_cycle = 1;     // per channel, of its clock
-    uint32_t window = 1;              // requests that it chooses from
-    uint32_t latency = 1;             // cycles of the SMs' clock, besides:
-    uint32_t column = 1;              // CL, of its clock, like all below
-    uint32_t activate = 1;            // RCD
-    uint32_t precharge = 1;           // RP
-    uint32_t active = 1;              // RAS: from activate to precharge
+    uint32_t burst_bytes = 32;        // the least that it moves
+    // What its controller chooses from, and when it turns to writes (dram.h):
+    uint32_t read_queue = 1;
+    uint32_t write_queue = 1;
+    uint32_t write_high = 1;
+    uint32_t write_low = 1;
+    uint32_t write_turn = 1;
+    uint32_t row_hits = 0;           // that may pass an older request
+    uint32_t latency = 1;            // cycles of the SMs' clock, besides:
+    uint32_t column = 1;             // CL, of its clock, like all below
+    uint32_t write_column = 1;       // WL: from a write to its data
+    uint32_t activate = 1;           // RCD
+    uint32_t precharge = 1;          // RP
+    uint32_t active = 1;             // RAS: from activate to precharge
+    uint32_t activate_gap = 0;       // RRD: between two rows that are opened
+    uint32_t four_activates = 0;     // FAW: the same of the fifth to the first
+    uint32_t read_to_precharge = 0;  // RTP
+    uint32_t write_recovery = 0;     // WR: from a write's data to precharge
+    uint32_t write_to_read = 0;      // WTR: from a write's data to a read
+    uint32_t read_to_write = 0;      // from a read's data to a write's
+    uint32_t refresh_interval = 0;   // REFI; 0: there is no refresh
+    uint32_t refresh = 0;            // RFC: how long one takes
   } dram;
 
   struct {

@@ -49,6 +49,7 @@ void ForEach(C& c, F f) {
   f("mshr_full_cycles", c.mshr_full_cycles);
   f("merge_full_cycles", c.merge_full_cycles);
   f("stores_full_cycles", c.stores_full_cycles);
+  f("network_full_cycles", c.network_full_cycles);
   f("events_tb_scheduler", c.events_tb_scheduler);
   f("events_free", c.events_free);
   f("events_reserved", c.events_reserved);
@@ -84,6 +85,8 @@ Json Of(const MemoryCounters& c) {
   return {
       {"request_flits", c.request_flits},
       {"reply_flits", c.reply_flits},
+      {"request_stalls", c.request_stalls},
+      {"reply_stalls", c.reply_stalls},
       {"l2_load_hits", c.l2_load_hits},
       {"l2_load_misses", c.l2_load_misses},
       {"l2_load_merges", c.l2_load_merges},
@@ -91,11 +94,15 @@ Json Of(const MemoryCounters& c) {
       {"l2_atomics", c.l2_atomics},
       {"l2_write_backs", c.l2_write_backs},
       {"l2_blocked", c.l2_blocked},
+      {"l2_reply_blocked", c.l2_reply_blocked},
+      {"l2_dram_blocked", c.l2_dram_blocked},
       {"dram_reads", c.dram_reads},
       {"dram_writes", c.dram_writes},
       {"dram_bytes", c.dram_bytes},
       {"dram_row_hits", c.dram_row_hits},
       {"dram_row_misses", c.dram_row_misses},
+      {"dram_turns", c.dram_turns},
+      {"dram_refreshes", c.dram_refreshes},
   };
 }
 

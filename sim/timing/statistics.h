@@ -79,6 +79,7 @@ struct SmCounters {
   uint64_t mshr_full_cycles = 0;
   uint64_t merge_full_cycles = 0;
   uint64_t stores_full_cycles = 0;
+  uint64_t network_full_cycles = 0;  // no room in the interconnect's queue
 
   // EDGE's events, as blocks by how they got their places:
   uint64_t events_tb_scheduler = 0;
@@ -104,18 +105,27 @@ struct SmCounters {
 struct MemoryCounters {
   uint64_t request_flits = 0;
   uint64_t reply_flits = 0;
+  // Packets at the head of their queue that found no place at their destination.
+  uint64_t request_stalls = 0;
+  uint64_t reply_stalls = 0;
   uint64_t l2_load_hits = 0;
   uint64_t l2_load_misses = 0;
   uint64_t l2_load_merges = 0;
   uint64_t l2_stores = 0;
   uint64_t l2_atomics = 0;
   uint64_t l2_write_backs = 0;
-  uint64_t l2_blocked = 0;  // times that a slice had to wait for an MSHR
+  // Times that a slice had to wait for an MSHR, a place for a reply, a place in
+  // the queue to DRAM.
+  uint64_t l2_blocked = 0;
+  uint64_t l2_reply_blocked = 0;
+  uint64_t l2_dram_blocked = 0;
   uint64_t dram_reads = 0;
   uint64_t dram_writes = 0;
   uint64_t dram_bytes = 0;
   uint64_t dram_row_hits = 0;
   uint64_t dram_row_misses = 0;
+  uint64_t dram_turns = 0;  // from reads to writes, and back
+  uint64_t dram_refreshes = 0;
 };
 
 struct Statistics {

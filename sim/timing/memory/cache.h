@@ -24,6 +24,9 @@ class Cache {
   // if it is not there. `line` is the address of its first byte.
   Sectors Touch(uint64_t line);
 
+  // Whether it has any sector of the line; changes nothing.
+  bool Holds(uint64_t line) { return Find(line) != nullptr; }
+
   struct Victim {
     uint64_t line = 0;
     Sectors dirty = 0;  // if empty, nothing needs to be written back

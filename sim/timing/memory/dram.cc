@@ -3,56 +3,139 @@
 #include <algorithm>
 
 namespace carillon::sim::timing {
+namespace {
+
+Ticks DramTicks(const Config& config, uint64_t cycles) {
+  return TicksOfClock(config, config.clock.dram_mhz, cycles);
+}
+
+}  // namespace
 
 DramChannel::DramChannel(const Config& config, MemoryCounters* counters)
     : counters_(counters),
-      window_limit_(config.dram.window),
       row_bytes_(config.dram.row_bytes),
-      bytes_per_cycle_(config.dram.bytes_per_cycle),
-      cycle_(TicksOfClock(config, config.clock.dram_mhz, 1)),
-      column_(TicksOfClock(config, config.clock.dram_mhz, config.dram.column)),
-      activate_(
-          TicksOfClock(config, config.clock.dram_mhz, config.dram.activate)),
-      precharge_(
-          TicksOfClock(config, config.clock.dram_mhz, config.dram.precharge)),
-      active_(TicksOfClock(config, config.clock.dram_mhz, config.dram.active)),
-      ahead_(column_ + activate_ + precharge_),
+      burst_bytes_(config.dram.burst_bytes),
+      burst_(DramTicks(config, config.dram.burst_bytes) /
+             config.dram.bytes_per_cycle),
+      column_{DramTicks(config, config.dram.column),
+              DramTicks(config, config.dram.write_column)},
+      activate_(DramTicks(config, config.dram.activate)),
+      precharge_(DramTicks(config, config.dram.precharge)),
+      active_(DramTicks(config, config.dram.active)),
+      activate_gap_(DramTicks(config, config.dram.activate_gap)),
+      four_activates_(DramTicks(config, config.dram.four_activates)),
+      write_recovery_(DramTicks(config, config.dram.write_recovery)),
+      write_to_read_(DramTicks(config, config.dram.write_to_read)),
+      read_to_write_(DramTicks(config, config.dram.read_to_write)),
+      read_to_precharge_(DramTicks(config, config.dram.read_to_precharge)),
+      refresh_interval_(DramTicks(config, config.dram.refresh_interval)),
+      refresh_(DramTicks(config, config.dram.refresh)),
+      ahead_(column_[0] + activate_ + precharge_),
       latency_(config.dram.latency),
-      banks_(config.dram.banks) {
-  window_.reserve(window_limit_ + 1);
+      row_hits_(config.dram.row_hits),
+      write_high_(config.dram.write_high),
+      write_low_(config.dram.write_low),
+      write_turn_(config.dram.write_turn),
+      banks_(config.dram.banks),
+      next_refresh_(refresh_interval_) {
+  queues_[0].limit = config.dram.read_queue;
+  queues_[1].limit = config.dram.write_queue;
+  for (Queue& queue : queues_) queue.requests.reserve(queue.limit);
 }
 
-size_t DramChannel::Choose() {
-  for (size_t i = 0; i < window_.size(); ++i) {
-    const uint64_t address = window_[i].address;
-    if (BankOf(address).row == address / row_bytes_) return i;
+void DramChannel::ChooseDirection() {
+  const bool reads = !queues_[0].requests.empty();
+  const size_t writes = queues_[1].requests.size();
+  if (writing_) {
+    writing_ =
+        reads ? writes != 0 && turn_ < write_turn_ : writes >= write_low_;
+  } else {
+    writing_ = writes >= (reads ? write_high_ : write_low_);
+    turn_ = 0;
   }
-  return 0;
 }
 
-Ticks DramChannel::Serve(const DramRequest& request, Ticks now) {
-  Bank& bank = BankOf(request.address);
-  const uint64_t row = request.address / row_bytes_;
-  Ticks column = std::max(now, bank.ready);
+size_t DramChannel::Choose(const Queue& queue) const {
+  if (queue.passed == row_hits_) return 0;
+  size_t chosen = 0;
+  Ticks first = ~Ticks{0};
+  for (size_t i = 0; i < queue.requests.size(); ++i) {
+    const Bank& bank = banks_[queue.requests[i].bank];
+    if (bank.row == queue.requests[i].row) return i;
+    const Ticks opens =
+        bank.row == kNoRow ? bank.activate : bank.precharge + precharge_;
+    if (opens < first) {
+      first = opens;
+      chosen = i;
+    }
+  }
+  return chosen;
+}
+
+DramChannel::Waiting DramChannel::Take(Queue& queue) {
+  const size_t chosen = Choose(queue);
+  queue.passed = chosen == 0 ? 0 : queue.passed + 1;
+  const Waiting waiting = queue.requests[chosen];
+  queue.requests.erase(queue.requests.begin() + static_cast<ptrdiff_t>(chosen));
+  return waiting;
+}
+
+// Refreshes were due while nobody asked: only the last one can still be felt.
+void DramChannel::Refresh(Ticks now) {
+  if (now < next_refresh_) return;
+  const uint64_t due = (now - next_refresh_) / refresh_interval_;
+  counters_->dram_refreshes += due + 1;
+  const Ticks begin = next_refresh_ + due * refresh_interval_;
+  next_refresh_ = begin + refresh_interval_;
+  const Ticks end = std::max(begin, bus_free_) + refresh_;
+  for (Bank& bank : banks_) {
+    bank.row = kNoRow;
+    bank.activate = std::max(bank.activate, end);
+  }
+}
+
+Ticks DramChannel::Open(Bank& bank, uint64_t row, Ticks now) {
   if (bank.row == row) {
     ++counters_->dram_row_hits;
-  } else {
-    ++counters_->dram_row_misses;
-    Ticks activate = column;
-    if (bank.row != ~uint64_t{0}) {
-      activate = std::max(column, bank.activated + active_) + precharge_;
-    }
-    bank.row = row;
-    bank.activated = activate;
-    column = activate + activate_;
+    return std::max(now, bank.column);
   }
-  const Ticks burst =
-      (request.bytes + bytes_per_cycle_ - 1) / bytes_per_cycle_ * cycle_;
-  const Ticks data = std::max(column + column_, bus_free_);
-  bus_free_ = data + burst;
-  bank.ready = bus_free_ - column_;
-  ++(request.demand.write ? counters_->dram_writes : counters_->dram_reads);
-  counters_->dram_bytes += request.bytes;
+  ++counters_->dram_row_misses;
+  Ticks open = bank.row == kNoRow ? std::max(now, bank.activate)
+                                  : std::max(now, bank.precharge) + precharge_;
+  // The four last ones, in the order in which they were opened.
+  if (openings_ != 0) {
+    open = std::max(open, opened_[(openings_ - 1) % 4] + activate_gap_);
+  }
+  if (openings_ >= 4) {
+    open = std::max(open, opened_[openings_ % 4] + four_activates_);
+  }
+  opened_[openings_++ % 4] = open;
+  bank.row = row;
+  bank.precharge = open + active_;
+  return open + activate_;
+}
+
+Ticks DramChannel::Serve(const Waiting& waiting, Ticks now) {
+  const bool write = waiting.request.demand.write;
+  Bank& bank = banks_[waiting.bank];
+  const Ticks column = Open(bank, waiting.row, now) + column_[write];
+  Ticks bus = bus_free_;
+  if (write != wrote_last_) {
+    ++counters_->dram_turns;
+    // After a write, a read's command waits; after a read, the bus does.
+    bus += write ? read_to_write_ : write_to_read_ + column_[0];
+  }
+  const uint64_t bursts =
+      (waiting.request.bytes + burst_bytes_ - 1) / burst_bytes_;
+  bus_free_ = std::max(column, bus) + bursts * burst_;
+  wrote_last_ = write;
+  turn_ += write ? 1 : 0;
+  bank.column = bus_free_ - column_[write];
+  bank.precharge =
+      std::max(bank.precharge, write ? bus_free_ + write_recovery_
+                                     : bank.column + read_to_precharge_);
+  ++(write ? counters_->dram_writes : counters_->dram_reads);
+  counters_->dram_bytes += bursts * burst_bytes_;
   return bus_free_;
 }
 

@@ -1,13 +1,23 @@
-// A DRAM channel: banks with one open row each, a data bus, and a window of
-// requests, from which a row hit is served first, else the oldest (FR-FCFS).
+// A DRAM channel and its controller: banks with one open row each, a data bus,
+// and a queue of reads and one of writes.
+//
+// Of a queue, the oldest row hit goes first, else the request whose row can be
+// opened first (FR-FCFS); after `dram.row_hits` of these have passed the oldest,
+// it goes. Reads go until `dram.write_high` writes wait, or until no read does
+// and `dram.write_low` writes do. Then writes go: `dram.write_turn` of them if
+// reads wait, else until fewer than `dram.write_low` are left. These may stay
+// for ever, as nobody waits for a write.
+//
+// Both queues are bounded; the slices ask HasRoom() before they push. A channel
+// with a full queue has something to do, and needs nothing from others for it.
 #ifndef CARILLON_SIM_TIMING_MEMORY_DRAM_H_
 #define CARILLON_SIM_TIMING_MEMORY_DRAM_H_
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
 #include "sim/timing/config.h"
-#include "sim/timing/growing_queue.h"
 #include "sim/timing/memory/memory_request.h"
 #include "sim/timing/statistics.h"
 
@@ -24,64 +34,98 @@ class DramChannel {
  public:
   DramChannel(const Config& config, MemoryCounters* counters);
 
+  bool HasRoom(bool write) const {
+    return queues_[write].requests.size() < queues_[write].limit;
+  }
   void Push(const DramRequest& request) {
-    if (window_.size() < window_limit_) {
-      window_.push_back(request);
-    } else {
-      waiting_.push(request);
-    }
+    const uint64_t row = request.address / row_bytes_;
+    queues_[request.demand.write].requests.push_back(
+        {request, row,
+         static_cast<uint32_t>((row + row / banks_.size()) % banks_.size())});
   }
 
   // Issues the commands that can be issued now. Calls done(request, cycle) with
-  // the cycle in which each request has its data. Returns when to ask again;
-  // kNever if no request waits.
-  template <class Done>
-  Cycle Advance(Cycle now, Done done) {
+  // the cycle in which each request has its data; for reads these only grow.
+  // Calls feed() whenever it has taken one from a queue. Returns when to ask
+  // again; kNever: after a Push().
+  template <class Done, class Feed>
+  Cycle Advance(Cycle now, Done done, Feed feed) {
     const Ticks ticks = TicksOf(now);
-    while (!window_.empty()) {
+    for (;;) {
       // Commands may run ahead of the data bus by at most their worst latency.
       if (bus_free_ > ticks + ahead_) return CycleAt(bus_free_ - ahead_);
-      const size_t chosen = Choose();
-      const DramRequest request = window_[chosen];
-      window_.erase(window_.begin() + static_cast<ptrdiff_t>(chosen));
-      if (!waiting_.empty()) {
-        window_.push_back(waiting_.front());
-        waiting_.pop();
-      }
-      done(request, CycleAt(Serve(request, ticks)) + latency_);
+      if (refresh_interval_ != 0) Refresh(ticks);
+      ChooseDirection();
+      Queue& queue = queues_[writing_];
+      if (queue.requests.empty()) return kNever;
+      const Waiting waiting = Take(queue);
+      done(waiting.request, CycleAt(Serve(waiting, ticks)) + latency_);
+      feed();
     }
-    return kNever;
   }
 
  private:
+  static constexpr uint64_t kNoRow = ~uint64_t{0};
+
   struct Bank {
-    uint64_t row = ~uint64_t{0};
-    Ticks ready = 0;      // for a column command
-    Ticks activated = 0;  // the open row
+    uint64_t row = kNoRow;
+    Ticks column = 0;     // when it takes the next command for its row
+    Ticks precharge = 0;  // when the row may be closed
+    Ticks activate = 0;   // when another may be opened, if none is open
   };
-  Bank& BankOf(uint64_t address) {
-    const uint64_t row = address / row_bytes_;
-    return banks_[(row + row / banks_.size()) % banks_.size()];
-  }
-  size_t Choose();
+  struct Waiting {
+    DramRequest request;
+    uint64_t row = 0;
+    uint32_t bank = 0;
+  };
+  struct Queue {
+    std::vector<Waiting> requests;  // ordered by age
+    size_t limit = 1;
+    uint32_t passed = 0;  // how many went before the oldest
+  };
+
+  void ChooseDirection();
+  size_t Choose(const Queue& queue) const;
+  Waiting Take(Queue& queue);
+  void Refresh(Ticks now);
+  // Opens the row if it must. Returns when the column command can go.
+  Ticks Open(Bank& bank, uint64_t row, Ticks now);
   // Returns when the last byte has passed the bus.
-  Ticks Serve(const DramRequest& request, Ticks now);
+  Ticks Serve(const Waiting& waiting, Ticks now);
 
   MemoryCounters* const counters_;
-  const size_t window_limit_;
   const uint64_t row_bytes_;
-  const uint32_t bytes_per_cycle_;
-  const Ticks cycle_;
-  const Ticks column_;
+  const uint32_t burst_bytes_;
+  const Ticks burst_;
+  const std::array<Ticks, 2> column_;  // of a read, of a write
   const Ticks activate_;
   const Ticks precharge_;
   const Ticks active_;
+  const Ticks activate_gap_;
+  const Ticks four_activates_;
+  const Ticks write_recovery_;
+  const Ticks write_to_read_;
+  const Ticks read_to_write_;
+  const Ticks read_to_precharge_;
+  const Ticks refresh_interval_;
+  const Ticks refresh_;
   const Ticks ahead_;
   const Cycle latency_;
-  Ticks bus_free_ = 0;
+  const uint32_t row_hits_;
+  const size_t write_high_;
+  const size_t write_low_;
+  const uint32_t write_turn_;
+
   std::vector<Bank> banks_;
-  std::vector<DramRequest> window_;  // ordered by age
-  GrowingQueue<DramRequest> waiting_;
+  std::array<Queue, 2> queues_;  // reads, writes
+  bool writing_ = false;
+  uint32_t turn_ = 0;  // writes since the last read
+  Ticks bus_free_ = 0;
+  bool wrote_last_ = false;
+  // When the last rows were opened, the oldest of four first.
+  std::array<Ticks, 4> opened_{};
+  uint32_t openings_ = 0;
+  Ticks next_refresh_ = 0;
 };
 
 }  // namespace carillon::sim::timing

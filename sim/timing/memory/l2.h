@@ -1,8 +1,19 @@
 // A slice of the L2. It is write-back, stores write whole sectors without a
 // fill, and atomics are executed here.
+//
+// Requests are served in order, one for each turn of the tags. The first one
+// waits, and all behind it, if there is no place for its reply, for its line
+// among the MSHRs, or in the queue to DRAM. What DRAM delivers is taken at
+// once, so that DRAM never waits for the slice. Two queues may therefore be
+// longer than requests alone would make them:
+//  - that of answers to the loads of a line that has come: each MSHR has
+//    `l2.merges` of them at most, and nothing is served before they are sent;
+//  - that to DRAM, when the line puts out one that was written to: at most one
+//    more for each MSHR, since a full queue lets no other miss in.
 #ifndef CARILLON_SIM_TIMING_MEMORY_L2_H_
 #define CARILLON_SIM_TIMING_MEMORY_L2_H_
 
+#include <algorithm>
 #include <cstdint>
 
 #include "sim/timing/growing_queue.h"
@@ -17,109 +28,161 @@ class L2Slice {
  public:
   L2Slice(const Config& config, MemoryCounters* counters);
 
+  // What holds up the first request.
+  enum class Blocked : uint8_t { kNothing, kReply, kMshr, kDram };
+  Blocked blocked() const { return blocked_; }
+
   struct Waiting {
     MemoryRequest request;
     uint64_t line = 0;  // the slice's own address
     Sectors sectors = 0;
+    Ticks ready = 0;  // when it has come to the tags
   };
 
-  void Push(const MemoryRequest& request, uint64_t line) {
-    queue_.push({request, line, request.sectors});
+  // `ready` must not be earlier than that of the request before.
+  void Push(const MemoryRequest& request, uint64_t line, Ticks ready) {
+    queue_.push({request, line, request.sectors, ready});
   }
-  // Serves the requests that it can serve now. Calls reply(request) for each
-  // that has its data, and demand(L2Demand) for the DRAM. Returns when to ask
-  // again; kNever: when a request arrives or a line is filled.
-  template <class Reply, class Demand>
-  Cycle Advance(Cycle now, Reply reply, Demand demand) {
-    while (!queue_.empty()) {
-      if (free_ > TicksOf(now)) return CycleAt(free_);
-      const Waiting& waiting = queue_.front();
-      if (!Serve(waiting, reply, demand)) return kNever;
-      const uint64_t lanes = waiting.request.kind == RequestKind::kAtomic
-                                 ? waiting.request.lanes * atomic_interval_
-                                 : 0;
-      free_ = TicksOf(now) + interval_ + lanes;
-      queue_.pop();
-    }
-    return kNever;
-  }
+  // Serves what it can serve now. Of `port` it calls
+  //   bool CanReply(), void Reply(request): a place for a reply, and its use;
+  //   void Taken(): a request has left the queue.
+  // Returns when to ask again; kNever: when a request arrives, a line is
+  // filled, or there is a place where blocked() says that there was none.
+  template <class Port>
+  Cycle Advance(Cycle now, Port& port);
 
-  // The DRAM has delivered a line.
-  template <class Reply, class Demand>
-  void Fill(const L2Demand& read, Reply reply, Demand demand) {
-    Insert(read.line, read.sectors, 0, demand);
+  // The DRAM has delivered a line. Advance() the slice afterwards.
+  void Fill(const L2Demand& read, Cycle now) {
+    Insert(read.line, read.sectors, 0);
+    data_free_ = std::max(data_free_, TicksOf(now)) + line_time_;
     mshrs_.Fill(read.mshr, read.sectors, [&](const Waiting& waiting) {
       if (waiting.request.kind == RequestKind::kAtomic) {
-        Insert(waiting.line, waiting.sectors, waiting.sectors, demand);
+        Insert(waiting.line, waiting.sectors, waiting.sectors);
       }
-      reply(waiting.request);
+      answers_.push(waiting.request);
     });
   }
 
+  // What the slice wants of DRAM, in order.
+  GrowingQueue<L2Demand>& demands() { return demands_; }
+
  private:
-  template <class Demand>
-  void Insert(uint64_t line, Sectors valid, Sectors dirty, Demand demand) {
+  enum class Result : uint8_t { kServed, kNotNow, kBlocked };
+
+  bool Free(Ticks at, Cycle now) const { return at < TicksOf(now + 1); }
+  bool HasRoomForDemand() const { return demands_.size() < demands_limit_; }
+  Result Block(Blocked why) {
+    if (blocked_ != why) {
+      ++(why == Blocked::kMshr    ? counters_->l2_blocked
+         : why == Blocked::kReply ? counters_->l2_reply_blocked
+                                  : counters_->l2_dram_blocked);
+    }
+    blocked_ = why;
+    return Result::kBlocked;
+  }
+  void UseData(Ticks time, Cycle now) {
+    data_free_ = std::max(data_free_, TicksOf(now)) + time;
+  }
+  void Insert(uint64_t line, Sectors valid, Sectors dirty) {
     const Cache::Victim victim = cache_.Insert(line, valid, dirty);
     if (victim.dirty == 0) return;
     ++counters_->l2_write_backs;
-    demand(
-        L2Demand{.line = victim.line, .sectors = victim.dirty, .write = true});
+    demands_.push(
+        {.line = victim.line, .sectors = victim.dirty, .write = true});
   }
-
-  // Returns false if the request must wait until a line is filled.
-  template <class Reply, class Demand>
-  bool Serve(const Waiting& waiting, Reply reply, Demand demand) {
-    const MemoryRequest& request = waiting.request;
-    if (request.kind == RequestKind::kStore) {
-      ++counters_->l2_stores;
-      Insert(waiting.line, request.sectors, request.sectors, demand);
-      reply(request);
-      return true;
-    }
-    const Sectors missing = request.sectors & ~cache_.Touch(waiting.line);
-    if (missing == 0) {
-      if (request.kind == RequestKind::kAtomic) {
-        ++counters_->l2_atomics;
-        Insert(waiting.line, request.sectors, request.sectors, demand);
-      } else {
-        ++counters_->l2_load_hits;
-      }
-      reply(request);
-      return true;
-    }
-    uint32_t index = mshrs_.Find(waiting.line);
-    const bool merges = index != mshrs_.kNone;
-    if (merges ? !mshrs_.CanWait(index) : mshrs_.full()) {
-      ++counters_->l2_blocked;
-      return false;
-    }
-    if (!merges) index = mshrs_.Allocate(waiting.line);
-    auto& entry = mshrs_.entry(index);
-    // Wait only for the sectors that are not in the cache.
-    Waiting rest = waiting;
-    rest.sectors = missing;
-    mshrs_.Wait(index, rest);
-    if (request.kind == RequestKind::kAtomic) {
-      ++counters_->l2_atomics;
-    } else {
-      ++(merges ? counters_->l2_load_merges : counters_->l2_load_misses);
-    }
-    const Sectors ask = missing & ~entry.asked;
-    if (ask != 0) {
-      entry.asked |= ask;
-      demand(L2Demand{.line = waiting.line, .sectors = ask, .mshr = index});
-    }
-    return true;
-  }
+  template <class Port>
+  Result Serve(const Waiting& waiting, Cycle now, Port& port);
+  // A hit of `sectors`, or a store.
+  template <class Port>
+  Result ServeHere(const Waiting& waiting, bool store, Cycle now, Port& port);
+  Result ServeMiss(const Waiting& waiting, Sectors missing);
 
   MemoryCounters* const counters_;
   const Ticks interval_;
   const Ticks atomic_interval_;
+  const Ticks sector_time_;  // of the data port
+  const Ticks line_time_;
+  const size_t demands_limit_;
   Cache cache_;
   MshrTable<Waiting> mshrs_;
   GrowingQueue<Waiting> queue_;
-  Ticks free_ = 0;
+  GrowingQueue<MemoryRequest> answers_;  // their lines have come
+  GrowingQueue<L2Demand> demands_;
+  Blocked blocked_ = Blocked::kNothing;
+  Ticks tags_free_ = 0;
+  Ticks data_free_ = 0;
 };
+
+template <class Port>
+Cycle L2Slice::Advance(Cycle now, Port& port) {
+  while (!answers_.empty()) {
+    if (!port.CanReply()) {
+      Block(Blocked::kReply);
+      return kNever;
+    }
+    blocked_ = Blocked::kNothing;
+    port.Reply(answers_.front());
+    answers_.pop();
+  }
+  while (!queue_.empty()) {
+    const Waiting& first = queue_.front();
+    if (first.ready > TicksOf(now)) return CycleAt(first.ready);
+    if (!Free(tags_free_, now)) return tags_free_ / kTicksPerCycle;
+    switch (Serve(first, now, port)) {
+      case Result::kNotNow:
+        blocked_ = Blocked::kNothing;
+        return data_free_ / kTicksPerCycle;
+      case Result::kBlocked:
+        return kNever;
+      case Result::kServed:
+        break;
+    }
+    blocked_ = Blocked::kNothing;
+    const uint64_t lanes =
+        first.request.kind == RequestKind::kAtomic ? first.request.lanes : 0;
+    tags_free_ = std::max(tags_free_, TicksOf(now)) + interval_ +
+                 lanes * atomic_interval_;
+    queue_.pop();
+    port.Taken();
+  }
+  return kNever;
+}
+
+template <class Port>
+L2Slice::Result L2Slice::Serve(const Waiting& waiting, Cycle now, Port& port) {
+  const MemoryRequest& request = waiting.request;
+  if (request.kind == RequestKind::kStore) {
+    return ServeHere(waiting, true, now, port);
+  }
+  const Sectors missing = request.sectors & ~cache_.Touch(waiting.line);
+  if (missing == 0) return ServeHere(waiting, false, now, port);
+  return ServeMiss(waiting, missing);
+}
+
+template <class Port>
+L2Slice::Result L2Slice::ServeHere(const Waiting& waiting, bool store,
+                                   Cycle now, Port& port) {
+  const MemoryRequest& request = waiting.request;
+  if (!Free(data_free_, now)) return Result::kNotNow;
+  if (!port.CanReply()) return Block(Blocked::kReply);
+  // A store to a line that is not here may put out another.
+  if (store && !HasRoomForDemand() && !cache_.Holds(waiting.line)) {
+    return Block(Blocked::kDram);
+  }
+  UseData(static_cast<Ticks>(std::popcount(request.sectors)) * sector_time_,
+          now);
+  if (store) {
+    ++counters_->l2_stores;
+    Insert(waiting.line, request.sectors, request.sectors);
+  } else if (request.kind == RequestKind::kAtomic) {
+    ++counters_->l2_atomics;
+    Insert(waiting.line, request.sectors, request.sectors);
+  } else {
+    ++counters_->l2_load_hits;
+  }
+  port.Reply(request);
+  return Result::kServed;
+}
 
 }  // namespace carillon::sim::timing
 

@@ -233,16 +233,18 @@ bool Lsu::Step(Waiting& waiting, const MemoryAccess& asks, Cycle now) {
   if (asks.path == Path::kLocalStore) {
     // A local store stays in the L1 until it is evicted, since no other thread
     // reads it.
+    if (!l1_.Holds(transaction.line) && !memory_->CanSend(sm_)) {
+      return Block(counters_->network_full_cycles, now);
+    }
     ++counters_->l1_stores;
     Insert(transaction.line, transaction.sectors, transaction.sectors, now);
     return true;
   }
   if (stores_ == config_.lsu.stores) {
-    if (blocked_ == nullptr) {
-      blocked_ = &counters_->stores_full_cycles;
-      blocked_since_ = now;
-    }
-    return false;
+    return Block(counters_->stores_full_cycles, now);
+  }
+  if (!memory_->CanSend(sm_)) {
+    return Block(counters_->network_full_cycles, now);
   }
   ++stores_;
   ++operations_[waiting.operation].parts;
@@ -256,8 +258,8 @@ bool Lsu::Step(Waiting& waiting, const MemoryAccess& asks, Cycle now) {
   return true;
 }
 
-// Returns false if the MSHRs are full. The queue is in order, so everything
-// behind this load then waits, as in hardware.
+// Returns false if the MSHRs or the network's queue are full. The LSU's queue is
+// in order, so everything behind this load then waits, as in hardware.
 bool Lsu::StepLoad(Waiting& waiting, const MemoryAccess& asks, Cycle now) {
   const Transaction& transaction = asks.transactions[waiting.next];
   const Sectors sectors = Widen(transaction.sectors);
@@ -269,12 +271,13 @@ bool Lsu::StepLoad(Waiting& waiting, const MemoryAccess& asks, Cycle now) {
   uint32_t index = mshrs_.Find(transaction.line);
   const bool merges = index != mshrs_.kNone;
   if (merges ? !mshrs_.CanWait(index) : mshrs_.full()) {
-    if (blocked_ == nullptr) {
-      blocked_ =
-          merges ? &counters_->merge_full_cycles : &counters_->mshr_full_cycles;
-      blocked_since_ = now;
-    }
-    return false;
+    return Block(
+        merges ? counters_->merge_full_cycles : counters_->mshr_full_cycles,
+        now);
+  }
+  const Sectors ask = merges ? sectors & ~mshrs_.entry(index).asked : sectors;
+  if (ask != 0 && !memory_->CanSend(sm_)) {
+    return Block(counters_->network_full_cycles, now);
   }
   if (!merges) {
     index = mshrs_.Allocate(transaction.line);
@@ -288,10 +291,8 @@ bool Lsu::StepLoad(Waiting& waiting, const MemoryAccess& asks, Cycle now) {
   }
   ++operations_[waiting.operation].parts;
   mshrs_.Wait(index, {waiting.operation, sectors});
-  auto& entry = mshrs_.entry(index);
-  const Sectors ask = sectors & ~entry.asked;
   if (ask == 0) return true;
-  entry.asked |= ask;
+  mshrs_.entry(index).asked |= ask;
   memory_->Send({.line = transaction.line,
                  .tag = index,
                  .sm = static_cast<uint16_t>(sm_),

@@ -130,6 +130,7 @@ class Lsu {
         if (const MemoryOperation* last = Part(reply.tag)) done(*last);
         return;
       case RequestKind::kFetch:
+      case RequestKind::kRoom:
         return;
     }
   }
@@ -158,6 +159,13 @@ class Lsu {
     Sectors sectors = 0;
   };
 
+  // Notes what keeps the first operation from going on. Returns false.
+  bool Block(uint64_t& counter, Cycle now) {
+    if (blocked_ != nullptr) return false;
+    blocked_ = &counter;
+    blocked_since_ = now;
+    return false;
+  }
   // Adds an operation at the end of the queue.
   MemoryAccess& Enqueue(uint32_t slot, uint32_t generation, Pc pc, OpKind kind,
                         Cycle ready);

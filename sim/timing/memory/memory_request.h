@@ -8,7 +8,13 @@
 
 namespace carillon::sim::timing {
 
-enum class RequestKind : uint8_t { kLoad, kFetch, kStore, kAtomic };
+enum class RequestKind : uint8_t {
+  kLoad,
+  kFetch,
+  kStore,
+  kAtomic,
+  kRoom,  // no request: MemorySystem::CanSend() is true for this SM again
+};
 
 // A request, which also travels back as its own reply.
 struct MemoryRequest {

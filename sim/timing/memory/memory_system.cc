@@ -1,15 +1,79 @@
 #include "sim/timing/memory/memory_system.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace carillon::sim::timing {
+namespace {
+
+Network::Shape RequestShape(const Config& c) {
+  const Ticks flit = TicksOfClock(c, c.clock.interconnect_mhz, 1);
+  const Ticks latency =
+      TicksOfClock(c, c.clock.interconnect_mhz, c.interconnect.latency);
+  const Ticks l2_latency = TicksOfClock(c, c.clock.l2_mhz, c.l2.latency);
+  const Ticks interval = TicksOfClock(c, c.clock.l2_mhz, c.l2_interval);
+  return {
+      .sources = c.sm.count,
+      .destinations = c.l2_slices,
+      .queue = c.interconnect.sm_queue,
+      .credits = c.l2_queue + PacketsOnTheWay(latency + l2_latency, interval),
+      .latency = latency,
+      .flit = flit,
+      .source_bytes = c.interconnect.request_bytes,
+      .destination_bytes = c.interconnect.slice_bytes,
+      .header_bytes = c.interconnect.header_bytes};
+}
+
+Network::Shape ReplyShape(const Config& c) {
+  const Ticks flit = TicksOfClock(c, c.clock.interconnect_mhz, 1);
+  const Ticks latency =
+      TicksOfClock(c, c.clock.interconnect_mhz, c.interconnect.latency);
+  const uint32_t line = c.interconnect.header_bytes + c.l2.line_bytes;
+  const Ticks interval = (line + c.interconnect.reply_bytes - 1) /
+                         c.interconnect.reply_bytes * flit;
+  return {
+      .sources = c.l2_slices,
+      .destinations = c.sm.count,
+      .queue = c.interconnect.slice_replies,
+      .credits = c.interconnect.sm_replies + PacketsOnTheWay(latency, interval),
+      .latency = latency,
+      .flit = flit,
+      .source_bytes = c.interconnect.slice_bytes,
+      .destination_bytes = c.interconnect.reply_bytes,
+      .header_bytes = c.interconnect.header_bytes};
+}
+
+}  // namespace
+
+struct MemorySystem::SlicePort {
+  bool CanReply() const { return memory.replies_.HasRoom(slice); }
+  void Reply(const MemoryRequest& request) {
+    memory.Reply(request, slice, now);
+  }
+  void Taken() {
+    const uint32_t sm = memory.requests_.ReturnCredit(slice);
+    if (sm != Network::kNone) memory.AdvanceRequests(sm, now);
+  }
+
+  MemorySystem& memory;
+  const uint32_t slice;
+  const Cycle now;
+};
 
 MemorySystem::MemorySystem(const Config& config)
     : piece_bits_(static_cast<uint32_t>(
           std::countr_zero(config.dram.interleave_bytes))),
       sector_bytes_(config.l2.sector_bytes),
       l2_latency_(TicksOfClock(config, config.clock.l2_mhz, config.l2.latency)),
-      interconnect_(config, &counters_),
+      requests_(RequestShape(config), &counters_.request_flits,
+                &counters_.request_stalls),
+      replies_(ReplyShape(config), &counters_.reply_flits,
+               &counters_.reply_stalls),
+      fills_(config.dram.channels),
+      next_slice_(config.dram.channels),
+      wants_room_(config.sm.count),
+      requests_again_(config.sm.count, kNever),
+      replies_again_(config.l2_slices, kNever),
       slice_again_(config.l2_slices, kNever),
       channel_again_(config.dram.channels, kNever) {
   slices_.reserve(config.l2_slices);
@@ -19,6 +83,7 @@ MemorySystem::MemorySystem(const Config& config)
   channels_.reserve(config.dram.channels);
   for (uint32_t i = 0; i < config.dram.channels; ++i) {
     channels_.emplace_back(config, &counters_);
+    next_slice_[i] = i;
   }
 }
 
@@ -31,39 +96,43 @@ void MemorySystem::Send(const MemoryRequest& request, Cycle now) {
   } else if (request.kind == RequestKind::kAtomic) {
     bytes = request.lanes * 4u;
   }
-  // The L2's pipeline comes before its tags, so that the tags decide what is
-  // sent.
-  const Ticks at =
-      interconnect_.Request(TicksOf(now), request.sm, location.slice, bytes) +
-      l2_latency_;
-  events_.Schedule(std::max(CycleAt(at), now + 1),
-                   {.kind = Event::Kind::kAtSlice,
-                    .index = location.slice,
-                    .request = request,
-                    .demand = {.line = location.line}});
+  requests_.Push(request.sm, {request, location.line, location.slice, bytes});
+  if (requests_again_[request.sm] == kNever) AdvanceRequests(request.sm, now);
+}
+
+void MemorySystem::Call(Event::Kind kind, std::vector<Cycle>& again,
+                        uint32_t index, Cycle at) {
+  if (at >= again[index]) return;
+  again[index] = at;
+  events_.Schedule(at, {.kind = kind, .index = index});
 }
 
 void MemorySystem::Handle(const Event& event, Cycle now) {
+  const uint32_t index = event.index;
+  // A unit that was called earlier than first planned has an event too many.
+  const auto due = [&](std::vector<Cycle>& again) {
+    if (again[index] != now) return false;
+    again[index] = kNever;
+    return true;
+  };
   switch (event.kind) {
-    case Event::Kind::kAtSlice:
-      slices_[event.index].Push(event.request, event.demand.line);
-      if (slice_again_[event.index] == kNever) AdvanceSlice(event.index, now);
+    case Event::Kind::kRequests:
+      if (due(requests_again_)) AdvanceRequests(index, now);
       return;
-    case Event::Kind::kSliceAgain:
-      slice_again_[event.index] = kNever;
-      AdvanceSlice(event.index, now);
+    case Event::Kind::kReplies:
+      if (due(replies_again_)) AdvanceRepliesAndSlice(index, now);
       return;
-    case Event::Kind::kDramAgain:
-      channel_again_[event.index] = kNever;
-      AdvanceChannel(event.index, now);
+    case Event::Kind::kSlice:
+      if (due(slice_again_)) AdvanceSlice(index, now);
+      return;
+    case Event::Kind::kChannel:
+      if (due(channel_again_)) AdvanceChannel(index, now);
       return;
     case Event::Kind::kFilled: {
-      const uint32_t slice = event.index;
-      slices_[slice].Fill(
-          event.demand,
-          [&](const MemoryRequest& request) { Reply(request, slice, now); },
-          [&](const L2Demand& demand) { Demand(demand, slice); });
-      if (slice_again_[slice] == kNever) AdvanceSlice(slice, now);
+      const Fill fill = fills_[index].front();
+      fills_[index].pop();
+      slices_[fill.slice].Fill(fill.read, now);
+      AdvanceSlice(fill.slice, now);
       return;
     }
     case Event::Kind::kAtSm:
@@ -71,30 +140,99 @@ void MemorySystem::Handle(const Event& event, Cycle now) {
   }
 }
 
-void MemorySystem::AdvanceSlice(uint32_t slice, Cycle now) {
-  const Cycle again = slices_[slice].Advance(
-      now, [&](const MemoryRequest& request) { Reply(request, slice, now); },
-      [&](const L2Demand& demand) { Demand(demand, slice); });
+void MemorySystem::Delivered(uint32_t sm, Cycle now) {
+  const uint32_t slice = replies_.ReturnCredit(sm);
+  if (slice != Network::kNone) AdvanceRepliesAndSlice(slice, now);
+}
+
+void MemorySystem::AdvanceRequests(uint32_t sm, Cycle now) {
+  const Cycle again =
+      requests_.Advance(sm, now, [&](const Packet& packet, Ticks at) {
+        const Ticks ready = std::max(at + l2_latency_, TicksOf(now + 1));
+        // The L2's pipeline comes before its tags, so that the tags decide what
+        // is sent.
+        slices_[packet.destination].Push(packet.request, packet.line, ready);
+        if (slices_[packet.destination].blocked() ==
+            L2Slice::Blocked::kNothing) {
+          Call(Event::Kind::kSlice, slice_again_, packet.destination,
+               CycleAt(ready));
+        }
+      });
   if (again != kNever) {
-    slice_again_[slice] = again;
-    events_.Schedule(again, {.kind = Event::Kind::kSliceAgain, .index = slice});
+    Call(Event::Kind::kRequests, requests_again_, sm, again);
   }
+  if (wants_room_[sm] && requests_.HasRoom(sm)) {
+    wants_room_[sm] = false;
+    events_.Schedule(now + 1, {.kind = Event::Kind::kAtSm,
+                               .request = {.sm = static_cast<uint16_t>(sm),
+                                           .kind = RequestKind::kRoom}});
+  }
+}
+
+void MemorySystem::AdvanceReplies(uint32_t slice, Cycle now) {
+  const Cycle again =
+      replies_.Advance(slice, now, [&](const Packet& packet, Ticks at) {
+        events_.Schedule(
+            std::max(CycleAt(at), now + 1),
+            {.kind = Event::Kind::kAtSm, .request = packet.request});
+      });
+  if (again != kNever) {
+    Call(Event::Kind::kReplies, replies_again_, slice, again);
+  }
+}
+
+void MemorySystem::AdvanceRepliesAndSlice(uint32_t slice, Cycle now) {
+  AdvanceReplies(slice, now);
+  if (slices_[slice].blocked() == L2Slice::Blocked::kReply &&
+      replies_.HasRoom(slice)) {
+    AdvanceSlice(slice, now);
+  }
+}
+
+void MemorySystem::AdvanceSlice(uint32_t slice, Cycle now) {
+  SlicePort port{*this, slice, now};
+  const Cycle again = slices_[slice].Advance(now, port);
+  if (again != kNever) Call(Event::Kind::kSlice, slice_again_, slice, again);
+  if (slices_[slice].demands().empty()) return;
   const auto channel = static_cast<uint32_t>(slice % channels_.size());
+  Feed(channel, now);
   if (channel_again_[channel] == kNever) AdvanceChannel(channel, now);
 }
 
 void MemorySystem::AdvanceChannel(uint32_t channel, Cycle now) {
   const Cycle again = channels_[channel].Advance(
-      now, [&](const DramRequest& request, Cycle at) {
+      now,
+      [&](const DramRequest& request, Cycle at) {
         if (request.demand.write) return;
-        events_.Schedule(std::max(at, now + 1), {.kind = Event::Kind::kFilled,
-                                                 .index = request.slice,
-                                                 .demand = request.demand});
-      });
+        fills_[channel].push({request.slice, request.demand});
+        events_.Schedule(std::max(at, now + 1),
+                         {.kind = Event::Kind::kFilled, .index = channel});
+      },
+      [&] { Feed(channel, now); });
   if (again == kNever) return;
-  channel_again_[channel] = std::max(again, now + 1);
-  events_.Schedule(channel_again_[channel],
-                   {.kind = Event::Kind::kDramAgain, .index = channel});
+  Call(Event::Kind::kChannel, channel_again_, channel,
+       std::max(again, now + 1));
+}
+
+void MemorySystem::Feed(uint32_t channel, Cycle now) {
+  const auto slices = static_cast<uint32_t>(slices_.size());
+  const auto channels = static_cast<uint32_t>(channels_.size());
+  // One of each slice in turn, until none has one that fits.
+  uint32_t without = 0;
+  for (uint32_t& slice = next_slice_[channel]; without < slices / channels;
+       slice = slice + channels < slices ? slice + channels : channel) {
+    GrowingQueue<L2Demand>& demands = slices_[slice].demands();
+    if (demands.empty() || !channels_[channel].HasRoom(demands.front().write)) {
+      ++without;
+      continue;
+    }
+    without = 0;
+    channels_[channel].Push(ToDram(demands.front(), slice));
+    demands.pop();
+    if (slices_[slice].blocked() == L2Slice::Blocked::kDram) {
+      Call(Event::Kind::kSlice, slice_again_, slice, now + 1);
+    }
+  }
 }
 
 void MemorySystem::Reply(const MemoryRequest& request, uint32_t slice,
@@ -106,12 +244,11 @@ void MemorySystem::Reply(const MemoryRequest& request, uint32_t slice,
     bytes =
         static_cast<uint32_t>(std::popcount(request.sectors)) * sector_bytes_;
   }
-  const Ticks at = interconnect_.Reply(TicksOf(now), slice, request.sm, bytes);
-  events_.Schedule(std::max(CycleAt(at), now + 1),
-                   {.kind = Event::Kind::kAtSm, .request = request});
+  replies_.Push(slice, {request, 0, request.sm, bytes});
+  if (replies_again_[slice] == kNever) AdvanceReplies(slice, now);
 }
 
-void MemorySystem::Demand(const L2Demand& demand, uint32_t slice) {
+DramRequest MemorySystem::ToDram(const L2Demand& demand, uint32_t slice) const {
   const auto channels = static_cast<uint32_t>(channels_.size());
   const auto slices = static_cast<uint32_t>(slices_.size() / channels);
   // The slices of a channel take turns in its rows as well.
@@ -121,7 +258,7 @@ void MemorySystem::Demand(const L2Demand& demand, uint32_t slice) {
       (piece * slices + slice / channels) << piece_bits_ | within;
   const auto bytes =
       static_cast<uint32_t>(std::popcount(demand.sectors)) * sector_bytes_;
-  channels_[slice % channels].Push({address, bytes, slice, demand});
+  return {address, bytes, slice, demand};
 }
 
 }  // namespace carillon::sim::timing

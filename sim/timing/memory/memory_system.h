@@ -1,5 +1,11 @@
 // All memory beyond the SMs: interconnect, L2 slices and DRAM channels, and the
 // events between them.
+//
+//   Send() --> requests_ --> slices_ --> channels_
+//   Advance()'s deliver <-- replies_ <--'  ^---'
+//
+// Every queue is bounded, and nobody asks in vain: what finds no place is called
+// when there is one. interconnect.h has the reason why it always comes.
 #ifndef CARILLON_SIM_TIMING_MEMORY_MEMORY_SYSTEM_H_
 #define CARILLON_SIM_TIMING_MEMORY_MEMORY_SYSTEM_H_
 
@@ -7,6 +13,7 @@
 #include <vector>
 
 #include "sim/timing/event_wheel.h"
+#include "sim/timing/growing_queue.h"
 #include "sim/timing/memory/dram.h"
 #include "sim/timing/memory/interconnect.h"
 #include "sim/timing/memory/l2.h"
@@ -19,7 +26,17 @@ class MemorySystem {
  public:
   explicit MemorySystem(const Config& config);
 
-  // A request leaves its SM now; Advance() delivers the reply.
+  // Whether the SM has room for a request. If not, it gets a reply of kRoom
+  // when it has.
+  bool CanSend(uint32_t sm) {
+    if (requests_.HasRoom(sm)) return true;
+    wants_room_[sm] = true;
+    return false;
+  }
+  // A request leaves its SM now; Advance() delivers the reply. Loads, stores and
+  // atomics need CanSend(). Two kinds do not, because their own number is
+  // bounded, and whoever sends them must not wait: fetches, by icache.mshrs, and
+  // lines that the L1 puts out when another is filled, by l1.mshrs.
   void Send(const MemoryRequest& request, Cycle now);
 
   // Handles what is due at `now`. Calls deliver(reply) for each reply that
@@ -29,6 +46,8 @@ class MemorySystem {
     events_.Advance(now, [&](const Event& event) {
       if (event.kind == Event::Kind::kAtSm) {
         deliver(event.request);
+        if (event.request.kind == RequestKind::kRoom) return;
+        Delivered(event.request.sm, now);
       } else {
         Handle(event, now);
       }
@@ -62,33 +81,56 @@ class MemorySystem {
  private:
   struct Event {
     enum class Kind : uint8_t {
-      kAtSlice,     // a request
-      kSliceAgain,  // the slice could not take all when it was last asked
-      kDramAgain,
-      kFilled,  // a demand's data
-      kAtSm,    // a reply
+      kAtSm,      // a reply
+      kRequests,  // an SM's port is free for its next request
+      kReplies,   // a slice's port is free for its next reply
+      kSlice,     // a slice can go on
+      kChannel,   // a channel can go on
+      kFilled,    // the oldest of a channel's fills is there
     };
-    Kind kind = Kind::kAtSlice;
-    uint32_t index = 0;  // the index of the slice or channel
+    Kind kind = Kind::kAtSm;
+    uint32_t index = 0;  // the index of the SM, slice or channel
     MemoryRequest request;
-    L2Demand demand;  // kAtSlice: where the line lies there
   };
+  struct Fill {
+    uint32_t slice = 0;
+    L2Demand read;
+  };
+  // What a slice finds around it (L2Slice::Advance()).
+  struct SlicePort;
 
   void Handle(const Event& event, Cycle now);
+  void Delivered(uint32_t sm, Cycle now);
+  void AdvanceRequests(uint32_t sm, Cycle now);
+  void AdvanceReplies(uint32_t slice, Cycle now);
+  // The same, and the slice if it has waited for a place among its replies.
+  void AdvanceRepliesAndSlice(uint32_t slice, Cycle now);
   void AdvanceSlice(uint32_t slice, Cycle now);
   void AdvanceChannel(uint32_t channel, Cycle now);
+  // Moves what slices want of the channel into its queues.
+  void Feed(uint32_t channel, Cycle now);
   void Reply(const MemoryRequest& request, uint32_t slice, Cycle now);
-  void Demand(const L2Demand& demand, uint32_t slice);
+  // Calls the unit in that cycle, unless it is called before.
+  void Call(Event::Kind kind, std::vector<Cycle>& again, uint32_t index,
+            Cycle at);
+  DramRequest ToDram(const L2Demand& demand, uint32_t slice) const;
 
   MemoryCounters counters_;
   const uint32_t piece_bits_;
   const uint32_t sector_bytes_;
   const Ticks l2_latency_;
-  Interconnect interconnect_;
+  Network requests_;  // from SMs to slices
+  Network replies_;   // from slices to SMs
   EventWheel<Event> events_;
   std::vector<L2Slice> slices_;
   std::vector<DramChannel> channels_;
-  std::vector<Cycle> slice_again_;  // when it asks again; kNever: no event
+  std::vector<GrowingQueue<Fill>> fills_;  // under way, of each channel
+  std::vector<uint32_t> next_slice_;       // whose turn it is, of each channel
+  std::vector<char> wants_room_;           // of each SM
+  // When each is called; kNever: it has no event.
+  std::vector<Cycle> requests_again_;  // of each SM
+  std::vector<Cycle> replies_again_;   // of each slice
+  std::vector<Cycle> slice_again_;
   std::vector<Cycle> channel_again_;
 };
 

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <vector>
@@ -169,6 +170,134 @@ TEST_F(MemorySystemTest, AtomicsTakeASliceForEachLane) {
   EXPECT_EQ(memory.counters().l2_atomics, 1u);
 }
 
+// --- Full queues.
+
+// Sends loads of lines of one slice, all of them misses, as fast as the SM may,
+// until nothing goes any more or `most` are under way. Returns the cycle.
+Cycle SendUntilFull(MemorySystem& memory, uint32_t sm, uint32_t slice,
+                    uint32_t most, uint32_t& sent) {
+  Cycle now = 0;
+  uint64_t line = 0;
+  for (Cycle idle = 0; idle < 8 && sent < most; ++now, ++idle) {
+    memory.Advance(now, [](const MemoryRequest&) {});
+    while (sent < most && memory.CanSend(sm)) {
+      while (memory.LocationOf(line).slice != slice) line += 128;
+      MemoryRequest load = Load(line, sent++);
+      load.sm = static_cast<uint16_t>(sm);
+      memory.Send(load, now);
+      line += 128;
+      idle = 0;
+    }
+  }
+  return now;
+}
+
+TEST_F(MemorySystemTest, ASliceThatDoesNotGetOnStopsTheSMsThatSendToIt) {
+  config_.sm.count = 2;
+  config_.l2.mshrs = 2;  // one for each slice
+  config_.dram.latency = 1000;
+  MemorySystem memory(config_);
+  // The slice has one in its MSHR, and credits for two that wait and the 25
+  // that the way of 25 cycles holds. The SM has two in its queue.
+  uint32_t sent = 0;
+  Cycle now = SendUntilFull(memory, 0, 0, 100, sent);
+  EXPECT_EQ(sent, 1u + 2 + 25 + 2);
+  EXPECT_FALSE(memory.CanSend(0));
+  // Nothing else goes from this SM, not even to the other slice. Another SM's
+  // request to that is not held up.
+  EXPECT_TRUE(memory.CanSend(1));
+  uint64_t other = 0;
+  while (memory.LocationOf(other).slice != 1) other += 128;
+  MemoryRequest load = Load(other, 1000);
+  load.sm = 1;
+  memory.Send(load, now);
+  load.tag = 2000;
+  load.sm = 0;
+  load.kind = RequestKind::kFetch;  // which the SM may always send
+  memory.Send(load, now);
+  EXPECT_GT(memory.counters().request_stalls, 0u);
+  // SM 1's request is answered first. The fetch of the same line goes when two of
+  // slice 0's have got on and given credits to the two before it. SM 0 is told
+  // once that there is room.
+  std::vector<uint32_t> order;
+  int rooms = 0;
+  for (const Cycle end = now + 50000; ++now < end && !memory.idle();) {
+    memory.Advance(now, [&](const MemoryRequest& reply) {
+      if (reply.kind == RequestKind::kRoom) {
+        ++rooms;
+        EXPECT_EQ(reply.sm, 0);
+        return;
+      }
+      order.push_back(reply.tag);
+    });
+  }
+  EXPECT_EQ(rooms, 1);
+  ASSERT_EQ(order.size(), sent + 2);
+  EXPECT_EQ(std::ranges::find(order, 2000u) - order.begin(), 3);
+  EXPECT_LT(std::ranges::find(order, 1000u) - order.begin(), 3);
+}
+
+TEST_F(MemorySystemTest, AnSMThatIsSlowToTakeRepliesStopsTheSlice) {
+  config_.sm.count = 2;
+  config_.interconnect.reply_bytes = 1;  // 160 cycles for a line
+  config_.l2.mshrs = 256;
+  config_.l2.merges = 64;
+  MemorySystem memory(config_);
+  // SM 0 asks for the same line so often that its replies fill the slice.
+  std::vector<Sent> sent;
+  for (uint32_t i = 0; i < 16; ++i) sent.push_back({0, Load(0, i)});
+  MemoryRequest load = Load(0, 100);
+  load.sm = 1;
+  sent.push_back({200, load});
+  const auto replies = Replies(memory, sent);
+  ASSERT_EQ(replies.size(), 17u);
+  EXPECT_GT(memory.counters().reply_stalls, 0u);
+  EXPECT_GT(memory.counters().l2_reply_blocked, 0u);
+  // The first reply is complete at 54 + 5 + 160, and one more each 160 cycles.
+  // There are credits for 2 + 1, so 11 of SM 0's others have gone on their way
+  // before the one behind them can: that is when the 13th of its 16 arrives...
+  Cycle at = 0;
+  for (const auto& [tag, cycle] : replies) {
+    if (tag == 100) at = cycle;
+  }
+  EXPECT_GT(at, 54 + 5 + 160 * 12u);
+  // ... and otherwise it would be there at once.
+  MemorySystem empty(config_);
+  const auto alone = Replies(empty, {{0, Load(0, 1)}, {200, load}});
+  EXPECT_EQ(alone.back().second, 200u + 6 + 20 + 5 + 160);
+}
+
+TEST_F(MemorySystemTest, AFetchWaitsBehindABusyChannelAsALoadDoes) {
+  const auto took = [&](RequestKind kind) {
+    MemorySystem memory(config_);
+    std::vector<Sent> sent;
+    for (uint32_t i = 0; i < 40; ++i) sent.push_back({i, Load(i * 1024, i)});
+    MemoryRequest probe = Load(uint64_t{1} << 30, 1000);
+    probe.kind = kind;
+    sent.push_back({60, probe});
+    for (const auto& [tag, cycle] : Replies(memory, sent)) {
+      if (tag == 1000) return cycle - 60;
+    }
+    return Cycle{0};
+  };
+  EXPECT_GT(took(RequestKind::kFetch), 500u);  // alone it is 64
+  EXPECT_EQ(took(RequestKind::kFetch), took(RequestKind::kLoad));
+}
+
+TEST_F(MemorySystemTest, WritesComeInBetweenReads) {
+  // 32 stores fill the L2's half of one slice, and what follows puts them out.
+  MemorySystem memory(config_);
+  std::vector<Sent> sent;
+  for (uint32_t i = 0; i < 64; ++i) sent.push_back({i * 40, Store(i * 128, i)});
+  for (uint32_t i = 64; i < 128; ++i) {
+    sent.push_back({64 * 40 + i, Load(i * 128, i)});
+  }
+  EXPECT_EQ(Replies(memory, sent).size(), 128u);
+  EXPECT_EQ(memory.counters().dram_reads, 64u);
+  EXPECT_EQ(memory.counters().l2_write_backs, 64u);
+  EXPECT_GT(memory.counters().dram_turns, 2u);
+}
+
 TEST_F(MemorySystemTest, NoTwoLinesShareAPlace) {
   for (const char* preset : {"tiny", "edge_table2", "gtx980"}) {
     const MemorySystem memory(*LoadConfig(preset));
@@ -186,58 +315,16 @@ TEST_F(MemorySystemTest, NoTwoLinesShareAPlace) {
 }
 
 TEST_F(MemorySystemTest, StridesOfAPowerOfTwoUseAllSlices) {
-  const MemorySystem memory(*LoadConfig("edge_table2"));
+  Config config = *LoadConfig("gtx980");
+  ASSERT_EQ(config.l2_slices, 16u);
+  const MemorySystem memory(config);
   for (uint64_t stride = 128; stride <= 1 << 16; stride *= 2) {
     std::set<uint32_t> slices;
-    for (uint64_t i = 0; i < 64; ++i) {
+    for (uint64_t i = 0; i < 128; ++i) {
       slices.insert(memory.LocationOf(i * stride).slice);
     }
-    EXPECT_GE(slices.size(), 7u) << stride;
+    EXPECT_GE(slices.size(), 15u) << stride;
   }
-}
-
-// --- A channel alone. Rows 1 and 2 share a bank, row 0 has the other.
-
-std::vector<std::pair<uint32_t, Cycle>> Serve(DramChannel& channel,
-                                              std::vector<uint64_t> rows) {
-  for (uint32_t i = 0; i < rows.size(); ++i) {
-    channel.Push({.address = rows[i] * 1024,
-                  .bytes = 128,
-                  .demand = {.mshr = i, .write = false}});
-  }
-  std::vector<std::pair<uint32_t, Cycle>> done;
-  for (Cycle now = 0; now != kNever;) {
-    now = channel.Advance(now, [&](const DramRequest& request, Cycle at) {
-      done.emplace_back(request.demand.mshr, at);
-    });
-  }
-  return done;
-}
-
-TEST(DramChannel, BanksWorkAtTheSameTime) {
-  MemoryCounters counters;
-  DramChannel channel(*LoadConfig("tiny"), &counters);
-  EXPECT_THAT(Serve(channel, {0, 1}), ElementsAre(Pair(0, 28), Pair(1, 36)));
-}
-
-TEST(DramChannel, ARowThatIsOpenGoesFirst) {
-  MemoryCounters counters;
-  DramChannel channel(*LoadConfig("tiny"), &counters);
-  // The second's row is opened when the first's was open for 20 and has given
-  // its last column, at 26: 10 + 10 + 10 + 8.
-  EXPECT_THAT(Serve(channel, {1, 2, 1}),
-              ElementsAre(Pair(0, 28), Pair(2, 36), Pair(1, 64)));
-}
-
-TEST(DramChannel, OnlyTheWindowIsLookedAt) {
-  Config config = *LoadConfig("tiny");
-  config.dram.window = 1;
-  MemoryCounters counters;
-  DramChannel channel(config, &counters);
-  const auto done = Serve(channel, {1, 2, 1});
-  ASSERT_EQ(done.size(), 3u);
-  EXPECT_EQ(done[1].first, 1u);
-  EXPECT_EQ(counters.dram_row_misses, 3u);
 }
 
 }  // namespace
