@@ -35,6 +35,8 @@ constexpr std::array<std::string_view, 2> kReservationNames = {"static",
                                                                "dynamic"};
 constexpr std::array<std::string_view, 2> kRegistersNames = {"free_or_save",
                                                              "save"};
+constexpr std::array<std::string_view, 6> kTechniqueNames = {
+    "none", "drain", "flush", "switch", "chimera", "pep"};
 
 // Calls number(key, value, least, most) for each number, and choice(key, value,
 // names) for each enumerator.
@@ -165,6 +167,23 @@ void ForEach(C& c, Number number, Choice choice) {
   number("edge.interrupt_cycles", c.edge.interrupt_cycles, 0, 1 << 20);
   number("edge.registers_latency", c.edge.registers_latency, 1, 4096);
   number("edge.reserve_icache_lines", c.edge.reserve_icache_lines, 0, 1024);
+  constexpr uint32_t kSecond = 1'000'000'000;
+  choice("preemption.technique", c.preemption.technique,
+         Names(kTechniqueNames));
+  number("preemption.dirty", c.preemption.dirty, 0, 1);
+  number("preemption.in_place", c.preemption.in_place, 0, 1);
+  number("preemption.flush", c.preemption.flush, 0, 1);
+  number("preemption.sms", c.preemption.sms, 0, 256);
+  number("preemption.deadline_ns", c.preemption.deadline_ns, 0, kSecond);
+  number("preemption.predicted_ns", c.preemption.predicted_ns, 0, kSecond);
+  number("preemption.trap_ns", c.preemption.trap_ns, 0, kSecond);
+  number("preemption.timeout_ns", c.preemption.timeout_ns, 1, kSecond);
+  number("preemption.new_block_instructions",
+         c.preemption.new_block_instructions, 1, kMega);
+  number("preemption.control_lines", c.preemption.control_lines, 0, 64);
+  number("preemption.shared_lines", c.preemption.shared_lines, 0, 1);
+  number("preemption.in_place_cycles", c.preemption.in_place_cycles, 0, 1024);
+  number("preemption.quantum_ns", c.preemption.quantum_ns, 0, kSecond);
 }
 
 struct Entry {
@@ -308,6 +327,24 @@ std::string Contradiction(const Config& c) {
         "edge.reserve_blocks: {}: must leave one of sm.blocks, {}, and of "
         "sm.warps, {}, to others",
         c.edge.reserve_blocks, c.sm.blocks, c.sm.warps);
+  }
+  const auto& preemption = c.preemption;
+  if (preemption.in_place != 0 &&
+      preemption.technique != PreemptionTechnique::kPep) {
+    return "preemption.in_place: 1: needs preemption.technique: pep, as only "
+           "incremental checkpoints are kept in place";
+  }
+  if (preemption.flush != 0 &&
+      preemption.technique != PreemptionTechnique::kChimera) {
+    return "preemption.flush: 1: needs preemption.technique: chimera, which "
+           "may then flush; the technique flush always does";
+  }
+  if (preemption.quantum_ns != 0 &&
+      preemption.technique == PreemptionTechnique::kNone) {
+    return fmt::format(
+        "preemption.quantum_ns: {}: needs a preemption.technique, by which "
+        "grids make room for each other",
+        preemption.quantum_ns);
   }
   return "";
 }

@@ -54,6 +54,16 @@ enum class EventRegisters : uint8_t {
   kSave,
 };
 
+// How a grid of higher priority gets the SMs of others' blocks (PEP, Chimera).
+enum class PreemptionTechnique : uint8_t {
+  kNone,     // it waits until there is room
+  kDrain,    // their blocks end, and no others start
+  kFlush,    // blocks start again from their beginning, where they may
+  kSwitch,   // blocks are saved, and come back
+  kChimera,  // one of these for each block, by its estimated time
+  kPep,      // drain or switch; with an announcement, saved ahead of time
+};
+
 // How an operation's latency is looked up.
 enum class CostClass : uint8_t { kAdd, kMax, kMul, kMad, kDiv };
 inline constexpr size_t kCostClasses = 5;
@@ -230,6 +240,32 @@ struct Config {
     uint32_t registers_latency = 1;
     uint32_t reserve_icache_lines = 0;  // per SM, for their routine
   } edge;
+
+  struct {
+    PreemptionTechnique technique = PreemptionTechnique::kNone;
+    // 1: a switch saves registers that were written, not all that are allocated
+    // (kPep always does so).
+    uint32_t dirty = 0;
+    uint32_t in_place = 0;  // 1: incremental checkpoints use free contexts
+    uint32_t flush = 0;     // 1: kChimera may flush
+    uint32_t sms = 0;  // at most so many for one grid; 0: as many as it needs
+    uint32_t deadline_ns = 0;   // kChimera: for the preemption of a block
+    uint32_t predicted_ns = 0;  // from the announcement to the arrival
+    uint32_t trap_ns = 0;       // from the announcement to the SMs
+    uint32_t timeout_ns = 1;    // for an announced grid that does not arrive
+    // A block that starts after the announcement is saved when it has issued so
+    // many operations a warp.
+    uint32_t new_block_instructions = 1;
+    // Lines of 128 bytes a warp besides its registers: PC, SIMT stack,
+    // predicates.
+    uint32_t control_lines = 0;
+    // 1: an incremental checkpoint has the lines of shared memory that were
+    // written; 0: all.
+    uint32_t shared_lines = 0;
+    uint32_t in_place_cycles = 0;  // for each line
+    uint32_t quantum_ns =
+        0;  // of grids of equal priority; 0: they do not share
+  } preemption;
 };
 
 // Loads a preset by its name (PresetNames()), or a file by its path: a name

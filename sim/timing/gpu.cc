@@ -15,6 +15,11 @@ constexpr uint64_t CodeBase(size_t i) {
   return uint64_t{1} << 59 | uint64_t{i} << 32;
 }
 
+absl::Status NoPreemption() {
+  return absl::FailedPreconditionError(
+      "preemption.technique: none: a launch cannot be announced; set another");
+}
+
 }  // namespace
 
 Gpu::Gpu(Config config, const Memory* memory, Options options)
@@ -34,6 +39,9 @@ Gpu::Gpu(Config config, const Memory* memory, Options options)
     core.nanoseconds = [this] { return nanoseconds(); };
     sms_.back().Reserve(Reserved());
     if (options_.observer) sms_.back().set_observer(&options_.observer);
+  }
+  if (config_.preemption.technique != PreemptionTechnique::kNone) {
+    preemption_ = std::make_unique<Preemption>(config_, &sms_);
   }
   ReserveSms();
 }
@@ -100,7 +108,13 @@ absl::StatusOr<GridId> Gpu::Submit(Launch launch,
   ASSIGN_OR_RETURN(const auto block,
                    ContextsFor(launch, options.registers, options.event));
   ASSIGN_OR_RETURN(auto program, Load(launch.program));
+  if (options.announcement != 0 && preemption_ == nullptr) {
+    return NoPreemption();
+  }
   auto grid = std::make_unique<GridRun>();
+  if (options.announcement != 0) {
+    RETURN_IF_ERROR(preemption_->Launch(options.announcement, grid.get()));
+  }
   grid->launch = std::move(launch);
   grid->options = options;
   grid->program = program;
@@ -124,6 +138,23 @@ absl::StatusOr<GridId> Gpu::Submit(Launch launch,
   }
   grids_.push_back(std::move(grid));
   return grids_.back()->result.id;
+}
+
+absl::StatusOr<AnnouncementId> Gpu::Announce(const Launch& launch,
+                                             const SubmitOptions& options,
+                                             Cycle at) {
+  if (preemption_ == nullptr) return NoPreemption();
+  ASSIGN_OR_RETURN(const auto block,
+                   ContextsFor(launch, options.registers, false));
+  return preemption_->Announce(block, launch.grid.count(), options.priority,
+                               std::max(at, cycle_));
+}
+
+absl::Status Gpu::SetBlockProfile(const ProgramFunction* kernel,
+                                  const BlockProfile& profile) {
+  if (preemption_ == nullptr) return NoPreemption();
+  preemption_->SetProfile(kernel, profile);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<EventId> Gpu::RegisterEvent(EventKernel kernel) {
@@ -248,6 +279,9 @@ Cycle Gpu::Next() const {
   Cycle next = kmu_.next(cycle_);
   next = std::min({next, event_dispatcher_.next(cycle_), reservation_.next()});
   if (!calls_.empty()) next = std::min(next, calls_.begin()->first);
+  if (preemption_ != nullptr) {
+    next = std::min(next, preemption_->next(cycle_));
+  }
   for (const SmSignals& sm : signals_) next = std::min(next, sm.wakes_at);
   if (next <= cycle_ + 1) return cycle_ + 1;
   return std::min(next, memory_system_.next(cycle_));
@@ -261,6 +295,7 @@ void Gpu::Step() {
     sms_[reply.sm].Reply(reply, cycle_);
   });
   if (events_ != 0 || reservation_.next() <= cycle_) AdvanceEvents();
+  if (preemption_ != nullptr) preemption_->Advance(cycle_, grids_);
   kmu_.Advance(cycle_, sms_);
   bool ended = false;
   for (size_t i = 0; i < signals_.size(); ++i) {
@@ -299,6 +334,7 @@ void Gpu::EndGrids() {
     }
     grid.result.completed = cycle_;
     kmu_.Remove(&grid);
+    if (preemption_ != nullptr) preemption_->Remove(&grid, cycle_);
     event_dispatcher_.Remove(&grid);
     if (grid.options.event) EndEvent(grid);
     ++ended_grids_;

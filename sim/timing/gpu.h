@@ -30,6 +30,7 @@
 #include "sim/timing/kmu.h"
 #include "sim/timing/memory/memory_system.h"
 #include "sim/timing/observer.h"
+#include "sim/timing/preempt/preemption.h"
 #include "sim/timing/sm.h"
 #include "sim/timing/statistics.h"
 
@@ -56,11 +57,24 @@ class Gpu {
 
   // The program must live until the grid has ended, and must not change for as
   // long as the GPU lives. Errors: those of CheckLaunch(); InvalidArgument (a
-  // block is too large for an SM; names what it lacks).
+  // block is too large for an SM; names what it lacks); NotFound,
+  // FailedPrecondition (SubmitOptions::announcement is unknown, or was used).
   absl::StatusOr<GridId> Submit(Launch launch, const SubmitOptions& options);
   // Stops the grid; its status is Cancelled. Errors: NotFound (no such grid, or
   // it has ended).
   absl::Status Cancel(GridId grid);
+
+  // The host begins to launch the grid in that cycle, or now if it has passed
+  // (PEP's announcement). Submit() with the result as
+  // SubmitOptions::announcement follows when the grid is on its way. Errors:
+  // those of Submit(); FailedPrecondition (preemption.technique is none).
+  absl::StatusOr<AnnouncementId> Announce(const Launch& launch,
+                                          const SubmitOptions& options,
+                                          Cycle at);
+  // What is known of the kernel's blocks before any has run here. Errors:
+  // FailedPrecondition, as Announce().
+  absl::Status SetBlockProfile(const ProgramFunction* kernel,
+                               const BlockProfile& profile);
 
   // Registers an event of EDGE: a launch that can be rung again and again.
   // Errors: those of Submit(); ResourceExhausted (the table is full).
@@ -125,6 +139,8 @@ class Gpu {
   void ForgetResults() { results_.clear(); }
 
   Statistics statistics();
+  // Preemption of blocks; nullptr if preemption.technique is none.
+  const Preemption* preemption() const { return preemption_.get(); }
   const Config& config() const { return config_; }
   const Sm& sm(size_t index) const { return sms_[index]; }
 
@@ -156,6 +172,7 @@ class Gpu {
   std::map<Cycle, uint32_t> releases_;  // pending ones, by their cycle
   EventDispatcher event_dispatcher_;
   SmReservation reservation_;
+  std::unique_ptr<Preemption> preemption_;
   uint32_t events_ = 0;  // how many of grids_ are events
   Cycle cycle_ = 0;
   bool stop_ = false;

@@ -45,6 +45,7 @@ struct SubmitOptions {
   uint32_t sm = kAnySm;  // the SM for one that takes the short path
   // The event does not take the short path, whatever Config::edge says.
   bool by_tb_scheduler = false;
+  uint64_t announcement = 0;  // what Gpu::Announce() returned for this launch
 };
 
 // How an event got its place.
@@ -98,14 +99,28 @@ struct GridRun {
   GridResult result;
   Cycle ready = 0;  // for its first block
   Dim3 next{0, 0, 0};
-  bool more = true;      // blocks to start
-  uint64_t running = 0;  // blocks
-  uint64_t placed = 0;   // on the short path: in SMs' tables
+  bool more = true;           // blocks to start, from `next` on
+  std::vector<Dim3> flushed;  // blocks to start again, before these
+  uint64_t running = 0;       // blocks, those that were switched out included
+  uint64_t placed = 0;        // on the short path: in SMs' tables
+  bool arrival_seen = false;  // by preempt/preemption.h
   // Warp instructions since a store, or since a warp passed a barrier or ended.
   uint64_t idle = 0;
 
   bool failed() const { return !result.status.ok(); }
-  bool done() const { return (!more || failed()) && running == 0; }
+  bool has_blocks() const { return more || !flushed.empty(); }
+  bool done() const { return (!has_blocks() || failed()) && running == 0; }
+  // Takes the index of the block that starts next.
+  Dim3 TakeBlock() {
+    if (!flushed.empty()) {
+      const Dim3 block = flushed.back();
+      flushed.pop_back();
+      return block;
+    }
+    const Dim3 block = next;
+    Advance();
+    return block;
+  }
   void Advance() {
     if (++next.x < launch.grid.x) return;
     next.x = 0;

@@ -46,7 +46,7 @@ void Kmu::FillKdu(Cycle now) {
 
 bool Kmu::EventsWait(Cycle now) const {
   return std::ranges::any_of(kdu_, [now](const GridRun* grid) {
-    return grid->options.event && grid->ready <= now && grid->more &&
+    return grid->options.event && grid->ready <= now && grid->has_blocks() &&
            !grid->failed();
   });
 }
@@ -55,7 +55,8 @@ GridRun* Kmu::Choose(Cycle now, const Sm& sm) const {
   const bool only_events = (hold_others_ || events_wait_) && sm.takes_events();
   for (GridRun* const grid : kdu_) {
     if (only_events && !grid->options.event) continue;
-    if (grid->ready <= now && grid->more && !grid->failed() && sm.Fits(*grid)) {
+    if (grid->ready <= now && grid->has_blocks() && !grid->failed() &&
+        sm.Fits(*grid)) {
       return grid;
     }
   }

@@ -18,6 +18,7 @@ class Scoreboard {
   // 448 registers of 32 bits or 64 predicates. Then one waits for the other,
   // which costs time but is never wrong, as nobody may take a bit that is
   // taken.
+  static constexpr uint16_t kRegisters = 448;
   static constexpr uint16_t Place(uint16_t reg) {
     return reg >= kPredicateRegisters
                ? static_cast<uint16_t>(kRegisters +
@@ -60,8 +61,6 @@ class Scoreboard {
   void Clear() { *this = {}; }
 
  private:
-  static constexpr uint16_t kRegisters = 448;
-
   std::array<uint64_t, 8> pending_{};
   std::array<uint64_t, 8> loads_{};  // those of pending_ that memory delivers
 };

@@ -44,6 +44,11 @@ Sm::Sm(const Config& config, uint32_t index, const Memory* memory,
                   .registers = RegistersOfWarp(kSmallWarp, config)},
       events_first_(config.edge.event_priority >= EventPriority::kP1),
       signals_(*signals) {
+  if (config.preemption.technique != PreemptionTechnique::kNone) {
+    BlockSwitch::Host* const host = this;
+    block_switch_ = std::make_unique<BlockSwitch>(config, index, &warps_,
+                                                  &fetch_, &lsu_, host);
+  }
   core_.sm = index;
   core_.sms = config.sm.count;
   for (uint32_t i = 0; i < config.scheduler.count; ++i) {
@@ -86,16 +91,17 @@ void Sm::Start(GridRun* grid, uint32_t entry, std::span<const uint32_t> slots,
   block->warps = 0;
   block->away = 0;
   block->entry = entry;
+  block->started = now;
   if (grid->options.event) {
     events_here_ = true;
     events_use_.Return(takes);
     KeepForEvents();
   }
   Prepare(*grid);
-  block->block.Start(grid->launch, grid->next, &core_);
+  block->block->Start(grid->launch, grid->TakeBlock(), &core_);
   Observe(Observation::What::kBlockStart, *grid,
           static_cast<uint32_t>(block - blocks_.begin()), now);
-  for (uint32_t i = 0; i < block->block.warps(); ++i) {
+  for (uint32_t i = 0; i < block->block->warps(); ++i) {
     StartWarp(*block, i,
               slots.empty()
                   ? static_cast<uint32_t>(std::countr_zero(~warps_.used))
@@ -106,7 +112,10 @@ void Sm::Start(GridRun* grid, uint32_t entry, std::span<const uint32_t> slots,
     grid->result.dispatched = now;
     grid->result.sm = core_.sm;
   }
-  grid->Advance();
+  if (block_switch_ != nullptr) {
+    block_switch_->BlockStarted(static_cast<uint32_t>(block - blocks_.begin()),
+                                now);
+  }
 }
 
 void Sm::Prepare(const GridRun& grid) {
@@ -134,7 +143,7 @@ void Sm::StartWarp(BlockSlot& block, uint32_t index, uint32_t slot) {
   warps_.running |= bit;
   warps_.of_class[static_cast<size_t>(grid->options.warp_class)] |= bit;
   WarpContext& context = warps_.slots[slot];
-  context.warp = &block.block.warp(index);
+  context.warp = &block.block->warp(index);
   context.grid = grid;
   context.operations = grid->program->operations.data();
   context.block = static_cast<uint32_t>(&block - blocks_.data());
@@ -156,12 +165,17 @@ void Sm::Drop(const GridRun* grid, Cycle now) {
     EndBlock(block);
   }
   event_warps_.Drop(grid);
+  if (block_switch_ != nullptr) block_switch_->Drop(grid, now);
   still_ = false;
-  if (events_here_) Wake(now);
+  if (events_here_ || block_switch_ != nullptr) Wake(now);
 }
 
 // Call it when all warps have left the block's contexts.
 void Sm::EndBlock(BlockSlot& block) {
+  if (block_switch_ != nullptr) {
+    block_switch_->BlockEnded(static_cast<uint32_t>(&block - blocks_.data()),
+                              counted_until_);
+  }
   free_.Return(block.contexts);
   FreeChanged();
   if (block.grid->options.event) {
@@ -239,6 +253,39 @@ void Sm::OnVictimBack(uint32_t slot) {
   CheckBarrier(block);
 }
 
+void Sm::Vacate(uint32_t slot, Cycle now) {
+  BlockSlot& block = blocks_[slot];
+  for (WarpMask left = block.warps; left != 0; left &= left - 1) {
+    const auto warp = static_cast<uint32_t>(std::countr_zero(left));
+    warps_.Clear(warp);
+    Observe(Observation::What::kWarpEnd, *block.grid, warp, now);
+  }
+  Observe(Observation::What::kBlockEnd, *block.grid, slot, now);
+  free_.Return(block.contexts);
+  block.grid = nullptr;
+  block.warps = 0;
+  OnFreeChanged();
+}
+
+void Sm::Occupied(uint32_t slot, Cycle now) {
+  BlockSlot& block = blocks_[slot];
+  free_.Take(block.contexts);
+  OnFreeChanged();
+  last_grid_ = block.grid->result.id;
+  block.block->WakeReleased();
+  ReleaseBarriers(block);
+  Observe(Observation::What::kBlockStart, *block.grid, slot, now);
+  for (WarpMask left = block.warps; left != 0; left &= left - 1) {
+    const auto warp = static_cast<uint32_t>(std::countr_zero(left));
+    Observe(Observation::What::kWarpStart, *block.grid, warp, now);
+    if ((warps_.asleep & timing::BitOf(warp)) == 0) continue;
+    events_.Schedule(warps_.slots[warp].awake,
+                     {.kind = SmEvent::Kind::kAwake,
+                      .slot = static_cast<uint8_t>(warp),
+                      .generation = warps_.slots[warp].generation});
+  }
+}
+
 void Sm::TakeOver(uint32_t entry, const Contexts& contexts) {
   free_.Take(contexts);
   FreeChanged();
@@ -254,6 +301,8 @@ void Sm::TakeOver(uint32_t entry, const Contexts& contexts) {
     const MemoryOperation& operation) {
   if (warps_.slots[operation.slot].generation == operation.generation) {
     Finish(operation.slot, operation.pc, true);
+  } else if (operation.generation == kBlockGeneration) {
+    block_switch_->MemoryDone(operation);
   } else {
     event_warps_.MemoryDone(operation);
   }
@@ -261,9 +310,9 @@ void Sm::TakeOver(uint32_t entry, const Contexts& contexts) {
 
 const Block* Sm::FindWaiting(const GridRun* grid) const {
   for (const BlockSlot& block : blocks_) {
-    if (block.grid == grid && block.block.waits()) return &block.block;
+    if (block.grid == grid && block.block->waits()) return block.block.get();
   }
-  return nullptr;
+  return block_switch_ == nullptr ? nullptr : block_switch_->FindWaiting(grid);
 }
 
 void Sm::Reply(const MemoryRequest& reply, Cycle now) {
@@ -348,6 +397,9 @@ void Sm::Tick(Cycle now) {
   fetch_.Deliver(now);
   if (events_here_) [[unlikely]]
     TickEvents(now);
+  if (block_switch_ != nullptr) [[unlikely]] {
+    if (block_switch_->active()) block_switch_->Tick(now);
+  }
   const Cycle lsu_next = lsu_.Advance(now);
   bool active = false;
   for (size_t i = 0; i < schedulers_.size(); ++i) {
@@ -357,6 +409,8 @@ void Sm::Tick(Cycle now) {
   active |= fetch_.Fetch(now);
   CountUntil(now + 1);
   active |= events_here_ && event_warps_.again();
+  active |= block_switch_ != nullptr && block_switch_->active() &&
+            block_switch_->again();
   still_ = !active;
   if (active) {
     signals_.wakes_at = now + 1;
@@ -490,6 +544,10 @@ void Sm::Issue(uint32_t slot, Cycle now) {
     warps_.running &= ~timing::BitOf(slot);
     return;
   }
+  if (block_switch_ != nullptr) [[unlikely]] {
+    block_switch_->Issued(context.block, grid->launch.program->ops[pc], op,
+                          core_.access, lanes != 0);
+  }
   ++context.head;
   --context.buffered;
   bool progress = core_.writes != writes;
@@ -585,7 +643,7 @@ void Sm::AfterStep(uint32_t slot) {
 void Sm::CheckBarrier(BlockSlot& block) {
   const WarpMask live = block.warps & warps_.running;
   if (live == 0 || (live & ~warps_.barrier) != 0 || block.away != 0 ||
-      block.block.waits()) {
+      block.block->waits()) {
     return;
   }
   const auto first = static_cast<uint32_t>(std::countr_zero(live));
@@ -602,9 +660,10 @@ void Sm::ReleaseThreads(Cycle now) {
 void Sm::WakeReleased() {
   for (BlockSlot& block : blocks_) {
     if (block.grid == nullptr) continue;
-    block.block.WakeReleased();
+    block.block->WakeReleased();
     ReleaseBarriers(block);
   }
+  if (block_switch_ != nullptr) block_switch_->WakeReleased();
 }
 
 void Sm::ReleaseBarriers(BlockSlot& block) {
@@ -621,6 +680,9 @@ void Sm::Finish(uint32_t slot, Pc pc, bool memory) {
   WarpContext& context = warps_.slots[slot];
   const WarpMask bit = timing::BitOf(slot);
   context.scoreboard.Release(context.operations[pc]);
+  if (block_switch_ != nullptr) [[unlikely]] {
+    block_switch_->WroteBack(context, context.operations[pc]);
+  }
   --context.in_flight;
   if (memory && --context.in_memory == 0) warps_.fence &= ~bit;
   if (warps_.hazard & bit) warps_.UpdateHazard(slot);

@@ -7,11 +7,13 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "sim/exec/warp.h"
+#include "sim/timing/block_slot.h"
 #include "sim/timing/edge/event_warps.h"
 #include "sim/timing/event_wheel.h"
 #include "sim/timing/grid.h"
@@ -20,6 +22,7 @@
 #include "sim/timing/memory/memory_system.h"
 #include "sim/timing/observer.h"
 #include "sim/timing/occupancy.h"
+#include "sim/timing/preempt/block_switch.h"
 #include "sim/timing/scheduler.h"
 #include "sim/timing/statistics.h"
 #include "sim/timing/warp_context.h"
@@ -33,7 +36,7 @@ struct SmSignals {
   bool ended = false;       // a block or a grid has ended
 };
 
-class Sm final : private EventWarps::Host {
+class Sm final : private EventWarps::Host, private BlockSwitch::Host {
  public:
   // The pointers must outlive it. `no_progress_limit`: as FunctionalGpu's.
   Sm(const Config& config, uint32_t index, const Memory* memory,
@@ -68,11 +71,16 @@ class Sm final : private EventWarps::Host {
     if (!takes_others_ || (events_first_ && event_warps_.waiting())) {
       return false;
     }
+    if (block_switch_ != nullptr && !block_switch_->Allows(grid)) return false;
     Contexts needs = grid.contexts;
     needs.Return(kept_);
     return free_.Holds(needs);
   }
   const Contexts& free() const { return free_; }
+  const std::vector<BlockSlot>& blocks() const { return blocks_; }
+  // nullptr unless preemption.technique names one.
+  BlockSwitch* block_switch() { return block_switch_.get(); }
+  const BlockSwitch* block_switch() const { return block_switch_.get(); }
   const EventWarps& event_warps() const { return event_warps_; }
   // Finds a place for an event's block, past the TB scheduler. The table must
   // have room.
@@ -99,14 +107,6 @@ class Sm final : private EventWarps::Host {
   const SmCounters& CountersUntil(Cycle until);
 
  private:
-  struct BlockSlot {
-    Block block;
-    GridRun* grid = nullptr;  // nullptr: free
-    WarpMask warps = 0;       // unfinished warps that are in their slots
-    uint32_t away = 0;        // unfinished warps that are away as victims
-    uint32_t entry = EventWarps::kNoEntry;  // the event's entry in the table
-    Contexts contexts;
-  };
   // What a scheduler did in its last cycle: a bit for each Stall, or kIssued,
   // or kIdle.
   static constexpr uint32_t kIssued = 1 << kStalls;
@@ -126,8 +126,10 @@ class Sm final : private EventWarps::Host {
   void TickEvents(Cycle now);
   void MemoryDone(const MemoryOperation& operation);
 
-  // --- EventWarps::Host.
+  // --- EventWarps::Host and BlockSwitch::Host.
   Contexts& free() override { return free_; }
+
+  // --- EventWarps::Host.
   void StartEvent(GridRun* grid, uint32_t entry,
                   std::span<const uint32_t> slots, const Contexts& takes,
                   Cycle now) override;
@@ -139,6 +141,24 @@ class Sm final : private EventWarps::Host {
                Cycle now) override {
     if (observer_ == nullptr) return;
     (*observer_)({now, grid.result.id, what, core_.sm, slot});
+  }
+
+  // --- BlockSwitch::Host.
+  std::vector<BlockSlot>& blocks() override { return blocks_; }
+  bool HasRoom(const Contexts& contexts) const override {
+    Contexts needs = contexts;
+    needs.Return(kept_);
+    return free_.Holds(needs);
+  }
+  void Touch(Cycle now) override {
+    CountUntil(now);
+    Wake(now);
+  }
+  void Vacate(uint32_t slot, Cycle now) override;
+  void Occupied(uint32_t slot, Cycle now) override;
+  void OnFreeChanged() override {
+    FreeChanged();
+    signals_.ended = true;
   }
 
   // Goes on with what only the LSU has to do in this cycle. Returns false if
@@ -167,6 +187,7 @@ class Sm final : private EventWarps::Host {
   InstructionFetch fetch_;
   Lsu lsu_;
   EventWarps event_warps_;
+  std::unique_ptr<BlockSwitch> block_switch_;
   std::vector<Scheduler> schedulers_;
   std::vector<uint32_t> outcomes_;  // per scheduler
   std::vector<BlockSlot> blocks_;

@@ -156,9 +156,9 @@ void Lsu::IssueAgain(uint32_t slot, uint32_t generation,
 }
 
 void Lsu::MoveRegister(uint32_t slot, uint64_t address, bool store, Pc pc,
-                       Cycle now) {
+                       Cycle now, uint32_t generation) {
   MemoryAccess& asks =
-      Enqueue(slot, kMoveGeneration, pc, store ? OpKind::kStore : OpKind::kLoad,
+      Enqueue(slot, generation, pc, store ? OpKind::kStore : OpKind::kLoad,
               now + config_.operands.latency);
   asks.path = store ? Path::kStore : Path::kLoad;
   asks.past_l1 = config_.l1_global_loads == 0;

@@ -47,6 +47,8 @@ struct MemoryAccess {
 // The MemoryOperation::generation of a register that is saved or restored; no
 // warp has this generation.
 inline constexpr uint32_t kMoveGeneration = kNoGeneration - 1;
+// The same, for what is saved or restored of a whole block.
+inline constexpr uint32_t kBlockGeneration = kNoGeneration - 2;
 
 // A load that was given up, to be done again.
 struct DroppedLoad {
@@ -84,9 +86,9 @@ class Lsu {
   void IssueAgain(uint32_t slot, uint32_t generation, const DroppedLoad& load,
                   uint32_t latency, Cycle now);
   // Saves or restores one register of a warp: 32 words at `address`. The
-  // operation has kMoveGeneration, and `pc` is the caller's.
+  // operation has that generation, and `pc` is the caller's.
   void MoveRegister(uint32_t slot, uint64_t address, bool store, Pc pc,
-                    Cycle now);
+                    Cycle now, uint32_t generation = kMoveGeneration);
 
   // What a warp has under way:
   struct Outstanding {
