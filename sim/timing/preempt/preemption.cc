@@ -131,6 +131,11 @@ void Preemption::Advance(Cycle now,
     for (const uint32_t sm : std::exchange(request.waiting, {})) {
       PreemptSm(request, sm, now);
     }
+    if (request.record != kNoRecord && request.left == 0 &&
+        request.waiting.empty()) {
+      Cycle& vacated = records_[request.record].vacated;
+      vacated = std::min(vacated, now);
+    }
   }
   Finish(now);
 }
@@ -285,8 +290,8 @@ void Preemption::Arrive(Request& request, Cycle now) {
     request.sms = chosen;
   }
   request.arrived = true;
-  request.record = records_.size();
   if (request.sms.empty()) return;
+  request.record = records_.size();
   records_.push_back({.grid = request.grid->result.id,
                       .announced = request.announced,
                       .arrived = request.grid->result.submitted,
@@ -314,6 +319,11 @@ void Preemption::PreemptBlock(Request& request, uint32_t sm, uint32_t slot,
   BlockSwitch& unit = *sms_[sm].block_switch();
   const BlockSwitch::Tracked& tracked = unit.tracked(slot);
   Victim& victim = victims_[{sm, tracked.serial}];
+  if (victim.counted && victim.request != request.id) {
+    // It drains for another grid already.
+    NoLongerAwaited(victim.request, now);
+    victim.counted = false;
+  }
   victim.request = request.id;
   if (!victim.counted) ++request.left;
   victim.counted = true;
@@ -326,6 +336,9 @@ void Preemption::PreemptBlock(Request& request, uint32_t sm, uint32_t slot,
     case kDrain:
       return;
     case kFlush:
+      // At the end of a turn none is flushed: blocks that are longer than their
+      // turn would never end.
+      if (request.slice) break;
       if (unit.CanFlush(slot)) {
         unit.Flush(slot, now);
         return;
@@ -340,7 +353,8 @@ void Preemption::PreemptBlock(Request& request, uint32_t sm, uint32_t slot,
       // A drain costs nothing but its time.
       if (left <= deadline) return;
       const Cycle ran = now - BlocksOf(sm)[slot].started;
-      const bool can_flush = config.flush != 0 && unit.CanFlush(slot);
+      const bool can_flush =
+          config.flush != 0 && !request.slice && unit.CanFlush(slot);
       // A flush costs the work that it throws away, a switch both ways.
       if (can_flush && (switch_time > deadline || ran <= 2 * switch_time)) {
         unit.Flush(slot, now);
@@ -396,7 +410,7 @@ void Preemption::OnLeft(uint32_t sm, const BlockSlot& block,
   Request* const request = Find(victim.request);
   if (!victim.counted || request == nullptr) return;
   PreemptionRecord& record = records_[request->record];
-  if (--request->left == 0 && request->waiting.empty()) record.vacated = now;
+  NoLongerAwaited(victim.request, now);
   PreemptedBlock left{.sm = sm,
                       .saved = tracked.saved,
                       .base_cycles = tracked.base_cycles,
@@ -426,6 +440,14 @@ void Preemption::OnLeft(uint32_t sm, const BlockSlot& block,
   record.blocks.push_back(left);
 }
 
+void Preemption::NoLongerAwaited(uint64_t id, Cycle now) {
+  Request* const request = Find(id);
+  if (request == nullptr) return;
+  if (--request->left == 0 && request->waiting.empty()) {
+    records_[request->record].vacated = now;
+  }
+}
+
 void Preemption::OnRestored(uint32_t, const BlockSwitch::Tracked&, Cycle) {
   ++counters_.restored;
 }
@@ -434,7 +456,7 @@ void Preemption::OnRestored(uint32_t, const BlockSwitch::Tracked&, Cycle) {
 // for others.
 void Preemption::Finish(Cycle now) {
   for (Request& request : requests_) {
-    if (!request.arrived || request.sms.empty()) continue;
+    if (!request.arrived || request.over || request.sms.empty()) continue;
     const bool placed = request.grid == nullptr ||
                         !request.grid->has_blocks() || request.grid->failed();
     if (!placed) continue;
@@ -453,7 +475,7 @@ void Preemption::Finish(Cycle now) {
   }
   std::erase_if(requests_, [](const Request& request) {
     return request.arrived && request.left == 0 && request.waiting.empty() &&
-           (request.sms.empty() || request.grid == nullptr ||
+           (request.sms.empty() || request.over || request.grid == nullptr ||
             !request.grid->has_blocks() || request.grid->failed());
   });
 }
@@ -506,12 +528,22 @@ void Preemption::Slice(Cycle now,
     return;
   }
   if (next_slice_ == kNever) {
+    moved_ = false;
     // The one that is here has its quantum first.
     next_slice_ = now + CyclesOf(config_.preemption.quantum_ns);
     last_turn_ = sharing.front()->result.id;
     return;
   }
   next_slice_ = now + CyclesOf(config_.preemption.quantum_ns);
+  // A quantum is time to run: one in which blocks came or went does not count,
+  // or short ones would be spent with that alone.
+  const bool moves = std::ranges::any_of(
+      sms_, [](const Sm& sm) { return sm.block_switch()->busy(); });
+  if (moves || std::exchange(moved_, false)) {
+    moved_ = moves;
+    return;
+  }
+  moved_ = true;
   const auto next = std::ranges::find_if(sharing, [&](const GridRun* grid) {
     return grid->result.id > last_turn_;
   });
@@ -519,7 +551,9 @@ void Preemption::Slice(Cycle now,
   last_turn_ = turn->result.id;
   ++counters_.slices;
   for (Request& request : requests_) {
-    if (request.slice) request.waiting.clear();
+    if (!request.slice) continue;
+    request.waiting.clear();
+    request.over = true;
   }
   Request& request = requests_.emplace_back();
   request = {.id = next_id_++,

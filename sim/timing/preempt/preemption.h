@@ -115,6 +115,7 @@ class Preemption final : private BlockSwitch::Client {
   const PreemptionCounters& counters() const { return counters_; }
 
  private:
+  static constexpr size_t kNoRecord = ~size_t{0};
   struct Request {
     uint64_t id = 0;
     Contexts block;
@@ -126,10 +127,11 @@ class Preemption final : private BlockSwitch::Client {
     Cycle expires = kNever;
     bool trapped = false;
     bool arrived = false;
+    bool over = false;              // another grid has had its turn since
     const GridRun* grid = nullptr;  // once it is submitted
     std::vector<uint32_t> sms;
     std::vector<uint32_t> waiting;  // those of sms that are not free to begin
-    size_t record = 0;
+    size_t record = kNoRecord;
     uint64_t left = 0;  // victims that are still here
   };
   struct Victim {
@@ -161,6 +163,8 @@ class Preemption final : private BlockSwitch::Client {
   bool IsVictim(const Request& request, const BlockSlot& block) const;
   // The SM is being changed for another grid.
   bool IsTaken(const Request& request, uint32_t sm) const;
+  // A block that the request waits for has left, or goes for another.
+  void NoLongerAwaited(uint64_t request, Cycle now);
   Request* Find(uint64_t id);
   const std::vector<BlockSlot>& BlocksOf(uint32_t sm) const {
     return std::as_const(sms_[sm]).blocks();
@@ -188,6 +192,7 @@ class Preemption final : private BlockSwitch::Client {
   Cycle next_arrival_ = kNever;
   Cycle next_slice_ = kNever;
   GridId last_turn_ = 0;
+  bool moved_ = false;  // blocks, in the quantum before this one
 };
 
 }  // namespace carillon::sim::timing
