@@ -139,8 +139,16 @@ void Atomic(const Op& op, Warp& warp, LaneMask mask) {
   } else {
     for (LaneMask left = mask; left != 0; left &= left - 1) {
       const auto lane = static_cast<uint32_t>(__builtin_ctz(left));
-      changed |= ChangeOnePlace<T, U, kOperation>(
-          core.At(lane), left & -left, by, to, befores.data(), order);
+      if constexpr (kOperation == AtomicOperation::kAdd &&
+                    !std::is_floating_point_v<T>) {
+        // One instruction of the host, which never has to try again.
+        const std::atomic_ref<U> cell(*reinterpret_cast<U*>(core.At(lane)));
+        befores[lane] = cell.fetch_add(by[lane], order);
+        changed |= by[lane] != 0;
+      } else {
+        changed |= ChangeOnePlace<T, U, kOperation>(
+            core.At(lane), left & -left, by, to, befores.data(), order);
+      }
     }
   }
   if (!op.operands[0].is_constant()) {
