@@ -14,6 +14,7 @@ Ticks DramTicks(const Config& config, uint64_t cycles) {
 DramChannel::DramChannel(const Config& config, MemoryCounters* counters)
     : counters_(counters),
       row_bytes_(config.dram.row_bytes),
+      bank_(config.dram.banks),
       burst_bytes_(config.dram.burst_bytes),
       burst_(DramTicks(config, config.dram.burst_bytes) /
              config.dram.bytes_per_cycle),

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "sim/timing/config.h"
+#include "sim/timing/divisor.h"
 #include "sim/timing/memory/memory_request.h"
 #include "sim/timing/statistics.h"
 
@@ -38,10 +39,10 @@ class DramChannel {
     return queues_[write].requests.size() < queues_[write].limit;
   }
   void Push(const DramRequest& request) {
-    const uint64_t row = request.address / row_bytes_;
+    const uint64_t row = row_bytes_.Quotient(request.address);
     queues_[request.demand.write].requests.push_back(
         {request, row,
-         static_cast<uint32_t>((row + row / banks_.size()) % banks_.size())});
+         static_cast<uint32_t>(bank_.Remainder(row + bank_.Quotient(row)))});
   }
 
   // Issues the commands that can be issued now. Calls done(request, cycle) with
@@ -94,7 +95,8 @@ class DramChannel {
   Ticks Serve(const Waiting& waiting, Ticks now);
 
   MemoryCounters* const counters_;
-  const uint64_t row_bytes_;
+  const Divisor row_bytes_;
+  const Divisor bank_;  // of all
   const uint32_t burst_bytes_;
   const Ticks burst_;
   const std::array<Ticks, 2> column_;  // of a read, of a write

@@ -63,6 +63,8 @@ struct MemorySystem::SlicePort {
 MemorySystem::MemorySystem(const Config& config)
     : piece_bits_(static_cast<uint32_t>(
           std::countr_zero(config.dram.interleave_bytes))),
+      slice_(config.l2_slices),
+      channel_(config.dram.channels),
       sector_bytes_(config.l2.sector_bytes),
       l2_latency_(TicksOfClock(config, config.clock.l2_mhz, config.l2.latency)),
       requests_(RequestShape(config), &counters_.request_flits,
@@ -194,7 +196,7 @@ void MemorySystem::AdvanceSlice(uint32_t slice, Cycle now) {
   const Cycle again = slices_[slice].Advance(now, port);
   if (again != kNever) Call(Event::Kind::kSlice, slice_again_, slice, again);
   if (slices_[slice].demands().empty()) return;
-  const auto channel = static_cast<uint32_t>(slice % channels_.size());
+  const auto channel = static_cast<uint32_t>(channel_.Remainder(slice));
   Feed(channel, now);
   if (channel_again_[channel] == kNever) AdvanceChannel(channel, now);
 }
@@ -217,9 +219,10 @@ void MemorySystem::AdvanceChannel(uint32_t channel, Cycle now) {
 void MemorySystem::Feed(uint32_t channel, Cycle now) {
   const auto slices = static_cast<uint32_t>(slices_.size());
   const auto channels = static_cast<uint32_t>(channels_.size());
+  const uint64_t in_turn = channel_.Quotient(slices);
   // One of each slice in turn, until none has one that fits.
   uint32_t without = 0;
-  for (uint32_t& slice = next_slice_[channel]; without < slices / channels;
+  for (uint32_t& slice = next_slice_[channel]; without < in_turn;
        slice = slice + channels < slices ? slice + channels : channel) {
     GrowingQueue<L2Demand>& demands = slices_[slice].demands();
     if (demands.empty() || !channels_[channel].HasRoom(demands.front().write)) {
@@ -249,13 +252,12 @@ void MemorySystem::Reply(const MemoryRequest& request, uint32_t slice,
 }
 
 DramRequest MemorySystem::ToDram(const L2Demand& demand, uint32_t slice) const {
-  const auto channels = static_cast<uint32_t>(channels_.size());
-  const auto slices = static_cast<uint32_t>(slices_.size() / channels);
+  const uint64_t slices = channel_.Quotient(slices_.size());
   // The slices of a channel take turns in its rows as well.
   const uint64_t piece = demand.line >> piece_bits_;
   const uint64_t within = demand.line & ((uint64_t{1} << piece_bits_) - 1);
   const uint64_t address =
-      (piece * slices + slice / channels) << piece_bits_ | within;
+      (piece * slices + channel_.Quotient(slice)) << piece_bits_ | within;
   const auto bytes =
       static_cast<uint32_t>(std::popcount(demand.sectors)) * sector_bytes_;
   return {address, bytes, slice, demand};

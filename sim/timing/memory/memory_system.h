@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "sim/timing/divisor.h"
 #include "sim/timing/event_wheel.h"
 #include "sim/timing/growing_queue.h"
 #include "sim/timing/memory/dram.h"
@@ -66,15 +67,17 @@ class MemorySystem {
     uint64_t line = 0;  // in the slice's own addresses
   };
   LineLocation LocationOf(uint64_t line) const {
-    const uint64_t slices = slices_.size();
     const uint64_t piece = line >> piece_bits_;
-    const uint64_t round = piece / slices;
+    const uint64_t round = slice_.Quotient(piece);
     // Adds up the low digits of the piece's number, so that strides of a power
     // of two use every slice.
     uint64_t turn = piece;
     uint64_t left = round;
-    for (int digit = 0; digit < 5; ++digit, left /= slices) turn += left;
-    return {static_cast<uint32_t>(turn % slices),
+    for (int digit = 0; digit < 5; ++digit) {
+      turn += left;
+      left = slice_.Quotient(left);
+    }
+    return {static_cast<uint32_t>(slice_.Remainder(turn)),
             round << piece_bits_ | (line & ((uint64_t{1} << piece_bits_) - 1))};
   }
 
@@ -117,6 +120,8 @@ class MemorySystem {
 
   MemoryCounters counters_;
   const uint32_t piece_bits_;
+  const Divisor slice_;    // of all
+  const Divisor channel_;  // of all
   const uint32_t sector_bytes_;
   const Ticks l2_latency_;
   Network requests_;  // from SMs to slices
