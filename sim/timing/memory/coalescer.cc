@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "sim/timing/divisor.h"
+
 namespace carillon::sim::timing {
 namespace {
 
@@ -21,36 +23,50 @@ class Builder {
     const auto sectors =
         static_cast<Sectors>((uint32_t{2} << last) - (uint32_t{1} << first));
     // Neighbouring lanes usually share a line, so look at the last one first.
-    if (to_[last_].line != line || count_ == 0) {
-      last_ = 0;
-      while (last_ < count_ && to_[last_].line != line) ++last_;
-      if (last_ == count_) to_[count_++] = {.line = line};
-    }
+    if (to_[last_].line != line || count_ == 0) last_ = Find(line);
     to_[last_].sectors |= sectors;
     ++to_[last_].lanes;
   }
   uint32_t count() const { return count_; }
 
  private:
+  // The line's transaction, which may be new.
+  uint32_t Find(uint64_t line) {
+    if (count_ == 0) places_.fill(kNone);
+    // The first bits of the product depend on all bits of the line.
+    size_t at = line * 0x9e3779b97f4a7c15u >> 56;
+    while (places_[at] != kNone && to_[places_[at]].line != line) {
+      at = (at + 1) % places_.size();
+    }
+    if (places_[at] == kNone) {
+      places_[at] = static_cast<uint8_t>(count_);
+      to_[count_++] = {.line = line};
+    }
+    return places_[at];
+  }
+
+  static constexpr uint8_t kNone = 0xff;
   const uint64_t line_mask_;
   const uint32_t sector_shift_;
   Transactions& to_;
   uint32_t count_ = 0;
   uint32_t last_ = 0;
+  // A hash table of transactions, twice as large as it must be.
+  std::array<uint8_t, 2 * kMaxTransactions> places_;
 };
 
 // Whether each bank is asked for at most one word. That is the usual case, and
 // SharedPasses() is far slower.
-bool WithoutConflict(const Access& access, uint32_t banks) {
-  constexpr uint64_t kNone = ~uint64_t{0};
+bool WithoutConflict(const Access& access, const Divisor& banks) {
+  uint64_t asked = 0;
   std::array<uint64_t, 64> word_of;
-  word_of.fill(kNone);
   for (LaneMask left = access.mask; left != 0; left &= left - 1) {
     const uint64_t word =
         access.address[static_cast<size_t>(std::countr_zero(left))] / 4;
-    uint64_t& other = word_of[word % banks];
-    if (other != kNone && other != word) return false;
-    other = word;
+    const uint64_t bank = banks.Remainder(word);
+    if ((asked >> bank & 1) != 0 && word_of[bank] != word) return false;
+    asked |= uint64_t{1} << bank;
+    word_of[bank] = word;
   }
   return true;
 }
@@ -83,7 +99,8 @@ uint32_t CoalesceLocal(const Access& access, uint64_t base, uint32_t line_bytes,
 
 // Lanes that want the same word share it, so only different words count; for
 // atomics each lane counts. The bank with the most words decides.
-uint32_t SharedPasses(const Access& access, uint32_t banks) {
+uint32_t SharedPasses(const Access& access, uint32_t bank_count) {
+  const Divisor banks(bank_count);
   if (access.bytes <= 4 && !access.atomic && WithoutConflict(access, banks)) {
     return 1;
   }
@@ -104,7 +121,7 @@ uint32_t SharedPasses(const Access& access, uint32_t banks) {
         while (other < count && seen[other] != word) ++other;
         if (other < count) continue;
         seen[count++] = word;
-        most = std::max<uint32_t>(most, ++used[word % banks]);
+        most = std::max<uint32_t>(most, ++used[banks.Remainder(word)]);
       }
     }
     passes += most;

@@ -33,7 +33,7 @@ uint32_t CoalesceLocal(const Access& access, uint64_t base, uint32_t line_bytes,
 // How many passes over banks of 4 bytes the access takes. A bank gives one word
 // per pass, to any number of lanes. Wide accesses go by halves or quarters of
 // the warp, and atomics on one word one by one.
-uint32_t SharedPasses(const Access& access, uint32_t banks);
+uint32_t SharedPasses(const Access& access, uint32_t bank_count);
 
 // How many different words there are. Constant memory delivers one per pass.
 uint32_t ConstantPasses(const Access& access);
