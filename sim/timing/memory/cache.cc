@@ -10,53 +10,61 @@ Cache::Cache(const CacheConfig& config, uint32_t bytes)
   const uint32_t sets = bytes / config.line_bytes / config.ways;
   set_bits_ = static_cast<uint32_t>(std::countr_zero(sets));
   set_mask_ = sets - 1;
-  ways_.resize(size_t{sets} * config.ways);
+  lines_.resize(size_t{sets} * config.ways, kNoLine);
+  ways_.resize(lines_.size());
 }
 
 Sectors Cache::Touch(uint64_t line) {
-  Way* const way = Find(line);
-  if (way == nullptr) return 0;
-  way->used = ++uses_;
-  return way->valid;
+  const size_t at = Find(line);
+  if (at == kNowhere) return 0;
+  Use(ways_[at]);
+  return ways_[at].valid;
 }
 
 Cache::Victim Cache::Insert(uint64_t line, Sectors valid, Sectors dirty) {
   Victim victim;
-  Way* way = Find(line);
-  if (way == nullptr) {
-    Way* const set = Set(line);
-    way = set;
-    for (uint32_t i = 1; i < associativity_; ++i) {
-      if (Before(set[i], *way)) way = &set[i];
+  size_t at = Find(line);
+  if (at == kNowhere) {
+    const size_t set = SetOf(line);
+    at = set;
+    for (size_t way = set + 1; way < set + associativity_; ++way) {
+      if (ways_[way].used < ways_[at].used) at = way;
     }
-    if (way->dirty != 0) victim = {way->line, way->dirty};
-    *way = {.line = line};
+    if (ways_[at].dirty != 0) victim = {lines_[at], ways_[at].dirty};
+    lines_[at] = line;
+    ways_[at] = {};
   }
-  way->used = ++uses_;
-  way->valid |= valid;
-  way->dirty |= dirty;
+  Way& way = ways_[at];
+  Use(way);
+  way.valid |= valid;
+  way.dirty |= dirty;
   return victim;
 }
 
 void Cache::Invalidate(uint64_t line) {
-  if (Way* const way = Find(line)) *way = {};
+  const size_t at = Find(line);
+  if (at == kNowhere) return;
+  lines_[at] = kNoLine;
+  ways_[at] = {};
 }
 
 void Cache::Clear() {
-  for (Way& way : ways_) {
-    if (!way.reserved) way = {};
+  for (size_t at = 0; at < ways_.size(); ++at) {
+    if (ways_[at].used == kReserved) continue;
+    lines_[at] = kNoLine;
+    ways_[at] = {};
   }
 }
 
 bool Cache::Reserve(uint64_t line) {
-  const Way* const set = Set(line);
+  const size_t set = SetOf(line);
   uint32_t taken = 0;
-  for (uint32_t i = 0; i < associativity_; ++i) {
-    if (set[i].reserved && set[i].line != line) ++taken;
+  for (size_t at = set; at < set + associativity_; ++at) {
+    if (ways_[at].used == kReserved && lines_[at] != line) ++taken;
   }
   if (taken + 1 >= associativity_) return false;
   Insert(line, static_cast<Sectors>(~0), 0);
-  Find(line)->reserved = true;
+  ways_[Find(line)].used = kReserved;
   return true;
 }
 

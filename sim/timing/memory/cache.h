@@ -4,6 +4,7 @@
 #ifndef CARILLON_SIM_TIMING_MEMORY_CACHE_H_
 #define CARILLON_SIM_TIMING_MEMORY_CACHE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -25,7 +26,7 @@ class Cache {
   Sectors Touch(uint64_t line);
 
   // Whether it has any sector of the line; changes nothing.
-  bool Holds(uint64_t line) { return Find(line) != nullptr; }
+  bool Holds(uint64_t line) const { return Find(line) != kNowhere; }
 
   struct Victim {
     uint64_t line = 0;
@@ -42,32 +43,33 @@ class Cache {
 
  private:
   struct Way {
-    uint64_t line = kNoLine;
-    uint64_t used = 0;
+    uint64_t used = 0;  // kReserved: it stays
     Sectors valid = 0;
     Sectors dirty = 0;
-    bool reserved = false;
   };
   static constexpr uint64_t kNoLine = ~uint64_t{0};
+  static constexpr uint64_t kReserved = ~uint64_t{0};
 
-  // Mixes in upper bits of the address, because strides of a power of two are
-  // common and hardware does the same.
-  Way* Set(uint64_t line) {
+  // The first way of the line's set. Mixes in upper bits of the address, because
+  // strides of a power of two are common and hardware does the same.
+  size_t SetOf(uint64_t line) const {
     const uint64_t index = line >> line_shift_;
-    return &ways_[((index ^ (index >> set_bits_) ^ (index >> 2 * set_bits_)) &
-                   set_mask_) *
-                  associativity_];
+    return ((index ^ (index >> set_bits_) ^ (index >> 2 * set_bits_)) &
+            set_mask_) *
+           associativity_;
   }
-  // Whether `a` is to be evicted before `b`.
-  static bool Before(const Way& a, const Way& b) {
-    return a.reserved != b.reserved ? b.reserved : a.used < b.used;
-  }
-  Way* Find(uint64_t line) {
-    Way* const set = Set(line);
-    for (uint32_t i = 0; i < associativity_; ++i) {
-      if (set[i].line == line) return &set[i];
+  // The line's way; kNowhere if it is not there.
+  static constexpr size_t kNowhere = ~size_t{0};
+  size_t Find(uint64_t line) const {
+    const size_t set = SetOf(line);
+#pragma GCC unroll 4
+    for (size_t way = set; way < set + associativity_; ++way) {
+      if (lines_[way] == line) return way;
     }
-    return nullptr;
+    return kNowhere;
+  }
+  void Use(Way& way) {
+    if (way.used != kReserved) way.used = ++uses_;
   }
 
   uint32_t line_shift_;
@@ -75,6 +77,8 @@ class Cache {
   uint64_t set_mask_;
   uint32_t associativity_;
   uint64_t uses_ = 0;
+  // Of each way. The lines are apart because a search looks at nothing else.
+  std::vector<uint64_t> lines_;
   std::vector<Way> ways_;
 };
 
