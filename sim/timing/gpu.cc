@@ -26,14 +26,14 @@ Gpu::Gpu(Config config, const Memory* memory, Options options)
     : config_(std::move(config)),
       options_(std::move(options)),
       memory_system_(config_),
-      signals_(config_.sm.count),
+      signals_{.wakes_at = std::vector<Cycle>(config_.sm.count, kNever)},
       kmu_(config_),
       event_table_(config_),
       event_dispatcher_(config_),
       reservation_(config_) {
   for (uint32_t i = 0; i < config_.sm.count; ++i) {
     Core& core = sms_.emplace_back(config_, i, memory, &memory_system_,
-                                   options_.no_progress_limit, &signals_[i])
+                                   options_.no_progress_limit, &signals_)
                      .core();
     core.printed = options_.printed;
     core.nanoseconds = [this] { return nanoseconds(); };
@@ -277,12 +277,12 @@ void Gpu::ReleaseThreads(Cycle at) {
 // The next cycle after cycle_ in which anything happens.
 Cycle Gpu::Next() const {
   Cycle next = kmu_.next(cycle_);
-  next = std::min({next, event_dispatcher_.next(cycle_), reservation_.next()});
+  next = std::min({next, event_dispatcher_.next(cycle_), reservation_.next(),
+                   signals_.next});
   if (!calls_.empty()) next = std::min(next, calls_.begin()->first);
   if (preemption_ != nullptr) {
     next = std::min(next, preemption_->next(cycle_));
   }
-  for (const SmSignals& sm : signals_) next = std::min(next, sm.wakes_at);
   if (next <= cycle_ + 1) return cycle_ + 1;
   return std::min(next, memory_system_.next(cycle_));
 }
@@ -297,12 +297,20 @@ void Gpu::Step() {
   if (events_ != 0 || reservation_.next() <= cycle_) AdvanceEvents();
   if (preemption_ != nullptr) preemption_->Advance(cycle_, grids_);
   kmu_.Advance(cycle_, sms_);
-  bool ended = false;
-  for (size_t i = 0; i < signals_.size(); ++i) {
-    if (signals_[i].wakes_at <= cycle_) sms_[i].Tick(cycle_);
-    ended |= std::exchange(signals_[i].ended, false);
+  if (signals_.next <= cycle_) TickSms();
+  if (std::exchange(signals_.ended, false)) EndGrids();
+}
+
+void Gpu::TickSms() {
+  // A block that leaves an SM may wake another one, which has had its turn.
+  signals_.next = kNever;
+  Cycle* const wakes_at = signals_.wakes_at.data();
+  Cycle next = kNever;
+  for (size_t i = 0, count = signals_.wakes_at.size(); i < count; ++i) {
+    if (wakes_at[i] <= cycle_) sms_[i].Tick(cycle_);
+    next = std::min(next, wakes_at[i]);
   }
-  if (ended) EndGrids();
+  signals_.next = std::min(signals_.next, next);
 }
 
 void Gpu::AdvanceEvents() {
@@ -323,10 +331,8 @@ void Gpu::EndGrids() {
   for (size_t i = 0; i < grids_.size();) {
     GridRun& grid = *grids_[i];
     if (grid.failed()) {
-      for (size_t s = 0; s < sms_.size(); ++s) {
-        sms_[s].Drop(&grid, cycle_);
-        signals_[s].ended = false;
-      }
+      for (Sm& sm : sms_) sm.Drop(&grid, cycle_);
+      signals_.ended = false;
     }
     if (!grid.done()) {
       ++i;

@@ -155,6 +155,7 @@ class Gpu {
   // The contexts of each SM that only events may use.
   Contexts Reserved() const;
   void ReserveSms();
+  void TickSms();
   void AdvanceEvents();
   Cycle Next() const;
   void EndGrids();
@@ -164,7 +165,7 @@ class Gpu {
   const Config config_;
   const Options options_;
   MemorySystem memory_system_;
-  std::vector<SmSignals> signals_;  // of each of sms_
+  SmSignals signals_;
   std::deque<Sm> sms_;
   Kmu kmu_;
   EventTable event_table_;

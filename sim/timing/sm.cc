@@ -43,7 +43,8 @@ Sm::Sm(const Config& config, uint32_t index, const Memory* memory,
                   .warps = 1,
                   .registers = RegistersOfWarp(kSmallWarp, config)},
       events_first_(config.edge.event_priority >= EventPriority::kP1),
-      signals_(*signals) {
+      signals_(*signals),
+      wakes_at_(signals->wakes_at[index]) {
   if (config.preemption.technique != PreemptionTechnique::kNone) {
     BlockSwitch::Host* const host = this;
     block_switch_ = std::make_unique<BlockSwitch>(config, index, &warps_,
@@ -316,7 +317,7 @@ const Block* Sm::FindWaiting(const GridRun* grid) const {
 }
 
 void Sm::Reply(const MemoryRequest& reply, Cycle now) {
-  signals_.wakes_at = now;  // the LSU may go on
+  WakeLsu(now);  // the LSU may go on
   if (reply.kind == RequestKind::kFetch) {
     CountUntil(now);
     still_ = false;
@@ -360,7 +361,7 @@ void Sm::CountUntil(Cycle until) {
 
 void Sm::Wake(Cycle now) {
   still_ = false;
-  signals_.wakes_at = now;
+  WakeLsu(now);
 }
 
 bool Sm::TickLsuOnly(Cycle now) {
@@ -413,7 +414,7 @@ void Sm::Tick(Cycle now) {
             block_switch_->again();
   still_ = !active;
   if (active) {
-    signals_.wakes_at = now + 1;
+    wakes_at_ = now + 1;
     return;
   }
   unit_free_next_ = NextUnit(now);
@@ -421,7 +422,7 @@ void Sm::Tick(Cycle now) {
 }
 
 void Sm::Sleep(Cycle now, Cycle lsu_next) {
-  signals_.wakes_at =
+  wakes_at_ =
       std::min({events_.next(now), fetch_.next(), lsu_next, unit_free_next_});
 }
 

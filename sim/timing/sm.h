@@ -5,6 +5,7 @@
 #ifndef CARILLON_SIM_TIMING_SM_H_
 #define CARILLON_SIM_TIMING_SM_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -29,11 +30,12 @@
 
 namespace carillon::sim::timing {
 
-// What an SM tells the GPU. It is apart from the SM because the GPU looks at all
-// of them in every cycle.
+// What the SMs tell the GPU. It is apart from them because the GPU looks at all
+// of it in every cycle.
 struct SmSignals {
-  Cycle wakes_at = kNever;  // cycles before may be skipped
-  bool ended = false;       // a block or a grid has ended
+  std::vector<Cycle> wakes_at;  // of each SM: cycles before may be skipped
+  Cycle next = kNever;          // the first of them
+  bool ended = false;           // a block or a grid has ended
 };
 
 class Sm final : private EventWarps::Host, private BlockSwitch::Host {
@@ -96,7 +98,7 @@ class Sm final : private EventWarps::Host, private BlockSwitch::Host {
 
   // Handles memory's answer; call it before Tick() of the same cycle.
   void Reply(const MemoryRequest& reply, Cycle now);
-  // Executes a cycle. Cycles before SmSignals::wakes_at may be skipped.
+  // Executes a cycle. Those before its SmSignals::wakes_at may be skipped.
   void Tick(Cycle now);
   // A block of the grid with warps that wait for a release; nullptr if none
   // does.
@@ -165,6 +167,10 @@ class Sm final : private EventWarps::Host, private BlockSwitch::Host {
   // there is more.
   bool TickLsuOnly(Cycle now);
   void Wake(Cycle now);
+  void WakeLsu(Cycle now) {
+    wakes_at_ = now;
+    signals_.next = std::min(signals_.next, now);
+  }
   void Sleep(Cycle now, Cycle lsu_next);
   Cycle NextUnit(Cycle now) const;
   uint32_t Schedule(Scheduler& scheduler, Cycle now);
@@ -217,6 +223,7 @@ class Sm final : private EventWarps::Host, private BlockSwitch::Host {
   bool still_ = false;
   Cycle unit_free_next_ = kNever;
   SmSignals& signals_;
+  Cycle& wakes_at_;  // this SM's, there
 };
 
 }  // namespace carillon::sim::timing
