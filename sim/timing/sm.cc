@@ -317,18 +317,18 @@ const Block* Sm::FindWaiting(const GridRun* grid) const {
 }
 
 void Sm::Reply(const MemoryRequest& reply, Cycle now) {
-  WakeLsu(now);  // the LSU may go on
   if (reply.kind == RequestKind::kFetch) {
     CountUntil(now);
-    still_ = false;
+    Wake(now);
     fetch_.Fill(reply);
     return;
   }
   lsu_.Reply(reply, now, [&](const MemoryOperation& operation) {
     CountUntil(now);
-    still_ = false;
+    Wake(now);
     MemoryDone(operation);
   });
+  if (lsu_.blocked()) WakeLsu(now);
 }
 
 const SmCounters& Sm::CountersUntil(Cycle until) {

@@ -218,13 +218,29 @@ Cycle Lsu::Advance(Cycle now) {
       blocked_ = nullptr;
     }
     port_free_ = now + 1;
-    if (++waiting.next < asks.count) return port_free_;
+    if (++waiting.next < asks.count) {
+      uint64_t* const held = NextHeldBy(waiting, asks);
+      if (held == nullptr) return port_free_;
+      Block(held, port_free_);
+      return kNever;
+    }
     done = std::max(waiting.done, now + 1);
   }
   events_->Schedule(
       done, {.kind = SmEvent::Kind::kMemory, .index = waiting.operation});
   queue_.pop();
   return queue_.empty() ? kNever : std::max(queue_.front().ready, port_free_);
+}
+
+// What will hold up the next line in the next cycle unless a reply comes first.
+// nullptr also where a try may change something: it counts as a use of a line
+// that is in the L1.
+uint64_t* Lsu::NextHeldBy(const Waiting& waiting, const MemoryAccess& asks) {
+  if (asks.path == Path::kLocalStore) return nullptr;
+  if (asks.path != Path::kLoad) return StoreHeldBy();
+  const uint64_t line = asks.transactions[waiting.next].line;
+  uint64_t* const held = LoadHeldBy(mshrs_.Find(line));
+  return held != nullptr && l1_.Holds(line) ? nullptr : held;
 }
 
 bool Lsu::Step(Waiting& waiting, const MemoryAccess& asks, Cycle now) {
@@ -234,17 +250,15 @@ bool Lsu::Step(Waiting& waiting, const MemoryAccess& asks, Cycle now) {
     // A local store stays in the L1 until it is evicted, since no other thread
     // reads it.
     if (!l1_.Holds(transaction.line) && !memory_->CanSend(sm_)) {
-      return Block(counters_->network_full_cycles, now);
+      return Block(&counters_->network_full_cycles, now);
     }
     ++counters_->l1_stores;
     Insert(transaction.line, transaction.sectors, transaction.sectors, now);
     return true;
   }
-  if (stores_ == config_.lsu.stores) {
-    return Block(counters_->stores_full_cycles, now);
-  }
+  if (uint64_t* const held = StoreHeldBy()) return Block(held, now);
   if (!memory_->CanSend(sm_)) {
-    return Block(counters_->network_full_cycles, now);
+    return Block(&counters_->network_full_cycles, now);
   }
   ++stores_;
   ++operations_[waiting.operation].parts;
@@ -269,15 +283,11 @@ bool Lsu::StepLoad(Waiting& waiting, const MemoryAccess& asks, Cycle now) {
     return true;
   }
   uint32_t index = mshrs_.Find(transaction.line);
+  if (uint64_t* const held = LoadHeldBy(index)) return Block(held, now);
   const bool merges = index != mshrs_.kNone;
-  if (merges ? !mshrs_.CanWait(index) : mshrs_.full()) {
-    return Block(
-        merges ? counters_->merge_full_cycles : counters_->mshr_full_cycles,
-        now);
-  }
   const Sectors ask = merges ? sectors & ~mshrs_.entry(index).asked : sectors;
   if (ask != 0 && !memory_->CanSend(sm_)) {
-    return Block(counters_->network_full_cycles, now);
+    return Block(&counters_->network_full_cycles, now);
   }
   if (!merges) {
     index = mshrs_.Allocate(transaction.line);

@@ -101,6 +101,8 @@ class Lsu {
   Outstanding OutstandingOf(uint32_t slot, const WarpContext& context,
                             Cycle now) const;
 
+  // Whether the first operation in the queue waits for a reply, or for room.
+  bool blocked() const { return blocked_ != nullptr; }
   // Advances the first operation in the queue. Returns when to ask again;
   // kNever: after an Issue() or a reply.
   Cycle Advance(Cycle now);
@@ -161,18 +163,31 @@ class Lsu {
     Sectors sectors = 0;
   };
 
-  // Notes what keeps the first operation from going on. Returns false.
-  bool Block(uint64_t& counter, Cycle now) {
-    if (blocked_ != nullptr) return false;
-    blocked_ = &counter;
-    blocked_since_ = now;
-    return false;
-  }
   // Adds an operation at the end of the queue.
   MemoryAccess& Enqueue(uint32_t slot, uint32_t generation, Pc pc, OpKind kind,
                         Cycle ready);
   bool Step(Waiting& waiting, const MemoryAccess& access, Cycle now);
   bool StepLoad(Waiting& waiting, const MemoryAccess& access, Cycle now);
+  uint64_t* NextHeldBy(const Waiting& waiting, const MemoryAccess& access);
+  // The counter of what holds up a load that misses, with the line's entry in
+  // the MSHRs, or a store; nullptr if nothing does.
+  uint64_t* LoadHeldBy(uint32_t mshr) const {
+    if (mshr == mshrs_.kNone) {
+      return mshrs_.full() ? &counters_->mshr_full_cycles : nullptr;
+    }
+    return mshrs_.CanWait(mshr) ? nullptr : &counters_->merge_full_cycles;
+  }
+  uint64_t* StoreHeldBy() const {
+    return stores_ == config_.lsu.stores ? &counters_->stores_full_cycles
+                                         : nullptr;
+  }
+  // Notes what keeps the first operation from going on. Returns false.
+  bool Block(uint64_t* counter, Cycle now) {
+    if (blocked_ != nullptr) return false;
+    blocked_ = counter;
+    blocked_since_ = now;
+    return false;
+  }
   void SendStore(RequestKind kind, const Transaction& transaction, uint32_t tag,
                  Cycle now);
   void Insert(uint64_t line, Sectors valid, Sectors dirty, Cycle now);
