@@ -17,8 +17,11 @@ constexpr Experiment kExperiments[] = {
     {"fig13",
      "Slowdowns of events and backgrounds: draining, reservation, preemption",
      &Fig13Jobs, &Fig13},
+    {"beyond_rule",
+     "The rule of dynamic reservation, fixed on half of the pairs",
+     &BeyondRuleJobs, &BeyondRule},
     {"beyond",
-     "Dynamic reservation with preemption beside Fig. 13's static ways",
+     "Dynamic reservation with preemption beside static ways, on other pairs",
      &BeyondJobs, &Beyond},
     {"th5.9", "Cycles in which a warp's context is free", &Th5_9Jobs, &Th5_9},
     {"th5.10", "Use of the register file", &Th5_9Jobs, &Th5_10},
@@ -57,6 +60,22 @@ Job IsolatedJob(std::string_view background, const ExperimentOptions& options) {
   Job job = MakeJob(fmt::format("isolated/{}", background), options);
   job.background = background;
   return job;
+}
+
+Beside BesideAt(std::string_view background, uint32_t layer_registers) {
+  const bool layer = background == "CONV1" || background == "MM";
+  return {background, layer ? layer_registers : 0};
+}
+
+std::vector<Beside> BesidesOf(std::string_view background) {
+  std::vector<Beside> besides;
+  for (const uint32_t registers : kLayerRegisters) {
+    const Beside beside = BesideAt(background, registers);
+    if (std::ranges::find(besides, beside) == besides.end()) {
+      besides.push_back(beside);
+    }
+  }
+  return besides;
 }
 
 std::span<const std::string_view> FigureBackgrounds(

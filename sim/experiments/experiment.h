@@ -30,10 +30,13 @@ struct Experiment {
   //
   // {"conditions": ["..."],
   //  "tables": [{"title", "columns": [...], "rows": [[...]]}],
-  //  "summary": [{"what", "unit", "paper", "ours"}],
+  //  "summary": [{"what", "unit", "paper", "ours", "median",
+//               "geometric_mean"}],
   //  "panels": [{"title", "log", "groups": [...],
   //              "bars": [{"label", "values", "low", "high"}]}]}
   //
+  // Where "ours" is a ratio of means over pairs or a mean of them, as in the
+  // papers, "median" and "geometric_mean" are those of the pairs themselves.
   // Numbers without data are null.
   Json (*figure)(const Results& results, const ExperimentOptions& options);
 };

@@ -6,6 +6,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
@@ -14,6 +16,7 @@
 #include <vector>
 
 #include "sim/experiments/experiment.h"
+#include "sim/experiments/metrics.h"
 
 namespace carillon::sim::figures {
 
@@ -24,9 +27,12 @@ Json Fig11(const Results& results, const ExperimentOptions& options);
 std::vector<Job> Fig12Jobs(const ExperimentOptions& options);
 Json Fig12(const Results& results, const ExperimentOptions& options);
 Json Fig1(const Results& results, const ExperimentOptions& options);
-// multiprogramming.cc
+// slowdown.cc
 std::vector<Job> Fig13Jobs(const ExperimentOptions& options);
 Json Fig13(const Results& results, const ExperimentOptions& options);
+// beyond.cc
+std::vector<Job> BeyondRuleJobs(const ExperimentOptions& options);
+Json BeyondRule(const Results& results, const ExperimentOptions& options);
 std::vector<Job> BeyondJobs(const ExperimentOptions& options);
 Json Beyond(const Results& results, const ExperimentOptions& options);
 // occupancy_figures.cc
@@ -69,6 +75,31 @@ inline constexpr const char* kLayersCondition =
     "CONV1, CONV2 and MM get 28 registers a thread, so that all of CONV's 256 "
     "blocks are resident, as in EDGE's artifact (each runs to the kernel's "
     "end), and that SMs have registers left, as EDGE found (VI-C)";
+
+// The registers a thread of CONV1 and MM decide whether an SM that they fill
+// has any left, and no paper says how many they have. So a figure about
+// preemption has them with both of these.
+inline constexpr uint32_t kLayerRegisters[] = {28, 32};
+inline constexpr const char* kBothRegistersCondition =
+    "CONV1 and MM with 28 and with 32 registers a thread: both let all of "
+    "CONV's 256 blocks be resident, as in EDGE's artifact; 28 leave some of an "
+    "SM's registers free, as EDGE found (VI-C), and 32 none. 28 was added "
+    "when the results with 32 were known";
+// A background with the registers a thread that it gets; 0: what it needs.
+struct Beside {
+  std::string_view background;
+  uint32_t registers = 0;
+
+  bool operator==(const Beside&) const = default;
+};
+// The background where CONV1 and MM get so many registers.
+Beside BesideAt(std::string_view background, uint32_t layer_registers);
+// The background with each number of registers that it gets.
+std::vector<Beside> BesidesOf(std::string_view background);
+// The cells of a table: the name, and the registers if there is a choice.
+inline Json RegistersCell(const Beside& beside) {
+  return beside.registers == 0 ? Json() : Json(beside.registers);
+}
 
 // A job's name: what this formats, without blanks.
 template <class... Args>
@@ -114,11 +145,50 @@ Json EmptyBars(const Range& of, Label label) {
   return bars;
 }
 inline Json SummaryRow(std::string what, std::string unit, Json paper,
-                       Json ours) {
+                       Json ours, Json median = Json(),
+                       Json geometric_mean = Json()) {
   return {{"what", std::move(what)},
           {"unit", std::move(unit)},
           {"paper", std::move(paper)},
-          {"ours", std::move(ours)}};
+          {"ours", std::move(ours)},
+          {"median", std::move(median)},
+          {"geometric_mean", std::move(geometric_mean)}};
+}
+inline Json SummaryRow(std::string what, Json paper, const Ratios& ratios) {
+  return SummaryRow(std::move(what), "x", std::move(paper),
+                    Number(ratios.of_means), Number(ratios.median),
+                    Number(ratios.geometric_mean));
+}
+// The cells of a table for how large a value is over all pairs.
+inline constexpr const char* kAverageColumns[] = {"mean", "median",
+                                                  "geometric mean"};
+inline void AppendAverages(Json& row, const std::vector<double>& values) {
+  row.push_back(Number(Mean(values)));
+  row.push_back(Number(Median(values)));
+  row.push_back(Number(GeometricMean(values)));
+}
+inline void AppendAverages(Json& row, const PairValues& values) {
+  AppendAverages(row, Present(values));
+}
+// The cells of a table for the ratios of all pairs.
+inline constexpr const char* kRatioColumns[] = {
+    "ratio of means", "median", "geometric mean",  "least",
+    "most",           "ratios", "of these above 1"};
+inline void AppendRatios(Json& row, const Ratios& ratios) {
+  row.push_back(Number(ratios.of_means));
+  row.push_back(Number(ratios.median));
+  row.push_back(Number(ratios.geometric_mean));
+  row.push_back(Number(ratios.least));
+  row.push_back(Number(ratios.most));
+  row.push_back(ratios.pairs);
+  row.push_back(ratios.above_one);
+}
+template <size_t n>
+void AppendColumns(Json& columns, const char* const (&names)[n],
+                   std::string_view of = "") {
+  for (const char* name : names) {
+    columns.push_back(of.empty() ? name : fmt::format("{}: {}", of, name));
+  }
 }
 
 }  // namespace carillon::sim::figures

@@ -122,7 +122,8 @@ Json Th5_13(const Results& results, const ExperimentOptions& options) {
   for (const std::string_view background : Backgrounds(options)) {
     columns.push_back(background);
   }
-  for (const char* column : {"mean", "routine, cycles", "to the one alone"}) {
+  AppendColumns(columns, kAverageColumns);
+  for (const char* column : {"routine, cycles", "to the one alone"}) {
     columns.push_back(column);
   }
   for (const Load& load : kLoads) {
@@ -138,14 +139,14 @@ Json Th5_13(const Results& results, const ExperimentOptions& options) {
         std::ranges::move(Routines(results, name), std::back_inserter(cycles));
       }
       const Json mean = Number(Mean(ipcs));
-      row.push_back(mean);
+      AppendAverages(row, ipcs);
       row.push_back(Number(Mean(cycles)));
       row.push_back(Number(Ratio(Mean(cycles), alone)));
       rows.push_back(std::move(row));
       bars[i]["values"].push_back(mean);
-      summary.push_back(
-          SummaryRow(fmt::format("IPC, {}, {}", load.name, kVictims[i].name),
-                     "x", Json(), mean));
+      summary.push_back(SummaryRow(
+          fmt::format("IPC, {}, {}", load.name, kVictims[i].name), "x", Json(),
+          mean, Number(Median(ipcs)), Number(GeometricMean(ipcs))));
     }
   }
   return Figure(

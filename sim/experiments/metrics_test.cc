@@ -9,6 +9,7 @@
 namespace carillon::sim::figures {
 namespace {
 
+using ::testing::DoubleNear;
 using ::testing::ElementsAre;
 using ::testing::Optional;
 
@@ -32,6 +33,49 @@ TEST(Metrics, NothingComesOfNothing) {
   EXPECT_THAT(Ratio(3, 2), Optional(1.5));
   EXPECT_EQ(Number(std::nullopt), nullptr);
   EXPECT_EQ(Number(std::nan("")), nullptr);
+}
+
+TEST(Metrics, TheMedianLiesInTheMiddle) {
+  EXPECT_THAT(Median({9, 1, 4}), Optional(4));
+  EXPECT_THAT(Median({9, 1, 4, 5}), Optional(4.5));
+  EXPECT_EQ(Median({}), std::nullopt);
+}
+
+TEST(Metrics, TheGeometricMeanIsTheRootOfTheProduct) {
+  EXPECT_THAT(GeometricMean(std::vector<double>{2, 4, 8}),
+              Optional(DoubleNear(4, 1e-12)));
+  EXPECT_EQ(GeometricMean(std::vector<double>{2, 0}), std::nullopt);
+  EXPECT_EQ(GeometricMean({}), std::nullopt);
+}
+
+TEST(Metrics, RatiosOfPairsStandBesideTheRatioOfMeans) {
+  // One large pair makes the ratio of means.
+  const Ratios ratios = RatiosOf({1000, 1, 2, 8}, {10, 2, 4, 4});
+  EXPECT_THAT(ratios.of_means, Optional(DoubleNear(50.55, 1e-12)));
+  EXPECT_THAT(ratios.median, Optional(1.25));
+  EXPECT_THAT(ratios.geometric_mean, Optional(DoubleNear(2.6591, 1e-4)));
+  EXPECT_THAT(ratios.least, Optional(0.5));
+  EXPECT_THAT(ratios.most, Optional(100));
+  EXPECT_EQ(ratios.pairs, 4u);
+  EXPECT_EQ(ratios.above_one, 2u);
+}
+
+TEST(Metrics, APairWithNothingToDivideByHasNoRatio) {
+  const Ratios ratios = RatiosOf({3, 6, 5}, {0, 2, 5});
+  EXPECT_THAT(ratios.of_means, Optional(2));
+  EXPECT_THAT(ratios.median, Optional(2));
+  EXPECT_EQ(ratios.pairs, 2u);
+  EXPECT_EQ(ratios.above_one, 1u);
+  EXPECT_EQ(RatiosOf({}, {}).median, std::nullopt);
+  EXPECT_EQ(RatiosOf({}, {}).of_means, std::nullopt);
+}
+
+TEST(Metrics, APairWithoutBothValuesIsLeftOut) {
+  const Ratios ratios = RatiosOf({3, std::nullopt, 8}, {1, 1000, std::nullopt});
+  EXPECT_THAT(ratios.of_means, Optional(3));
+  EXPECT_THAT(ratios.geometric_mean, Optional(DoubleNear(3, 1e-12)));
+  EXPECT_EQ(ratios.pairs, 1u);
+  EXPECT_THAT(Present({3, std::nullopt, 8}), ElementsAre(3, 8));
 }
 
 TEST(Metrics, AnttCountsEachEventAndTheBackgroundOnce) {

@@ -32,12 +32,13 @@ Json ShareFigure(const Results& results, const char* what, double paper,
   }
   groups.push_back("mean");
   values.push_back(Number(Mean(all)));
-  return Figure(
-      std::move(conditions),
-      Json::array({Table(what, {"background", "%"}, rows)}),
-      Json::array({SummaryRow("mean", "%", paper, Number(Mean(all)))}),
-      Json::array({Panel(fmt::format("{}, %", what), false, groups,
-                         Json::array({Bar("alone", values)}))}));
+  return Figure(std::move(conditions),
+                Json::array({Table(what, {"background", "%"}, rows)}),
+                Json::array({SummaryRow("mean", "%", paper, Number(Mean(all)),
+                                        Number(Median(all)),
+                                        Number(GeometricMean(all)))}),
+                Json::array({Panel(fmt::format("{}, %", what), false, groups,
+                                   Json::array({Bar("alone", values)}))}));
 }
 
 }  // namespace

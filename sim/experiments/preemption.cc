@@ -48,17 +48,15 @@ std::string NameOf(const Policy& policy, const Setting& setting,
   return fmt::format("fig11/{}/{}/{}", policy.name, setting.name, background);
 }
 
-// For one setting, the mean over backgrounds of their means.
-std::optional<double> MeanOf(const Results& results,
-                             const ExperimentOptions& options,
-                             const Policy& policy, const Setting& setting) {
-  std::vector<double> means;
+// For one setting, the mean of each background that has preemptions.
+PairValues MeansOf(const Results& results, const ExperimentOptions& options,
+                   const Policy& policy, const Setting& setting) {
+  PairValues means;
   for (const std::string_view background : Backgrounds(options)) {
-    const auto mean = Mean(SamplesOf(
-        results, NameOf(policy, setting, background), "/events/preemption"));
-    if (mean.has_value()) means.push_back(*mean);
+    means.push_back(Mean(SamplesOf(results, NameOf(policy, setting, background),
+                                   "/events/preemption")));
   }
-  return Mean(means);
+  return means;
 }
 
 }  // namespace
@@ -143,25 +141,37 @@ Json Fig11(const Results& results, const ExperimentOptions& options) {
               false, groups, reasons));
 
     Json values = Json::array();
-    Json setting_row{policy.name};
+    Json setting_row{policy.name, "mean"};
+    Json median_row{policy.name, "median"};
+    Json geometric_row{policy.name, "geometric mean"};
     for (const Setting& setting : kSettings) {
-      const Json mean = Number(MeanOf(results, options, policy, setting));
-      values.push_back(mean);
-      setting_row.push_back(mean);
+      const std::vector<double> means =
+          Present(MeansOf(results, options, policy, setting));
+      values.push_back(Number(Mean(means)));
+      setting_row.push_back(Number(Mean(means)));
+      median_row.push_back(Number(Median(means)));
+      geometric_row.push_back(Number(GeometricMean(means)));
     }
-    setting_rows.push_back(std::move(setting_row));
+    for (Json* row : {&setting_row, &median_row, &geometric_row}) {
+      setting_rows.push_back(std::move(*row));
+    }
     setting_bars.push_back(Bar(policy.name, values));
-    const auto before = MeanOf(results, options, policy, kSettings[0]);
-    const auto after = MeanOf(results, options, policy, kSettings[6]);
+    const PairValues both[] = {MeansOf(results, options, policy, kSettings[0]),
+                               MeansOf(results, options, policy, kSettings[6])};
+    const std::vector<double> before = Present(both[0]);
+    const std::vector<double> after = Present(both[1]);
     const bool oldest = std::string_view(policy.victim) == "oldest";
     summary.push_back(
         SummaryRow(fmt::format("{}: mean, {}", policy.name, kBase), "cycles",
-                   oldest ? 2000 : 8000, Number(before)));
+                   oldest ? 2000 : 8000, Number(Mean(before)),
+                   Number(Median(before)), Number(GeometricMean(before))));
     summary.push_back(SummaryRow(fmt::format("{}: mean, {}", policy.name, kAll),
-                                 "cycles", oldest ? 50 : 220, Number(after)));
+                                 "cycles", oldest ? 50 : 220,
+                                 Number(Mean(after)), Number(Median(after)),
+                                 Number(GeometricMean(after))));
     summary.push_back(
-        SummaryRow(fmt::format("{}: {} over {}", policy.name, kAll, kBase), "x",
-                   oldest ? 35.9 : 33.7, Number(Ratio(before, after))));
+        SummaryRow(fmt::format("{}: {} over {}", policy.name, kAll, kBase),
+                   oldest ? 35.9 : 33.7, RatiosOf(both[0], both[1])));
   }
   panels.insert(
       panels.begin(),
@@ -173,7 +183,7 @@ Json Fig11(const Results& results, const ExperimentOptions& options) {
   for (const std::string_view reason : kReasons) {
     reason_columns.push_back(reason);
   }
-  Json setting_columns{"victim"};
+  Json setting_columns{"victim", "of backgrounds"};
   for (const Json& name : setting_names) setting_columns.push_back(name);
   return Figure(
       {"one event at a time, of 8 registers, which ends at once; a tick every "

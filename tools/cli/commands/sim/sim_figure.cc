@@ -83,6 +83,9 @@ class Progress {
   explicit Progress(Console& console) : console_(console) {}
 
   void operator()(const sim::figures::JobProgress& job) {
+    ++runs_;
+    kept_ += job.cached;
+    seconds_ += job.seconds;
     if (console_.err_is_terminal()) {
       console_.SayInPlace(fmt::format("{} of {} runs, last {} ({:.1f} s)",
                                       job.done, job.total, job.job.name,
@@ -95,9 +98,23 @@ class Progress {
     console_.Say(fmt::format("{} of {} runs", job.done, job.total));
   }
 
+  // Says how long all runs took, those of earlier calls included.
+  void SayTotal(uint32_t at_once) const {
+    const std::chrono::duration<double> now = Clock::now() - begun_;
+    console_.Say(fmt::format(
+        "{} runs, {} of them kept from before: {:.1f} min now, {} at once; all "
+        "of them took {:.1f} min of a processor, so {:.1f} min on 2 cores",
+        runs_, kept_, now.count() / 60, at_once, seconds_ / 60,
+        seconds_ / 2 / 60));
+  }
+
  private:
   Console& console_;
+  const Clock::time_point begun_ = Clock::now();
   Clock::time_point said_ = Clock::now();
+  size_t runs_ = 0;
+  size_t kept_ = 0;
+  double seconds_ = 0;
 };
 
 std::string Cell(const Json& value) {
@@ -138,10 +155,12 @@ void Print(const Json& document, Console& console) {
     console.Print(text);
   }
   console.Print("\n");
-  Table summary({"BESIDE THE PAPER", ">PAPER", ">HERE", ""});
+  Table summary(
+      {"BESIDE THE PAPER", ">PAPER", ">HERE", ">MEDIAN", ">GEOMEAN", ""});
   for (const Json& row : document["summary"]) {
     summary.AddRow(Cell(row["what"]), NumberCell(row["paper"]),
-                   NumberCell(row["ours"]), Cell(row["unit"]));
+                   NumberCell(row["ours"]), NumberCell(row["median"]),
+                   NumberCell(row["geometric_mean"]), Cell(row["unit"]));
   }
   console.Print(summary);
   console.Print("\n");
@@ -196,6 +215,7 @@ absl::Status MakeFigures(const Options& options, Console& console) {
     documents[std::string(experiment->name)] = std::move(document);
   }
   if (console.json()) console.PrintDocument(documents);
+  progress.SayTotal(options.jobs);
   return absl::OkStatus();
 }
 
