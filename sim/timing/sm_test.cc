@@ -293,6 +293,38 @@ TEST_F(SmTest, StoresThatAreNotAcknowledgedAreBounded) {
   EXPECT_GT(Counters().stores_full_cycles, 20u);
 }
 
+TEST_F(SmTest, AFullQueueOfTheNetworkHoldsUpTheLsu) {
+  const char* body = R"(
+    ld.param.u64 %d1, [data];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %d2, %r1, 128;
+    add.u64 %d3, %d1, %d2;
+    st.global.u32 [%d3], %r1;
+    ret;
+  )";
+  Run(body, 4);
+  EXPECT_EQ(Counters().network_full_cycles, 0u);
+  // A store of a sector takes 64 cycles of the port. The first is on its way at
+  // once, and the second waits in the queue until 64. The third asks at 2, and
+  // the SM hears at 65 that there is room; the fourth asks at 66 and has room
+  // at 129.
+  config_.interconnect.sm_queue = 1;
+  config_.interconnect.request_bytes = 1;
+  Run(body, 4);
+  EXPECT_EQ(Counters().network_full_cycles, 63u + 63);
+  // Loads and what the L1 puts out wait in the same way.
+  Run(R"(
+    ld.param.u64 %d1, [data];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %d2, %r1, 128;
+    add.u64 %d3, %d1, %d2;
+    ld.global.u32 %r2, [%d3];
+    ret;
+  )",
+      4);
+  EXPECT_GT(Counters().network_full_cycles, 60u);
+}
+
 TEST_F(SmTest, AFenceWaitsForTheAcknowledgement) {
   // The store follows the clock by 1, takes 2 + 7 + 20 + 6.
   EXPECT_EQ(Measure("", "st.global.u32 [%d1], %r1; membar.gl;"), 36u);
