@@ -79,10 +79,10 @@ class Benchmark {
           at + uint64_t{order[(i + 1) % lines]} * kLine;
     }
     const auto cycles = [&](uint32_t steps) {
-      return Cycles(runner,
-                    runner.MakeLaunch("chase", {1, 1, 1}, {1, 1, 1},
-                                      {at + uint64_t{order[0]} * kLine, out},
-                                      {steps}));
+      return Cycles(
+          runner,
+          runner.MakeLaunch("chase", {1, 1, 1}, {1, 1, 1},
+                            {at + uint64_t{order[0]} * kLine, out}, {steps}));
     };
     const Cycle once = cycles(lines);
     const Cycle twice = cycles(2 * lines);
@@ -96,15 +96,14 @@ class Benchmark {
     runner.LoadFile("memory.compute_75.ptx");
     const DeviceAddress in = runner.Allocate(16 << 20);
     const DeviceAddress out = runner.Allocate(16 << 20);
-    const Cycle cycles =
-        Cycles(runner, runner.MakeLaunch(kernel, {Blocks(), 1, 1},
-                                         {kThreads, 1, 1}, {in, out},
-                                         parameters));
+    const Cycle cycles = Cycles(
+        runner, runner.MakeLaunch(kernel, {Blocks(), 1, 1}, {kThreads, 1, 1},
+                                  {in, out}, parameters));
     const double seconds = static_cast<double>(cycles) / config_.clock.core_mhz;
-    fmt::print("{:<48} {:>8.1f} GB/s  DRAM {:>6.1f} GB/s\n", name,
-               bytes / seconds / 1e3,
-               static_cast<double>(statistics_.memory.dram_bytes) / seconds /
-                   1e3);
+    fmt::print(
+        "{:<48} {:>8.1f} GB/s  DRAM {:>6.1f} GB/s\n", name,
+        bytes / seconds / 1e3,
+        static_cast<double>(statistics_.memory.dram_bytes) / seconds / 1e3);
   }
 
   const Config config_;
