@@ -3,6 +3,13 @@
 #ifndef CARILLON_KERNELS_ALL_KERNELS_H_
 #define CARILLON_KERNELS_ALL_KERNELS_H_
 
+#include "kernels/background/black_scholes.cuh"
+#include "kernels/background/cutcp.cuh"
+#include "kernels/background/lbm.cuh"
+#include "kernels/background/mri_q.cuh"
+#include "kernels/background/pathfinder.cuh"
+#include "kernels/background/sgemm.cuh"
+#include "kernels/background/stencil.cuh"
 #include "kernels/bfs_level.cuh"
 #include "kernels/busy.cuh"
 #include "kernels/crc32.cuh"

@@ -1,6 +1,7 @@
 #include "tools/gpu_check/kernel_cases.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -35,8 +36,9 @@ class Random {
     for (auto& byte : bytes) byte = std::byte(engine_() & 0xff);
     return bytes;
   }
-  std::vector<std::byte> Floats(uint64_t count) {
-    std::uniform_real_distribution<float> values(-1, 1);
+  std::vector<std::byte> Floats(uint64_t count, float least = -1,
+                                float most = 1) {
+    std::uniform_real_distribution<float> values(least, most);
     std::vector<std::byte> bytes(count * sizeof(float));
     for (uint64_t i = 0; i < count; ++i) {
       const float value = values(engine_);
@@ -60,6 +62,9 @@ std::vector<std::byte> Zeros(uint64_t size) {
   return std::vector<std::byte>(size);
 }
 
+// A number of a CaseLaunch.
+uint64_t Float(float value) { return std::bit_cast<uint32_t>(value); }
+
 uint32_t Blocks(uint64_t threads, uint32_t block) {
   return static_cast<uint32_t>(
       std::max<uint64_t>(1, (threads + block - 1) / block));
@@ -79,6 +84,13 @@ class Maker {
     Dct();
     Reduce();
     Bfs();
+    BlackScholes();
+    Cutcp();
+    Lbm();
+    MriQ();
+    Pathfinder();
+    Sgemm();
+    Stencil();
     Memcached();
     std::set<std::string_view> covered;
     for (const Case& one : cases_) {
@@ -260,6 +272,133 @@ class Maker {
          {ToBytes(levels), Compare::kBytes},
          {Zeros(4), Compare::kBytes}},
         std::move(launches));
+  }
+
+  void BlackScholes() {
+    const uint64_t n = random_.Between(1, 5000);
+    Add(fmt::format("black_scholes of {} options", n),
+        {{random_.Floats(n, 5, 30)},
+         {random_.Floats(n, 1, 100)},
+         {random_.Floats(n, 0.25f, 10)},
+         {Zeros(n * 4), Compare::kFloats},
+         {Zeros(n * 4), Compare::kFloats}},
+        {Launch(
+            "black_scholes", {random_.Small(1, 9), 1, 1}, {AnyBlock(), 1, 1},
+            {{"spot", 0}, {"strike", 1}, {"years", 2}, {"call", 3}, {"put", 4}},
+            {{"rate", Float(0.02f)}, {"volatility", Float(0.3f)}})});
+  }
+
+  void Cutcp() {
+    const Dim3 bins{random_.Small(1, 4), random_.Small(1, 4),
+                    random_.Small(1, 3)};
+    const uint32_t capacity = random_.Small(1, 20);
+    // Everywhere, also far from their bins; none on a plane of the lattice.
+    std::vector<float> atoms;
+    for (uint64_t i = 0; i < bins.count() * capacity; ++i) {
+      for (const uint32_t bins_of : {bins.x, bins.y, bins.z}) {
+        atoms.push_back(static_cast<float>(random_.Between(0, 8 * bins_of)) +
+                        0.5f);
+      }
+      atoms.push_back(static_cast<float>(random_.Between(0, 4)) - 2);
+    }
+    // One block more than there are bins in a row.
+    Add(fmt::format("cutcp of {}x{}x{} bins of {}", bins.x, bins.y, bins.z,
+                    capacity),
+        {{ToBytes(atoms)}, {Zeros(bins.count() * 2048), Compare::kFloats}},
+        {Launch("cutcp", {bins.x + 1, bins.y, bins.z}, {8, 8, 2},
+                {{"atoms", 0}, {"potential", 1}},
+                {{"bins_x", bins.x},
+                 {"bins_y", bins.y},
+                 {"bins_z", bins.z},
+                 {"capacity", capacity},
+                 {"reach", random_.Between(0, 2)},
+                 {"spacing", Float(1)},
+                 {"cutoff", Float(9.3f)}})});
+  }
+
+  void Lbm() {
+    const Dim3 cells{random_.Small(1, 70), random_.Small(1, 9),
+                     random_.Small(1, 5)};
+    std::vector<uint8_t> solid(cells.count());
+    for (uint8_t& cell : solid) cell = random_.Between(0, 9) == 0;
+    Add(fmt::format("lbm of {}x{}x{} cells", cells.x, cells.y, cells.z),
+        {{random_.Floats(19 * cells.count(), 0.04f, 0.06f)},
+         {Zeros(19 * cells.count() * 4), Compare::kFloats},
+         {ToBytes(solid)}},
+        {Launch("lbm", {Blocks(cells.x, 32), cells.y, cells.z}, {32, 1, 1},
+                {{"from", 0}, {"to", 1}, {"solid", 2}},
+                {{"width", cells.x},
+                 {"height", cells.y},
+                 {"depth", cells.z},
+                 {"omega", Float(1.25f)}})});
+  }
+
+  void MriQ() {
+    const uint64_t voxels = random_.Between(1, 1000);
+    const uint64_t samples = random_.Between(0, 600);
+    Add(fmt::format("mri_q of {} voxels, {} samples", voxels, samples),
+        {{random_.Floats(4 * samples, -2, 2)},
+         {random_.Floats(voxels)},
+         {random_.Floats(voxels)},
+         {random_.Floats(voxels)},
+         {Zeros(voxels * 4), Compare::kFloats},
+         {Zeros(voxels * 4), Compare::kFloats}},
+        {Launch("mri_q", {Blocks(voxels, 256), 1, 1}, {256, 1, 1},
+                {{"samples", 0},
+                 {"x", 1},
+                 {"y", 2},
+                 {"z", 3},
+                 {"real", 4},
+                 {"imaginary", 5}})});
+  }
+
+  void Pathfinder() {
+    const uint64_t columns = random_.Between(1, 2000);
+    const uint32_t steps = random_.Small(0, 100);
+    std::vector<int32_t> costs(columns * steps + columns);
+    for (int32_t& cost : costs) {
+      cost = static_cast<int32_t>(random_.Between(0, 20)) - 5;
+    }
+    Add(fmt::format("pathfinder of {} columns, {} steps", columns, steps),
+        {{ToBytes(costs)},
+         {ToBytes(std::vector(costs.end() - static_cast<int64_t>(columns),
+                              costs.end()))},
+         {Zeros(columns * 4), Compare::kBytes}},
+        {Launch("pathfinder", {Blocks(columns, 256 - 2 * steps), 1, 1},
+                {256, 1, 1}, {{"costs", 0}, {"from", 1}, {"to", 2}},
+                {{"columns", columns}, {"steps", steps}})});
+  }
+
+  void Sgemm() {
+    const uint64_t rows = random_.Between(1, 70);
+    const uint64_t columns = random_.Between(1, 70);
+    const uint64_t depth = random_.Between(0, 70);
+    Add(fmt::format("sgemm of {}x{}x{}", rows, columns, depth),
+        {{random_.Floats(rows * depth)},
+         {random_.Floats(depth * columns)},
+         {random_.Floats(rows * columns), Compare::kFloats}},
+        {Launch("sgemm", {Blocks(columns, 32), Blocks(rows, 32), 1},
+                {32, 32, 1}, {{"a", 0}, {"b", 1}, {"c", 2}},
+                {{"rows", rows},
+                 {"columns", columns},
+                 {"depth", depth},
+                 {"alpha", Float(1.5f)},
+                 {"beta", Float(-0.5f)}})});
+  }
+
+  void Stencil() {
+    const Dim3 cells{random_.Small(1, 140), random_.Small(1, 12),
+                     random_.Small(1, 6)};
+    Add(fmt::format("stencil of {}x{}x{} cells", cells.x, cells.y, cells.z),
+        {{random_.Floats(cells.count())},
+         {Zeros(cells.count() * 4), Compare::kFloats}},
+        {Launch("stencil", {Blocks(cells.x, 64), Blocks(cells.y, 4), 1},
+                {32, 4, 1}, {{"in", 0}, {"out", 1}},
+                {{"width", cells.x},
+                 {"height", cells.y},
+                 {"depth", cells.z},
+                 {"centre", Float(0.5f)},
+                 {"around", Float(0.25f)}})});
   }
 
   // Stores keys in batches, different ones in each, so that replies do not

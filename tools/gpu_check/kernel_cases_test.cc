@@ -76,7 +76,7 @@ TEST(KernelCases, DoSomethingThatIsCompared) {
       EXPECT_FALSE(CompareArenas(one, before, arena).ok()) << one.name;
     }
   }
-  EXPECT_EQ(good.size(), 9u);  // all but null_event, busy, fail_if, memc_get
+  EXPECT_EQ(good.size(), 16u);  // all but null_event, busy, fail_if, memc_get
   EXPECT_TRUE(statuses.contains(1));
   EXPECT_TRUE(statuses.contains(2));
 }

@@ -14,9 +14,11 @@ namespace carillon::gpud {
 // and as much stack as the largest function of the module needs.
 #define CARILLON_INLINE_KERNELS(DO) \
   DO(bfs_level)                     \
+  DO(black_scholes)                 \
   DO(crc32)                         \
   DO(echo)                          \
   DO(fail_if)                       \
+  DO(lbm)                           \
   DO(null_event)                    \
   DO(vector_add)
 
