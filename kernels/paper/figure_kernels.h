@@ -1,5 +1,5 @@
-// Every workload of EDGE's figures, one line each. The usual background, MM, is
-// matmul.cuh.
+// Every workload of EDGE's figures and of PEP's evaluation that is not in
+// all_kernels.h, one line each.
 #ifndef CARILLON_KERNELS_PAPER_FIGURE_KERNELS_H_
 #define CARILLON_KERNELS_PAPER_FIGURE_KERNELS_H_
 
@@ -17,5 +17,6 @@
 #include "kernels/paper/fig_memc.cuh"
 #include "kernels/paper/fig_sc.cuh"
 #include "kernels/paper/fig_srad.cuh"
+#include "kernels/paper/fig_srad_v1.cuh"
 
 #endif  // CARILLON_KERNELS_PAPER_FIGURE_KERNELS_H_

@@ -250,9 +250,9 @@ ScResult ScGains(std::span<const FigScPoint> points,
   return result;
 }
 
-std::vector<double> SradDiffused(std::span<const double> image, uint32_t rows,
-                                 uint32_t columns, double q0_squared,
-                                 double lambda) {
+std::vector<double> SradCoefficients(std::span<const double> image,
+                                     uint32_t rows, uint32_t columns,
+                                     double q0_squared) {
   const int height = static_cast<int>(rows);
   const int width = static_cast<int>(columns);
   const auto at = [&](int row, int column) {
@@ -280,6 +280,19 @@ std::vector<double> SradDiffused(std::span<const double> image, uint32_t rows,
           1.0));
     }
   }
+  return c;
+}
+
+std::vector<double> SradDiffused(std::span<const double> image, uint32_t rows,
+                                 uint32_t columns, double q0_squared,
+                                 double lambda) {
+  const int height = static_cast<int>(rows);
+  const int width = static_cast<int>(columns);
+  const auto at = [&](int row, int column) {
+    return Clamped(image, height, width, row, column);
+  };
+  const std::vector<double> c =
+      SradCoefficients(image, rows, columns, q0_squared);
   const auto c_at = [&](int row, int column) {
     return Clamped(std::span<const double>(c), height, width, row, column);
   };

@@ -90,7 +90,10 @@ ScResult ScGains(std::span<const FigScPoint> points,
                  std::span<const float> gains, uint32_t dimensions,
                  uint32_t centres, uint32_t candidate);
 
-// One iteration of the diffusion.
+// The coefficients of the diffusion, and one iteration of it.
+std::vector<double> SradCoefficients(std::span<const double> image,
+                                     uint32_t rows, uint32_t columns,
+                                     double q0_squared);
 std::vector<double> SradDiffused(std::span<const double> image, uint32_t rows,
                                  uint32_t columns, double q0_squared,
                                  double lambda);
