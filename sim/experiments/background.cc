@@ -14,15 +14,45 @@ struct Entry {
   std::unique_ptr<Background> (*make)(Size size, Kernels* kernels);
 };
 
-// In the order of Fig. 11.
 constexpr Entry kEntries[] = {
-    {"BP", &MakeBp},       {"BFS", &MakeBfs},     {"KMN", &MakeKmn},
-    {"LUD", &MakeLud},     {"SRAD", &MakeSrad},   {"SC", &MakeSc},
-    {"MM", &MakeMm},       {"CONV1", &MakeConv1}, {"CONV2", &MakeConv2},
-    {"HRTWL", &MakeHrtwl}, {"HOTSP", &MakeHotsp},
+    // In the order of EDGE's Fig. 11.
+    {"BP", &MakeBp},
+    {"BFS", &MakeBfs},
+    {"KMN", &MakeKmn},
+    {"LUD", &MakeLud},
+    {"SRAD", &MakeSrad},
+    {"SC", &MakeSc},
+    {"MM", &MakeMm},
+    {"CONV1", &MakeConv1},
+    {"CONV2", &MakeConv2},
+    {"HRTWL", &MakeHrtwl},
+    {"HOTSP", &MakeHotsp},
+    // In the order of PEP's Table 1 (pep_kernels.h).
+    {"CP", &MakeCp},
+    {"LBM", &MakeLbm},
+    {"MRI", &MakeMri},
+    {"ST", &MakeStencil},
+    {"GM", &MakeGemm},
+    {"BS", &MakeBs},
+    {"KS", &MakeKmnInvert},
+    {"PF", &MakePathfinder},
+    {"SRAD1", &MakeSradExtract},
+    {"SRAD2", &MakeSradV2},
+    {"SRAD3", &MakeSradV1},
+    {"LUD_INTERNAL", &MakeLudInternal},
+    {"BP_FORWARD", &MakeBpForward},
+    {"BP_ADJUST", &MakeBpAdjust},
 };
 
 }  // namespace
+
+void FillWhole(std::span<float> values, int least, int most,
+               std::mt19937& random) {
+  const auto count = static_cast<uint32_t>(most - least + 1);
+  for (float& value : values) {
+    value = static_cast<float>(least + static_cast<int>(random() % count));
+  }
+}
 
 Background::Background(std::string_view name, std::string size,
                        Kernels* kernels)

@@ -1,5 +1,6 @@
-// The background kernels of EDGE's figures as whole programs: their buffers,
-// their sequence of launches, and the check of their output.
+// The background kernels of EDGE's figures as whole programs, and those of PEP's
+// evaluation in one launch each: their buffers, their sequence of launches, and
+// the check of their output.
 //
 //   auto background = *MakeBackground("BFS", Size::kSmall, &kernels);
 //   background->Start(seed);
@@ -67,7 +68,8 @@ class Background {
   const Array<uint32_t> failure_;
 };
 
-// BP, BFS, KMN, LUD, SRAD, SC, MM, CONV1, CONV2, HRTWL, HOTSP.
+// EDGE's are BP, BFS, KMN, LUD, SRAD, SC, MM, CONV1, CONV2, HRTWL and HOTSP.
+// pep_kernels.h says which are PEP's.
 std::vector<std::string_view> BackgroundNames();
 // `kernels` must outlive it. Errors: NotFound (names those there are),
 // ResourceExhausted (memory).

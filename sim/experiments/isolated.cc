@@ -8,6 +8,24 @@
 namespace carillon::sim::figures {
 namespace {
 
+// Adds up the times of blocks.
+struct BlockTimes {
+  void Add(const timing::Observation& observation) {
+    using What = timing::Observation::What;
+    // Modulo 2^64, the sum of ends less that of starts in any order.
+    if (observation.what == What::kBlockStart) cycles -= observation.cycle;
+    if (observation.what != What::kBlockEnd) return;
+    cycles += observation.cycle;
+    ++blocks;
+  }
+  double mean() const {
+    return static_cast<double>(cycles) / static_cast<double>(blocks);
+  }
+
+  timing::Cycle cycles = 0;
+  uint64_t blocks = 0;
+};
+
 absl::StatusOr<timing::GridResult> RunOne(
     timing::Gpu& gpu, Launch launch, const timing::SubmitOptions& options) {
   ASSIGN_OR_RETURN(const auto grid, gpu.Submit(std::move(launch), options));
@@ -24,7 +42,12 @@ absl::StatusOr<IsolatedRun> RunIsolated(const timing::Config& config,
                                         Background& background,
                                         const Memory& memory, uint32_t seed) {
   background.Start(seed);
-  timing::Gpu gpu(config, &memory, {});
+  BlockTimes times;
+  timing::Gpu gpu(
+      config, &memory,
+      {.observer = [&times](const timing::Observation& observation) {
+        times.Add(observation);
+      }});
   IsolatedRun run;
   while (auto launch = background.Next()) {
     ASSIGN_OR_RETURN(
@@ -34,6 +57,7 @@ absl::StatusOr<IsolatedRun> RunIsolated(const timing::Config& config,
     run.warp_instructions += result.warp_instructions;
     ++run.launches;
   }
+  run.block_cycles = times.mean();
   run.statistics = gpu.statistics();
   RETURN_IF_ERROR(background.Check());
   return run;

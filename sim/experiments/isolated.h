@@ -17,6 +17,8 @@ struct IsolatedRun {
   // From the GPU's receipt of the first launch to the last one's end. For
   // events: the mean of one event's run, from its first warp's start.
   timing::Cycle cycles = 0;
+  // The mean of a block's time, from its start to its end. 0 for events.
+  double block_cycles = 0;
   uint64_t warp_instructions = 0;
   uint32_t launches = 0;
   timing::Statistics statistics;

@@ -22,15 +22,6 @@ namespace reference = kernels::reference;
 // than twice that, and MM 30.
 constexpr uint32_t kRegisters = 28;
 
-// Fills with whole numbers, so that sums are exact in any order.
-void FillWhole(std::span<float> values, int least, int most,
-               std::mt19937& random) {
-  const auto count = static_cast<uint32_t>(most - least + 1);
-  for (float& value : values) {
-    value = static_cast<float>(least + static_cast<int>(random() % count));
-  }
-}
-
 class Bp final : public Background {
  public:
   Bp(uint32_t inputs, Kernels* kernels)

@@ -13,10 +13,6 @@ namespace {
 
 namespace reference = kernels::reference;
 
-Dim3 GridFor(uint32_t elements, uint32_t block) {
-  return {(elements + block - 1) / block, 1, 1};
-}
-
 // Nodes of Rodinia's graphs have 6 edges in the mean.
 constexpr uint32_t kMinEdges = 2;
 constexpr uint32_t kMaxEdges = 10;

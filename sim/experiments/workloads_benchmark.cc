@@ -1,5 +1,6 @@
 // How long each workload of the figures takes alone, in the GPU's cycles beside
-// EDGE's, and in the host's time.
+// EDGE's, and in the host's time; and how long a block of PEP's kernels takes
+// beside PEP's Table 1.
 //
 //   bazel run //sim/experiments:workloads_benchmark --
 //       [PRESET [NAME...]]
@@ -14,6 +15,8 @@
 #include "sim/experiments/background.h"
 #include "sim/experiments/event_kernel.h"
 #include "sim/experiments/isolated.h"
+#include "sim/experiments/pep_kernels.h"
+#include "sim/timing/occupancy.h"
 
 namespace carillon::sim::figures {
 namespace {
@@ -45,6 +48,32 @@ void Print(std::string_view name, std::string_view size,
   std::fflush(stdout);
 }
 
+std::string ToText(const Dim3& size) {
+  return fmt::format("{}x{}x{}", size.x, size.y, size.z);
+}
+
+// The launch and the mean time of a block, if it is one of PEP's kernels.
+void PrintBlocks(Background& background, const IsolatedRun& run,
+                 const timing::Config& config) {
+  const auto kernel = std::ranges::find(PepKernels(), background.name(),
+                                        &PepKernel::background);
+  if (kernel == PepKernels().end()) return;
+  background.Start(1);
+  const Launch launch = *background.Next();
+  const uint32_t registers = background.registers() != 0
+                                 ? background.registers()
+                                 : launch.kernel->registers;
+  const timing::Contexts block =
+      timing::ContextsOfBlock(launch, registers, config);
+  const timing::Occupancy occupancy = timing::OccupancyOf(block, config);
+  fmt::print(
+      "       {} blocks of {}, {} registers, {} bytes shared: {} on an SM, "
+      "each {:.1f} us; PEP's {}: {} us\n",
+      ToText(launch.grid), ToText(launch.block), registers,
+      launch.dynamic_shared_bytes, occupancy.blocks,
+      run.block_cycles / config.clock.core_mhz, kernel->name, kernel->block_us);
+}
+
 int Main(std::span<char*> arguments) {
   const auto config =
       timing::LoadConfig(arguments.size() > 1 ? arguments[1] : "edge_table2");
@@ -67,6 +96,7 @@ int Main(std::span<char*> arguments) {
     const auto run = RunIsolated(*config, **background, memory, 1);
     Print(name, (*background)->size(), run,
           static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC);
+    if (run.ok()) PrintBlocks(**background, *run, *config);
   }
   for (const std::string_view name : EventKernelNames()) {
     if (!chosen(name)) continue;

@@ -96,8 +96,10 @@ absl::Status Trace(const Options& options, Console& console) {
 Run MakeSimTrace(Arguments& arguments, Console& console) {
   auto options = std::make_shared<Options>();
   arguments
-      .Text("background BACKGROUND", options->background,
-            "BP, BFS, KMN, LUD, SRAD, SC, MM, CONV1, CONV2, HRTWL, HOTSP")
+      .Text(
+          "background BACKGROUND", options->background,
+          "BP, BFS, KMN, LUD, SRAD, SC, MM, CONV1, CONV2, HRTWL, HOTSP, or one "
+          "of PEP's kernels, as CP")
       .Required();
   arguments.Text("event EVENT", options->event, "IPv4, IPv6, MemC, IPSec")
       .Required();
