@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "sim/exec/access.h"
+#include "sim/exec/half.h"
 
 namespace carillon::sim::CARILLON_SIM_ISA {
 namespace {
@@ -27,6 +28,16 @@ std::memory_order OrderOf(MemoryOrder order) {
   return std::memory_order_seq_cst;
 }
 
+template <class H, size_t kCount>
+[[gnu::always_inline]] inline Halves<H, kCount> SumOf(Halves<H, kCount> a,
+                                                      Halves<H, kCount> b) {
+  for (size_t n = 0; n < kCount; ++n) {
+    a.of[n] = Rounded<H>(OddSum(ToDouble(a.of[n]), ToDouble(b.of[n])),
+                         Rounding::kNearest);
+  }
+  return a;
+}
+
 // T says how the numbers count, U holds their bits.
 template <class T, class U, AtomicOperation kOperation>
 [[gnu::always_inline]] inline U Changed(U before, U by, U to) {
@@ -36,13 +47,17 @@ template <class T, class U, AtomicOperation kOperation>
     case AtomicOperation::kAdd:
       if constexpr (std::is_floating_point_v<T>) {
         return std::bit_cast<U>(CanonicalOf(old + value, old, value));
+      } else if constexpr (requires { SumOf(old, value); }) {
+        return std::bit_cast<U>(SumOf(old, value));
       } else {
         return before + by;
       }
     case AtomicOperation::kMin:
-      return value < old ? by : before;
+      if constexpr (std::is_arithmetic_v<T>) return value < old ? by : before;
+      break;
     case AtomicOperation::kMax:
-      return value > old ? by : before;
+      if constexpr (std::is_arithmetic_v<T>) return value > old ? by : before;
+      break;
     case AtomicOperation::kAnd:
       return before & by;
     case AtomicOperation::kOr:
@@ -167,10 +182,10 @@ Handler ForOperation(const Semantics& s) {
   const auto code = []<AtomicOperation kOperation>() -> Handler {
     return &Atomic<T, U, kOperation>;
   };
-  if constexpr (sizeof(U) == 2) {
-    return ForOneOf<kCompareAndSwap>(operation, code);
-  } else if constexpr (std::is_floating_point_v<T>) {
+  if constexpr (std::is_floating_point_v<T> || !std::is_arithmetic_v<T>) {
     return ForOneOf<kAdd>(operation, code);
+  } else if constexpr (sizeof(U) == 2) {
+    return ForOneOf<kCompareAndSwap>(operation, code);
   } else if constexpr (sizeof(U) == 8) {
     return ForOneOf<kAdd, kMin, kMax, kAnd, kOr, kXor, kExchange,
                     kCompareAndSwap>(operation, code);
@@ -202,7 +217,10 @@ Handler FindAtomic(const Semantics& s) {
     case Type::kB16:
       return ForOperation<uint16_t, uint16_t>(s);
     default:
-      return nullptr;
+      return ForHalves(s.type, [&]<class H, size_t kCount>() -> Handler {
+        using U = std::conditional_t<kCount == 1, uint16_t, uint32_t>;
+        return ForOperation<Halves<H, kCount>, U>(s);
+      });
   }
 }
 

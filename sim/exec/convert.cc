@@ -3,63 +3,10 @@
 #include <cmath>
 #include <limits>
 
-#include "sim/exec/lanes.h"
+#include "sim/exec/half.h"
 
 namespace carillon::sim::CARILLON_SIM_ISA {
 namespace {
-
-// --- f16: IEEE binary16, in its bits.
-
-[[gnu::always_inline]] inline float HalfToSingle(uint16_t bits) {
-  const uint32_t sign = uint32_t{bits & 0x8000u} << 16;
-  const uint32_t exponent = bits >> 10 & 0x1f;
-  const uint32_t fraction = bits & 0x3ff;
-  if (exponent == 0x1f) {
-    return __builtin_bit_cast(float, sign | 0x7f800000u | fraction << 13);
-  }
-  if (exponent == 0) {
-    const float value = static_cast<float>(fraction) * 0x1p-24f;
-    return sign != 0 ? -value : value;
-  }
-  return __builtin_bit_cast(float,
-                            sign | (exponent + 112) << 23 | fraction << 13);
-}
-
-// Converts any finite double and rounds once.
-uint16_t RoundedToHalf(double value, Rounding rounding) {
-  if (value != value) return 0x7fff;
-  const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
-  const double magnitude = std::fabs(value);
-  const bool away = (rounding == Rounding::kUp && sign == 0) ||
-                    (rounding == Rounding::kDown && sign != 0);
-  if (magnitude == std::numeric_limits<double>::infinity()) {
-    return sign | 0x7c00;
-  }
-  int exponent = 0;
-  std::frexp(magnitude, &exponent);  // magnitude < 2^exponent
-  // The step between neighbours here.
-  const int step = exponent - 11 < -24 ? -24 : exponent - 11;
-  const double steps = std::ldexp(magnitude, -step);
-  double whole = std::floor(steps);
-  const double rest = steps - whole;
-  if (rounding == Rounding::kNearest) {
-    if (rest > 0.5 || (rest == 0.5 && std::fmod(whole, 2) != 0)) whole += 1;
-  } else if (away && rest > 0) {
-    whole += 1;
-  }
-  const double rounded = std::ldexp(whole, step);
-  if (rounded >= 65536) {
-    const bool infinite = rounding == Rounding::kNearest || away;
-    return sign | (infinite ? 0x7c00 : 0x7bff);
-  }
-  if (rounded < 0x1p-14) {
-    return sign | static_cast<uint16_t>(std::ldexp(rounded, 24));
-  }
-  std::frexp(rounded, &exponent);
-  const auto fraction =
-      static_cast<uint16_t>(std::ldexp(rounded, 11 - exponent)) & 0x3ff;
-  return static_cast<uint16_t>(sign | (exponent + 14) << 10 | fraction);
-}
 
 // --- Rounding.
 
@@ -279,7 +226,7 @@ void AnyWholeFromFloat(const Op& op, Warp& warp, LaneMask mask) {
   Wide x;
   for (uint32_t i = 0; i < kLanes; ++i) {
     const double whole =
-        Integral<double>(flush ? Flushed(from[i]) : from[i], rounding);
+        Integral(ToDouble(flush ? Flushed(from[i]) : from[i]), rounding);
     if (whole != whole) {
       x.of[i] = nan;
     } else if (whole >= beyond) {
@@ -314,20 +261,67 @@ void AnyFloatFromWhole(const Op& op, Warp& warp, LaneMask mask) {
   });
 }
 
-// --- Floats to f16 and back.
+// --- f16 and bf16.
 
-template <class T>
-void ToHalf(const Op& op, Warp& warp, LaneMask mask) {
-  const T* const from = warp.From<T>(op.operands[1]);
-  const auto rounding = static_cast<Rounding>(op.variant & 3);
-  ForLanes(mask, warp.To<uint16_t>(op.operands[0]),
-           [=](uint32_t i) { return RoundedToHalf(from[i], rounding); });
+// Applies what comes after the conversion to a double, and rounds.
+template <class H>
+[[gnu::always_inline]] inline H ToHalf(double x, uint8_t modifiers) {
+  if ((modifiers & kSaturateBit) != 0) x = Saturated(x);
+  const H half =
+      Rounded<H>(x, static_cast<Rounding>(modifiers & kRoundingBits));
+  return (modifiers & kReluBit) != 0 ? Rectified(half) : half;
 }
-template <class T>
-void FromHalf(const Op& op, Warp& warp, LaneMask mask) {
-  const uint16_t* const from = warp.From<uint16_t>(op.operands[1]);
-  ForLanes(mask, warp.To<T>(op.operands[0]), [=](uint32_t i) {
-    return static_cast<T>(Canonical(HalfToSingle(from[i])));
+template <class S>
+[[gnu::always_inline]] inline double ValueOf(S x, uint8_t modifiers) {
+  // .ftz is about singles only.
+  if constexpr (std::is_same_v<S, float>) {
+    if ((modifiers & kFlushBit) != 0) x = Flushed(x);
+  }
+  return ToDouble(x);
+}
+template <class H, class S>
+void HalfFromFloat(const Op& op, Warp& warp, LaneMask mask) {
+  const uint8_t modifiers = op.variant;
+  const S* const from = warp.From<S>(op.operands[1]);
+  ForLanes(mask, warp.To<H>(op.operands[0]), [=](uint32_t i) {
+    double x = ValueOf(from[i], modifiers);
+    if ((modifiers & kIntegralBit) != 0) {
+      x = Integral(x, static_cast<Rounding>(modifiers & kRoundingBits));
+    }
+    return ToHalf<H>(x, modifiers);
+  });
+}
+// The second source becomes the lower one.
+template <class H>
+void PairFromSingles(const Op& op, Warp& warp, LaneMask mask) {
+  const uint8_t modifiers = op.variant;
+  const float* const high = warp.From<float>(op.operands[1]);
+  const float* const low = warp.From<float>(op.operands[2]);
+  ForLanes(mask, warp.To<Halves<H, 2>>(op.operands[0]), [=](uint32_t i) {
+    return Halves<H, 2>{ToHalf<H>(ValueOf(low[i], modifiers), modifiers),
+                        ToHalf<H>(ValueOf(high[i], modifiers), modifiers)};
+  });
+}
+// Exact.
+template <class D, class H>
+void FloatFromHalf(const Op& op, Warp& warp, LaneMask mask) {
+  const uint8_t modifiers = op.variant;
+  const H* const from = warp.From<H>(op.operands[1]);
+  ForLanes(mask, warp.To<D>(op.operands[0]), [=](uint32_t i) {
+    auto x = static_cast<D>(Canonical(ToSingle(from[i])));
+    if ((modifiers & kSaturateBit) != 0) x = Saturated(x);
+    return (modifiers & kFlushBit) != 0 ? Flushed(x) : x;
+  });
+}
+template <class H>
+void HalfFromWhole(const Op& op, Warp& warp, LaneMask mask) {
+  const Wide x = Read(warp, op.operands[1], op.from);
+  const uint8_t modifiers = op.variant;
+  const bool is_signed = op.from.is_signed;
+  ForLanes(mask, warp.To<H>(op.operands[0]), [&](uint32_t i) {
+    return ToHalf<H>(
+        is_signed ? OddOf(static_cast<int64_t>(x.of[i])) : OddOf(x.of[i]),
+        modifiers);
   });
 }
 
@@ -421,18 +415,55 @@ Handler FindFloatFromWhole(WholeNumber from, uint8_t modifiers) {
   return common != nullptr ? common : &AnyFloatFromWhole<D>;
 }
 
+bool IsHalf(Type type) { return type >= Type::kF16 && type <= Type::kBf16x2; }
+
+Handler FindToHalf(const Semantics& s) {
+  const bool from_half = IsHalf(s.from);
+  const bool from_single = s.from == Type::kF32;
+  if ((s.flush || s.relu) && !from_single) return nullptr;
+  if (s.integral && s.from != s.type) return nullptr;
+  if (s.saturate && (s.type == Type::kBf16 || s.relu)) return nullptr;
+  return ForHalves(s.type, [&]<class H, size_t kCount>() -> Handler {
+    if constexpr (kCount == 2) {
+      const bool fits = from_single && !s.flush && !s.saturate &&
+                        s.rounding <= Rounding::kZero;
+      return fits ? &PairFromSingles<H> : nullptr;
+    } else if (from_half) {
+      return ForHalves(s.from, []<class S, size_t kFrom>() -> Handler {
+        return kFrom == 1 ? &HalfFromFloat<H, S> : nullptr;
+      });
+    } else if (from_single || s.from == Type::kF64) {
+      return ForFloats(
+          s.from, []<class S>() -> Handler { return &HalfFromFloat<H, S>; });
+    } else {
+      return ConvertFrom(s).bits != 0 ? &HalfFromWhole<H> : nullptr;
+    }
+  });
+}
+Handler FindFromHalf(const Semantics& s) {
+  if (s.relu || s.integral) return nullptr;
+  return ForHalves(s.from, [&]<class H, size_t kCount>() -> Handler {
+    if (kCount == 2) return nullptr;
+    if (s.type == Type::kF32 || s.type == Type::kF64) {
+      const bool single = s.type == Type::kF32;
+      if (s.rounding != Rounding::kNearest || (s.flush && !single)) {
+        return nullptr;
+      }
+      return ForFloats(
+          s.type, []<class D>() -> Handler { return &FloatFromHalf<D, H>; });
+    }
+    const bool whole = ConvertTo(s).bits != 0 && !s.flush;
+    return whole ? &AnyWholeFromFloat<H> : nullptr;
+  });
+}
+
 }  // namespace
 
 Handler FindConvert(const Semantics& s) {
   if (s.operation != Operation::kConvert) return nullptr;
-  if (s.type == Type::kF16 || s.from == Type::kF16) {
-    if (s.flush || s.saturate || s.integral) return nullptr;
-    if (s.from == Type::kF32) return &ToHalf<float>;
-    if (s.from == Type::kF64) return &ToHalf<double>;
-    if (s.type == Type::kF32) return &FromHalf<float>;
-    if (s.type == Type::kF64) return &FromHalf<double>;
-    return nullptr;
-  }
+  if (IsHalf(s.type)) return FindToHalf(s);
+  if (IsHalf(s.from)) return FindFromHalf(s);
+  if (s.relu) return nullptr;
   const uint8_t modifiers = ModifierVariant(s);
   const WholeNumber to = ConvertTo(s);
   const WholeNumber from = ConvertFrom(s);

@@ -57,6 +57,17 @@ struct KeepNan {
   }
 };
 
+// Of magnitudes; the sign is that of a product.
+template <auto kF>
+struct XorSign {
+  template <class T>
+  T operator()(T a, T b) const {
+    const T result = kF(std::fabs(a), std::fabs(b));
+    const bool negative = std::signbit(a) != std::signbit(b);
+    return result == result && negative ? -result : result;
+  }
+};
+
 // These neither round nor change a NaN's bits: they only touch the sign.
 constexpr auto kAbs = []<class T>(T a) { return std::fabs(a); };
 constexpr auto kNeg = []<class T>(T a) { return -a; };
@@ -99,6 +110,10 @@ Handler Of(const Semantics& s) {
 }
 template <auto kF>
 Handler OfMinMax(const Semantics& s) {
+  if (s.xor_sign) {
+    return s.keep_nan ? OfSingles<XorSign<KeepNan<kF>{}>{}>(s)
+                      : OfSingles<XorSign<kF>{}>(s);
+  }
   return s.keep_nan ? Of<KeepNan<kF>{}>(s) : Of<kF>(s);
 }
 template <auto kF>
@@ -171,6 +186,7 @@ constexpr Finder kFinders[] = {
 
 Handler FindFloat(const Semantics& s) {
   if (s.rounding != Rounding::kNearest) return nullptr;  // FindRounded()
+  if (s.relu) return nullptr;
   return FindIn(kFinders, s);
 }
 

@@ -95,7 +95,7 @@ struct Op {
   MemoryOrder order = MemoryOrder::kWeak;
   MemoryScope scope = MemoryScope::kGpu;
   uint8_t members = 0;  // for kWarpSync: the operand that names the members
-  WholeNumber to;       // the result of a cvt
+  WholeNumber to;       // the result of a cvt; of set, its register's size
   WholeNumber from;     // the source of a cvt
 };
 

@@ -118,11 +118,12 @@ uint64_t RoundTo(const FloatFormat& format, bool negative, U128 fraction,
   bool above_half = false;
   bool half = false;
   bool rest = more;
-  if (shift > 127) {
+  if (shift > 128) {
     rest = true;
   } else {
-    kept = static_cast<uint64_t>(fraction >> shift);
-    const U128 below = fraction & ((U128{1} << shift) - 1);
+    const bool all = shift == 128;
+    kept = all ? 0 : static_cast<uint64_t>(fraction >> shift);
+    const U128 below = all ? fraction : fraction & ((U128{1} << shift) - 1);
     const U128 middle = U128{1} << (shift - 1);
     above_half = below > middle || (below == middle && more);
     half = below == middle && !more;

@@ -42,6 +42,7 @@ struct FloatFormat {
   }
 };
 inline constexpr FloatFormat kF16{16, 11, -14};
+inline constexpr FloatFormat kBf16{16, 8, -126};
 inline constexpr FloatFormat kF32{32, 24, -126};
 inline constexpr FloatFormat kF64{64, 53, -1022};
 

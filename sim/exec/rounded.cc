@@ -75,7 +75,7 @@ void Rounded(const Op& op, Warp& warp, LaneMask mask) {
 
 template <Operation kOperation, uint32_t kSources>
 Handler Of(const Semantics& s) {
-  if (s.rounding == Rounding::kNearest) return nullptr;
+  if (s.rounding == Rounding::kNearest || s.relu) return nullptr;
   if (s.type == Type::kF32) return &Rounded<float, kOperation, kSources>;
   if (s.type == Type::kF64 && !s.flush && !s.saturate) {
     return &Rounded<double, kOperation, kSources>;

@@ -22,6 +22,9 @@ uint8_t ModifierVariant(const Semantics& s) {
   if (s.flush) variant |= kFlushBit;
   if (s.saturate) variant |= kSaturateBit;
   if (s.integral) variant |= kIntegralBit;
+  if (s.relu) variant |= kReluBit;
+  if (s.keep_nan) variant |= kKeepNanBit;
+  if (s.xor_sign) variant |= kXorSignBit;
   return variant;
 }
 

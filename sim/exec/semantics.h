@@ -234,6 +234,8 @@ struct Semantics {
   bool integral =
       false;  // cvt to a float of integral value (.rni and the like)
   bool keep_nan = false;  // min.NaN
+  bool xor_sign = false;  // min.xorsign.abs
+  bool relu = false;      // .relu
   uint8_t variant = 0;
   // The size of the registers that hold the result and, for cvt, the source.
   // They may be wider than the types.
@@ -244,13 +246,16 @@ struct Semantics {
   uint8_t elements = 1;  // elements of a vector: 1, 2, 4
 };
 
-// Op::variant of cvt, and of arithmetic that is not rounded to nearest, is its
-// Rounding and these bits.
+// Op::variant of cvt, of arithmetic that is not rounded to nearest, and of that
+// on f16 and bf16 is its Rounding and these bits.
 enum ModifierBits : uint8_t {
   kRoundingBits = 3,
   kFlushBit = 4,
   kSaturateBit = 8,
   kIntegralBit = 16,
+  kReluBit = 32,
+  kKeepNanBit = 64,
+  kXorSignBit = 128,
 };
 uint8_t ModifierVariant(const Semantics& s);
 

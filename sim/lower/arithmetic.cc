@@ -9,9 +9,28 @@ namespace {
 using ptx::Type;
 using Kind = ptx::Operand::Kind;
 
+bool IsPair(Type type) { return type == Type::kF16x2 || type == Type::kBf16x2; }
+bool IsHalf(Type type) {
+  return type == Type::kF16 || type == Type::kBf16 || IsPair(type);
+}
 bool IsFloat(Type type) {
-  return type == Type::kF32 || type == Type::kF64 || type == Type::kF16 ||
-         type == Type::kF16x2 || type == Type::kBf16 || type == Type::kBf16x2;
+  return type == Type::kF32 || type == Type::kF64 || IsHalf(type);
+}
+
+// What set gives where the comparison holds, in each value that it compares.
+uint64_t TrueOf(Type type) {
+  switch (type) {
+    case Type::kF32:
+      return 0x3f800000;
+    case Type::kF16:
+    case Type::kF16x2:
+      return 0x3c00;
+    case Type::kBf16:
+    case Type::kBf16x2:
+      return 0x3f80;
+    default:
+      return ~uint64_t{0};
+  }
 }
 
 // The type of numbers with twice the bits.
@@ -80,6 +99,7 @@ void FunctionLowering::TakeFloatModifiers(Suffixes& suffixes) {
   s_.rounding = suffixes.TakeRounding().value_or(Rounding::kNearest);
   s_.flush = suffixes.Take("ftz");
   s_.saturate = suffixes.Take("sat");
+  op_.variant = ModifierVariant(s_);
 }
 
 void FunctionLowering::LowerAddSub(const Instruction& i) {
@@ -153,6 +173,7 @@ void FunctionLowering::LowerDiv(const Instruction& i) {
     } else {
       s_.rounding = suffixes.TakeRounding().value_or(Rounding::kNearest);
     }
+    op_.variant = ModifierVariant(s_);
   }
   Plain(i, suffixes, operation, 2);
 }
@@ -174,7 +195,12 @@ void FunctionLowering::LowerMinMax(const Instruction& i) {
     if (!IsFloat(s_.type) && (s_.keep_nan || s_.flush)) {
       return Fail(i.at, "{}: .NaN and .ftz are of floats", i.name);
     }
+    s_.xor_sign = suffixes.Take("xorsign");
+    if (s_.xor_sign && !suffixes.Take("abs")) {
+      return Fail(i.at, "{}: .xorsign needs .abs", i.name);
+    }
   }
+  op_.variant = ModifierVariant(s_);
   Plain(i, suffixes, operation, sources);
 }
 
@@ -187,6 +213,8 @@ void FunctionLowering::LowerFloat(const Instruction& i) {
   } else {
     TakeFloatModifiers(suffixes);
   }
+  s_.relu = i.opcode == "fma" && suffixes.Take("relu");
+  op_.variant = ModifierVariant(s_);
   const auto& [operation, sources] = PlainOf(i.opcode);
   Plain(i, suffixes, operation, sources);
 }
@@ -352,11 +380,24 @@ void FunctionLowering::LowerCompare(const Instruction& i) {
   const size_t sources = s_.combine == Combine::kNone ? 2 : 3;
   if (!OperandCount(i, sources + 1, sources + 1)) return;
   if (set) {
-    if (s_.type != Type::kU32 && s_.type != Type::kS32 &&
-        s_.type != Type::kF32) {
-      return Fail(i.at, "{} gives .u32, .s32 or .f32", i.name);
+    // One result for a pair is 16 bits of 32 for each.
+    const bool fits =
+        IsPair(compared)
+            ? s_.type == compared || s_.type == Type::kU32 ||
+                  s_.type == Type::kS32
+            : s_.type == Type::kU32 || s_.type == Type::kS32 ||
+                  s_.type == Type::kF16 || s_.type == Type::kBf16 ||
+                  (IsHalf(compared)
+                       ? s_.type == Type::kU16 || s_.type == Type::kS16
+                       : s_.type == Type::kF32);
+    if (!fits) {
+      return Fail(i.at, "{} cannot give .{}", i.name, ptx::NameOf(s_.type));
     }
-    op_.operands[0] = Result(i.operands[0], 4);
+    const uint32_t bytes = ptx::BytesOf(s_.type);
+    op_.operands[0] = Result(i.operands[0], bytes);
+    op_.operands[1] =
+        constants_->Value(IsPair(compared) ? 2 : bytes, TrueOf(s_.type));
+    op_.to.register_bytes = static_cast<uint8_t>(bytes);
   } else if (i.operands[0].kind == Kind::kPair) {
     for (size_t n = 0; n < 2; ++n) {
       op_.operands[n] = PredicateResult(i.operands[0].parts[n], Sink::kAllowed);
@@ -369,8 +410,7 @@ void FunctionLowering::LowerCompare(const Instruction& i) {
   bool negated = false;
   if (sources == 3) op_.operands[4] = PredicateSource(i.operands[3], &negated);
   op_.variant = static_cast<uint8_t>(static_cast<unsigned>(s_.combine) |
-                                     (negated ? 4u : 0) |
-                                     (s_.type == Type::kF32 && set ? 8u : 0));
+                                     (negated ? 4u : 0));
   Finish(suffixes);
 }
 
@@ -404,6 +444,7 @@ void FunctionLowering::LowerConvert(const Instruction& i) {
   s_.from = *from;
   s_.flush = suffixes.Take("ftz");
   s_.saturate = suffixes.Take("sat");
+  s_.relu = suffixes.Take("relu");
   const auto to_whole =
       suffixes.TakeOneOf<Rounding>({{"rni", Rounding::kNearest},
                                     {"rzi", Rounding::kZero},
@@ -420,6 +461,10 @@ void FunctionLowering::LowerConvert(const Instruction& i) {
   }
   s_.rounding = to_whole ? *to_whole : rounding.value_or(Rounding::kNearest);
   s_.integral = to_whole && to_float;
+  if (IsPair(s_.type)) {
+    op_.variant = ModifierVariant(s_);
+    return Mixed(i, suffixes, Operation::kConvert, 4, {s_.from, s_.from});
+  }
   if (!OperandCount(i, 2, 2)) return;
   for (const Operand& operand : i.operands) {
     if (operand.kind != Kind::kRegister && operand.kind != Kind::kImmediate) {

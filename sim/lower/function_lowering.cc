@@ -384,7 +384,6 @@ void FunctionLowering::Finish(const Suffixes& suffixes, Flow flow) {
       flow != Flow::kWarpSync) {
     return;
   }
-  if (s_.rounding != Rounding::kNearest) op_.variant = ModifierVariant(s_);
   op_.handler = FindHandler(s_);
   if (op_.handler == nullptr) Unsupported();
 }

@@ -150,6 +150,11 @@ void FunctionLowering::LowerAtomic(const Instruction& i) {
        {"dec", AtomicOperation::kDecrement}});
   TakeType(suffixes);
   if (!operation) return Fail(i.at, "{} does not say what it does", i.name);
+  // Sums of halves keep subnormal numbers, and must say so.
+  const bool halves = s_.type >= Type::kF16 && s_.type <= Type::kBf16x2;
+  if (halves && !suffixes.Take("noftz")) {
+    return Fail(i.at, "{}: needs .noftz", i.name);
+  }
   if (op_.space != MemorySpace::kGeneric && op_.space != MemorySpace::kGlobal &&
       op_.space != MemorySpace::kShared) {
     return Fail(i.at, "{}: atomics are for global and shared memory", i.name);
