@@ -268,13 +268,18 @@ void SelectBySign(const Op& op, Warp& warp, LaneMask mask) {
            [=](uint32_t i) { return c[i] >= 0 ? a[i] : b[i]; });
 }
 
+// Parts of 8 bits have registers of 16.
+template <class W, uint32_t kParts>
+constexpr uint32_t kPartBits = 8 * sizeof(W) / kParts;
+
 template <class W, class P, uint32_t kParts>
 void Pack(const Op& op, Warp& warp, LaneMask mask) {
   W whole[kLanes] = {};
   for (uint32_t part = 0; part < kParts; ++part) {
     const P* const from = warp.From<P>(op.operands[1 + part]);
     for (uint32_t i = 0; i < kLanes; ++i) {
-      whole[i] |= static_cast<W>(from[i]) << (8 * sizeof(P) * part);
+      const W value = kPartBits<W, kParts> == 8 ? from[i] & 0xff : from[i];
+      whole[i] |= static_cast<W>(value << (kPartBits<W, kParts> * part));
     }
   }
   ForLanes(mask, warp.To<W>(op.operands[0]),
@@ -288,7 +293,9 @@ void Unpack(const Op& op, Warp& warp, LaneMask mask) {
   for (uint32_t part = 0; part < kParts; ++part) {
     if (op.operands[part].is_constant()) continue;  // "_"
     ForLanes(mask, warp.To<P>(op.operands[part]), [&](uint32_t i) {
-      return static_cast<P>(whole[i] >> (8 * sizeof(P) * part));
+      const auto value =
+          static_cast<P>(whole[i] >> (kPartBits<W, kParts> * part));
+      return kPartBits<W, kParts> == 8 ? static_cast<P>(value & 0xff) : value;
     });
   }
 }
@@ -398,6 +405,7 @@ Handler FindBits(const Semantics& s) {
       if (of_64 && s.elements == 2) return PartsOf<uint64_t, uint32_t, 2>(s);
       if (of_64 && s.elements == 4) return PartsOf<uint64_t, uint16_t, 4>(s);
       if (of_32 && s.elements == 2) return PartsOf<uint32_t, uint16_t, 2>(s);
+      if (ptx::BytesOf(s.type) == 2) return PartsOf<uint16_t, uint16_t, 2>(s);
       return nullptr;
     default:
       return nullptr;

@@ -285,5 +285,27 @@ TEST(ConvertTest, All65536HalvesBecomeFloatsAndComeBack) {
   }
 }
 
+// Registers of 8 bits hold what is converted, and go to memory in pairs.
+TEST(ConvertTest, RegistersOf8Bits) {
+  ExpectOutputs({"{ .reg .b8 low, high; cvt.rzi.s8.f32 low, %2;\n"
+                 "cvt.u8.u32 high, %3; mov.b16 %0, {low, high};\n"
+                 "cvt.s32.s8 %1, low; }",
+                 "hw", "ww"},
+                Crossed({FloatEdges(32), IntegerEdges(32)}),
+                [](const Values& v) -> Values {
+                  const auto low = static_cast<int8_t>(
+                      ReferenceWhole(kF32, v[0], Rounding::kZero, -128, 127));
+                  return {static_cast<uint8_t>(low) | (v[1] & 0xff) << 8,
+                          static_cast<uint32_t>(int32_t{low})};
+                });
+  ExpectOutputs({"{ .reg .b8 low, high; mov.b16 {low, high}, %2;\n"
+                 "cvt.u32.u8 %0, low; cvt.s32.s8 %1, high; }",
+                 "ww", "h"},
+                IntegerCases({16}), [](const Values& v) -> Values {
+                  return {v[0] & 0xff, static_cast<uint32_t>(
+                                           static_cast<int8_t>(v[0] >> 8))};
+                });
+}
+
 }  // namespace
 }  // namespace carillon::sim

@@ -3,7 +3,7 @@
 namespace carillon::sim::CARILLON_SIM_ISA {
 
 Handler FindHandler(const Semantics& semantics) {
-  for (const auto find : {&FindInteger, &FindBits, &FindFloat, &FindHalf, &FindConvert,
+  for (const auto find : {&FindInteger, &FindBits, &FindFloat, &FindHalf, &FindPacked, &FindConvert,
                           &FindCompare, &FindAccess, &FindAtomic, &FindRare}) {
     if (const Handler handler = find(semantics)) return handler;
   }

@@ -89,6 +89,12 @@ constexpr auto kRem = []<class T>(T a, T b) {
 };
 constexpr auto kMin = []<class T>(T a, T b) { return a < b ? a : b; };
 constexpr auto kMax = []<class T>(T a, T b) { return a > b ? a : b; };
+constexpr auto kMinRectified = [](int32_t a, int32_t b) {
+  return kMax(kMin(a, b), 0);
+};
+constexpr auto kMaxRectified = [](int32_t a, int32_t b) {
+  return kMax(kMax(a, b), 0);
+};
 constexpr auto kSumOfDifferences = []<class T>(T a, T b, T c) {
   return kAdd(a < b ? kSub(b, a) : kSub(a, b), c);
 };
@@ -257,6 +263,12 @@ Handler FindInteger(const Semantics& s) {
     if (s.type != Type::kS32) return nullptr;
     if (s.operation == Operation::kAdd) return &Apply<int32_t, kAddSaturated>;
     if (s.operation == Operation::kSub) return &Apply<int32_t, kSubSaturated>;
+    return nullptr;
+  }
+  if (s.relu) {
+    if (s.type != Type::kS32) return nullptr;
+    if (s.operation == Operation::kMin) return &Apply<int32_t, kMinRectified>;
+    if (s.operation == Operation::kMax) return &Apply<int32_t, kMaxRectified>;
     return nullptr;
   }
   return FindIn(kFinders, s);

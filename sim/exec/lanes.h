@@ -17,6 +17,7 @@ Handler FindInteger(const Semantics& semantics);
 Handler FindBits(const Semantics& semantics);
 Handler FindFloat(const Semantics& semantics);
 Handler FindHalf(const Semantics& semantics);
+Handler FindPacked(const Semantics& semantics);
 Handler FindConvert(const Semantics& semantics);
 Handler FindCompare(const Semantics& semantics);
 Handler FindAccess(const Semantics& semantics);

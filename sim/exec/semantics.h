@@ -84,6 +84,14 @@ enum class Operation : uint8_t {
   kTanh,
   kCopySign,
   kTestProperty,  // testp; variant: FloatProperty
+  // SIMD video instructions; variant: VideoBits, elements: the parts.
+  kVideoAdd,
+  kVideoSub,
+  kVideoAverage,
+  kVideoDifference,
+  kVideoMin,
+  kVideoMax,
+  kVideoSet,
   // Memory.
   kLoad,
   kStore,
@@ -132,6 +140,14 @@ enum class Combine : uint8_t { kNone, kAnd, kOr, kXor };
 enum CarryUse : uint8_t { kCarryIn = 1, kCarryOut = 2 };
 // Which parts have signs, and whether dp2a takes the upper two bytes of b.
 enum DotProductParts : uint8_t { kSignedA = 1, kSignedB = 2, kUpperB = 4 };
+// Which types have signs, a's, b's and the result's; and .sat and .add.
+enum VideoBits : uint8_t {
+  kVideoSignedA = 1,
+  kVideoSignedB = 2,
+  kVideoSigned = 4,
+  kVideoSaturate = 8,
+  kVideoSum = 16
+};
 enum class PermuteMode : uint8_t {
   kSelector,
   kF4e,

@@ -195,6 +195,7 @@ void FunctionLowering::LowerMinMax(const Instruction& i) {
     if (!IsFloat(s_.type) && (s_.keep_nan || s_.flush)) {
       return Fail(i.at, "{}: .NaN and .ftz are of floats", i.name);
     }
+    s_.relu = suffixes.Take("relu");
     s_.xor_sign = suffixes.Take("xorsign");
     if (s_.xor_sign && !suffixes.Take("abs")) {
       return Fail(i.at, "{}: .xorsign needs .abs", i.name);
@@ -274,6 +275,59 @@ void FunctionLowering::LowerDotProduct(const Instruction& i) {
                                      (*upper ? kUpperB : 0));
   Plain(i, suffixes, four ? Operation::kDotProduct4 : Operation::kDotProduct2,
         3);
+}
+
+// vop4.dtype.atype.btype{.sat}{.add} d, a, b, c; vset4.atype.btype.cmp{.add} ...
+void FunctionLowering::LowerVideo(const Instruction& i) {
+  Suffixes suffixes(i);
+  const std::string_view name = i.opcode.substr(0, i.opcode.size() - 1);
+  static const std::map<std::string_view, Operation> kOperations = {
+      {"vabsdiff", Operation::kVideoDifference},
+      {"vadd", Operation::kVideoAdd},
+      {"vavrg", Operation::kVideoAverage},
+      {"vmax", Operation::kVideoMax},
+      {"vmin", Operation::kVideoMin},
+      {"vset", Operation::kVideoSet},
+      {"vsub", Operation::kVideoSub},
+  };
+  const Operation operation = kOperations.at(name);
+  const bool set = operation == Operation::kVideoSet;
+  s_.elements = i.opcode.back() == '2' ? 2 : 4;
+  const auto take = [&](uint8_t bit) {
+    const auto is_signed =
+        suffixes.TakeOneOf<bool>({{"u32", false}, {"s32", true}});
+    if (!is_signed) {
+      return Fail(i.at, "{} needs {} types, each .u32 or .s32", i.name,
+                  set ? "two" : "three");
+    }
+    if (*is_signed) s_.variant |= bit;
+  };
+  if (!set) take(kVideoSigned);
+  take(kVideoSignedA);
+  take(kVideoSignedB);
+  if (suffixes.Take("sat")) s_.variant |= kVideoSaturate;
+  if (suffixes.Take("add")) {
+    // PTX leaves open what is added of a result that a part cannot hold.
+    const bool of_one_kind = ((s_.variant & kVideoSignedA) != 0) ==
+                             ((s_.variant & kVideoSignedB) != 0);
+    const bool fits =
+        set || (operation == Operation::kVideoDifference && of_one_kind);
+    if (!fits || (s_.variant & kVideoSaturate) != 0) return Unsupported();
+    s_.variant |= kVideoSum;
+  }
+  if (set) {
+    const auto compare = suffixes.TakeOneOf<Compare>({{"eq", Compare::kEq},
+                                                      {"ne", Compare::kNe},
+                                                      {"lt", Compare::kLt},
+                                                      {"le", Compare::kLe},
+                                                      {"gt", Compare::kGt},
+                                                      {"ge", Compare::kGe}});
+    if (!compare || (s_.variant & kVideoSaturate) != 0) return Unsupported();
+    s_.compare = *compare;
+  }
+  s_.type = Type::kU32;
+  op_.variant = s_.variant;
+  Plain(i, suffixes, operation, 3);
 }
 
 // bmsk.mode.b32 d, a, b; szext.mode.type d, a, b.
@@ -487,7 +541,9 @@ void FunctionLowering::LowerConvert(const Instruction& i) {
   const uint32_t to_bytes = bytes_of(i.operands[0], s_.type);
   const uint32_t from_bytes = bytes_of(i.operands[1], s_.from);
   if (failed()) return;
-  op_.operands[0] = Result(i.operands[0], to_bytes);
+  op_.operands[0] = i.operands[0].kind == Kind::kRegister
+                        ? SlotOf(i.operands[0].index)
+                        : Result(i.operands[0], to_bytes);
   op_.operands[1] = i.operands[1].kind == Kind::kRegister
                         ? SlotOf(i.operands[1].index)
                         : Immediate(i.operands[1], s_.from, from_bytes);
@@ -576,14 +632,16 @@ void FunctionLowering::LowerMoveVector(const Instruction& i,
   const Operand& whole = i.operands[pack ? 0 : 1];
   const auto parts = static_cast<uint32_t>(vector.parts.size());
   const uint32_t bytes = ptx::BytesOf(s_.type);
-  if ((parts != 2 && parts != 4) || bytes % parts != 0 || bytes / parts < 2 ||
-      (bytes == 16 && parts != 2)) {
+  const bool of_bytes = bytes == 2 && parts == 2;
+  if ((parts != 2 && parts != 4) || bytes % parts != 0 ||
+      (bytes / parts < 2 && !of_bytes) || (bytes == 16 && parts != 2)) {
     return Unsupported(vector.at, "{} of {} parts is not supported", i.name,
                        parts);
   }
   s_.operation = pack ? Operation::kPack : Operation::kUnpack;
   s_.elements = static_cast<uint8_t>(parts);
-  const Type part_type = bytes / parts == 2   ? Type::kB16
+  const Type part_type = of_bytes             ? Type::kB8
+                         : bytes / parts == 2 ? Type::kB16
                          : bytes / parts == 4 ? Type::kB32
                                               : Type::kB64;
   if (pack) op_.operands[0] = Result(whole, bytes);

@@ -107,7 +107,7 @@ bool FunctionLowering::OperandCount(const Instruction& i, size_t least,
 }
 
 uint32_t FunctionLowering::BytesOfRegister(const Operand& operand) const {
-  return ptx::BytesOf(function_.registers[operand.index].type);
+  return std::max(ptx::BytesOf(function_.registers[operand.index].type), 2u);
 }
 
 Slot FunctionLowering::SlotOf(uint32_t reg) const {
@@ -158,7 +158,7 @@ Slot FunctionLowering::Source(const Operand& operand, Type type) {
       if (type == Type::kPred) {
         return constants_->Predicate(operand.value != 0);
       }
-      return Immediate(operand, type, ptx::BytesOf(type));
+      return Immediate(operand, type, std::max(ptx::BytesOf(type), 2u));
     case Kind::kSpecial:
       Fail(operand.at, "special register '{}' is read by mov only",
            operand.name);
@@ -366,8 +366,10 @@ void FunctionLowering::Begin(const Instruction& instruction) {
 void FunctionLowering::TakeType(Suffixes& suffixes) {
   if (const auto type = suffixes.TakeType()) {
     s_.type = *type;
-  } else {
+  } else if (suffixes.left().empty()) {
     Fail(info_.at, "{} has no type", info_.name);
+  } else {
+    Unsupported();
   }
 }
 
@@ -457,7 +459,14 @@ FunctionLowering::Lowerers() {
       {"sub", &F::LowerAddSub},          {"subc", &F::LowerAddSub},
       {"szext", &F::LowerMaskOrExtend},  {"tanh", &F::LowerFloat},
       {"testp", &F::LowerTestProperty},  {"trap", &F::LowerLeave},
-      {"vote", &F::LowerVote},           {"xor", &F::LowerPlain},
+      {"vabsdiff2", &F::LowerVideo},     {"vabsdiff4", &F::LowerVideo},
+      {"vadd2", &F::LowerVideo},         {"vadd4", &F::LowerVideo},
+      {"vavrg2", &F::LowerVideo},        {"vavrg4", &F::LowerVideo},
+      {"vmax2", &F::LowerVideo},         {"vmax4", &F::LowerVideo},
+      {"vmin2", &F::LowerVideo},         {"vmin4", &F::LowerVideo},
+      {"vote", &F::LowerVote},           {"vset2", &F::LowerVideo},
+      {"vset4", &F::LowerVideo},         {"vsub2", &F::LowerVideo},
+      {"vsub4", &F::LowerVideo},         {"xor", &F::LowerPlain},
   };
   return kLowerers;
 }

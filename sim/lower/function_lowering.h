@@ -79,6 +79,7 @@ class FunctionLowering {
 
   // --- Operands. After a failure the slots mean nothing.
 
+  // Registers of 8 bits have 16 here; the upper ones mean nothing.
   uint32_t BytesOfRegister(const Operand& operand) const;
   Slot SlotOf(uint32_t reg) const;
   // The register of this size. Where "_" is allowed it gives a constant slot:
@@ -132,6 +133,7 @@ class FunctionLowering {
   void LowerFloat(const Instruction& i);
   void LowerPlain(const Instruction& i);
   void LowerDotProduct(const Instruction& i);
+  void LowerVideo(const Instruction& i);
   void LowerMaskOrExtend(const Instruction& i);
   void LowerShift(const Instruction& i);
   void LowerFunnel(const Instruction& i);

@@ -331,6 +331,12 @@ bool Parser::SimpleOperand(Function& function, Operand& operand) {
   if (token_.Is("(")) {
     return List(function, operand, Operand::Kind::kTuple, ")");
   }
+  if (token_.Is("WARP_SZ")) {  // PTX ISA 4.5: the only constant with a name
+    operand.kind = Operand::Kind::kImmediate;
+    operand.value = 32;
+    Take();
+    return true;
+  }
   if (token_.kind == Kind::kWord) {
     if (!Named(operand)) return false;
     return operand.kind != Operand::Kind::kVariable || Offset(operand.offset);

@@ -11,16 +11,17 @@ struct TypeInfo {
   uint32_t bytes;
 };
 constexpr TypeInfo kTypes[] = {
-    {Type::kPred, "pred", 1}, {Type::kB8, "b8", 1},
-    {Type::kB16, "b16", 2},   {Type::kB32, "b32", 4},
-    {Type::kB64, "b64", 8},   {Type::kB128, "b128", 16},
-    {Type::kU8, "u8", 1},     {Type::kU16, "u16", 2},
-    {Type::kU32, "u32", 4},   {Type::kU64, "u64", 8},
-    {Type::kS8, "s8", 1},     {Type::kS16, "s16", 2},
-    {Type::kS32, "s32", 4},   {Type::kS64, "s64", 8},
-    {Type::kF16, "f16", 2},   {Type::kF16x2, "f16x2", 4},
-    {Type::kBf16, "bf16", 2}, {Type::kBf16x2, "bf16x2", 4},
-    {Type::kF32, "f32", 4},   {Type::kF64, "f64", 8},
+    {Type::kPred, "pred", 1},   {Type::kB8, "b8", 1},
+    {Type::kB16, "b16", 2},     {Type::kB32, "b32", 4},
+    {Type::kB64, "b64", 8},     {Type::kB128, "b128", 16},
+    {Type::kU8, "u8", 1},       {Type::kU16, "u16", 2},
+    {Type::kU32, "u32", 4},     {Type::kU64, "u64", 8},
+    {Type::kS8, "s8", 1},       {Type::kS16, "s16", 2},
+    {Type::kS32, "s32", 4},     {Type::kS64, "s64", 8},
+    {Type::kF16, "f16", 2},     {Type::kF16x2, "f16x2", 4},
+    {Type::kBf16, "bf16", 2},   {Type::kBf16x2, "bf16x2", 4},
+    {Type::kU16x2, "u16x2", 4}, {Type::kS16x2, "s16x2", 4},
+    {Type::kF32, "f32", 4},     {Type::kF64, "f64", 8},
 };
 
 constexpr std::string_view kSpaces[] = {"const", "global", "local", "param",

@@ -41,9 +41,11 @@ CostClass ClassOf(Operation operation) {
               {kMul, kMulLow, kMulHigh, kMulWide, kMul24Low, kMul24High})) {
     return CostClass::kMul;
   }
-  if (IsOneOf(operation, {kMadLow, kMadHigh, kMadWide, kMad24Low, kMad24High,
-                          kMadLowCarry, kMadHighCarry, kSumOfDifferences,
-                          kDotProduct4, kDotProduct2, kFma})) {
+  if (IsOneOf(operation,
+              {kMadLow, kMadHigh, kMadWide, kMad24Low, kMad24High, kMadLowCarry,
+               kMadHighCarry, kSumOfDifferences, kDotProduct4, kDotProduct2,
+               kFma, kVideoAdd, kVideoSub, kVideoAverage, kVideoDifference,
+               kVideoMin, kVideoMax, kVideoSet})) {
     return CostClass::kMad;
   }
   if (IsOneOf(operation, {kDiv, kRem, kSqrt})) return CostClass::kDiv;
