@@ -3,7 +3,7 @@
 load("//bazel:cuda.bzl", "without_cuda")
 load("@cuda//:defs.bzl", "CUDA_PRESENT", "CUDA_RELEASE", "NVCC")
 
-def checked_in_ptx(name, src, hdrs):
+def checked_in_ptx(name, src, hdrs, architecture = "75"):
     """Exports NAME.ptx and adds NAME_ptx_test, which compares it with what nvcc makes of src.
 
     The kernels in it have their plain form only: carillon_<kernel>(Args,
@@ -13,6 +13,7 @@ def checked_in_ptx(name, src, hdrs):
       name: of the .ptx, without its ending.
       src: the .cu file.
       hdrs: what src includes.
+      architecture: of the virtual GPU, compute_<architecture>.
     """
     native.exports_files([name + ".ptx"])
     if not CUDA_PRESENT:
@@ -25,7 +26,8 @@ def checked_in_ptx(name, src, hdrs):
         name = name + "_ptx",
         srcs = [src] + hdrs,
         outs = [generated],
-        cmd = NVCC + " -std=c++20 -O3 -arch=compute_75 -ptx -DCARILLON_PLAIN_FORMS -I. " +
+        cmd = NVCC + " -std=c++20 -O3 -arch=compute_%s" % architecture +
+              " -ptx -DCARILLON_PLAIN_FORMS -I. " +
               "-o $@.tmp $(location %s) && sed '/^\\/\\//d' $@.tmp > $@" % src,
     )
     native.sh_test(

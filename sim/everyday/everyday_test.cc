@@ -7,90 +7,19 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <limits>
-#include <memory>
-#include <string>
 #include <vector>
 
-#include "sim/exec/functional.h"
-#include "sim/lower/lower.h"
+#include "sim/everyday/ptx_test.h"
 
 namespace carillon::sim {
 namespace {
 
-std::vector<std::string> Files() {
-  std::vector<std::string> files = {"everyday.ptx"};  // compute_75
-  if (CARILLON_HAS_NVCC != 0) {
-    files.push_back("everyday.compute_90.ptx");
-    files.push_back("everyday.compute_100.ptx");
-  }
-  return files;
-}
+using EverydayTest = PtxTest;
 
-class EverydayTest : public testing::TestWithParam<std::string> {
- protected:
-  void SetUp() override {
-    auto module = ptx::ParseModuleFile("sim/everyday/" + GetParam());
-    ASSERT_TRUE(module.ok()) << module.status();
-    auto program = Lower(
-        std::make_shared<const ptx::Module>(*std::move(module)), &memory_);
-    ASSERT_TRUE(program.ok()) << program.status();
-    program_ = *std::move(program);
-  }
-
-  template <class T>
-  DeviceAddress Copy(const std::vector<T>& values) {
-    const DeviceAddress at =
-        *memory_.Allocate(values.size() * sizeof(T), "values");
-    std::memcpy(memory_.At(at, 1)->data(), values.data(),
-                values.size() * sizeof(T));
-    return at;
-  }
-  template <class T>
-  std::vector<T> Values(DeviceAddress at, size_t count) {
-    std::vector<T> values(count);
-    std::memcpy(values.data(), memory_.At(at, count * sizeof(T))->data(),
-                count * sizeof(T));
-    return values;
-  }
-  // Each parameter has 8 bytes.
-  void Run(const char* kernel, uint32_t blocks, uint32_t threads,
-           const std::vector<uint64_t>& parameters) {
-    Launch launch{.program = program_.get(),
-                  .kernel = program_->FindEntry(kernel),
-                  .grid = {blocks, 1, 1},
-                  .block = {threads, 1, 1}};
-    ASSERT_NE(launch.kernel, nullptr) << kernel;
-    launch.parameters.resize(parameters.size() * 8);
-    std::memcpy(launch.parameters.data(), parameters.data(),
-                launch.parameters.size());
-    FunctionalGpu gpu(&memory_, {});
-    const auto result = gpu.Run(launch);
-    ASSERT_TRUE(result.ok()) << result.status();
-  }
-
-  Memory memory_;
-  std::shared_ptr<const Program> program_;
-};
-
-INSTANTIATE_TEST_SUITE_P(All, EverydayTest, testing::ValuesIn(Files()),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           for (char& c : name) c = c == '.' ? '_' : c;
-                           return name;
-                         });
-
-// Some numbers; the same each time.
-std::vector<int> Numbers(size_t count) {
-  std::vector<int> numbers(count);
-  uint32_t state = 7;
-  for (int& number : numbers) {
-    state = state * 1664525 + 1013904223;
-    number = static_cast<int>(state >> 17);
-  }
-  return numbers;
-}
+INSTANTIATE_TEST_SUITE_P(All, EverydayTest,
+                         testing::ValuesIn(FilesOf("everyday", {"90", "100"})),
+                         NameOfFile);
 
 TEST_P(EverydayTest, ThreadsReturnBeforeTheOthersMeet) {
   constexpr size_t kThreads = 3 * 128;

@@ -98,11 +98,16 @@ absl::Status NoProgress(const Warp& warp, uint64_t instructions) {
   const Program& program = *warp.launch().program;
   const OpInfo& info = program.info[warp.pc()];
   const Dim3& block = warp.block().index();
-  return absl::DeadlineExceededError(fmt::format(
-      "{}: no progress for {} warp instructions; warp {} of block "
-      "({}, {}, {}) is at {}:{}: {}",
-      warp.launch().kernel->name, instructions, warp.index(), block.x, block.y,
-      block.z, program.module->file, info.at.line, info.name));
+  std::string where = warp.DescribePhaseWait();
+  if (where.empty()) {
+    where =
+        fmt::format("{}:{}: {}", program.module->file, info.at.line, info.name);
+  }
+  return absl::DeadlineExceededError(
+      fmt::format("{}: no progress for {} warp instructions; warp {} of block "
+                  "({}, {}, {}) is at {}",
+                  warp.launch().kernel->name, instructions, warp.index(),
+                  block.x, block.y, block.z, where));
 }
 
 absl::Status WaitsForEver(const Warp& warp) {
@@ -262,7 +267,8 @@ FunctionalGpu::Turn FunctionalGpu::RunBlock(Block& block, int rounds,
       if (core_.fault) return Turn::kFailed;
       const bool on =
           core_.writes != writes || warp.state() != Warp::State::kReady;
-      idle_ = on ? 0 : idle_ + done;
+      // A warp that waits for a phase has given the rest of its slice away.
+      idle_ = on ? 0 : idle_ + (warp.gives_way() ? slice : done);
       // The warp may spin for what other lanes of its own would do.
       if (idle_ >= kPatience) warp.Yield();
       if (options_.no_progress_limit != 0 &&

@@ -23,7 +23,8 @@ Handler FindHandler(const Semantics& semantics) {
 }
 
 Handler FindRare(const Semantics& semantics) {
-  for (const auto find : {&baseline::FindRounded, &baseline::FindWarpWide}) {
+  for (const auto find : {&baseline::FindRounded, &baseline::FindWarpWide,
+                          &baseline::FindAsync}) {
     if (const Handler handler = find(semantics)) return handler;
   }
   return nullptr;

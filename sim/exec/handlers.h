@@ -20,6 +20,7 @@ Handler FindHandler(const Semantics& semantics);
 // compiled once.
 Handler FindRounded(const Semantics& semantics);
 Handler FindWarpWide(const Semantics& semantics);
+Handler FindAsync(const Semantics& semantics);
 }  // namespace baseline
 namespace x86_64_v3 {
 Handler FindHandler(const Semantics& semantics);

@@ -256,7 +256,7 @@ bool InterleavedGpu::RunTurn(Runner& runner) {
       weak_->After(op, program.info[op.pc].semantics, lanes);
     }
     if (options_.executed) options_.executed(warp, op, lanes);
-    if (op.flow == Flow::kYield) break;
+    if (op.flow == Flow::kYield || warp.gives_way()) break;
   }
   if (core.releases.total != releases) {
     for (const auto& other : residents_) {

@@ -69,6 +69,7 @@ enum class Flow : uint8_t {
   kBarrier,
   kWarpSync,  // lanes of a warp do something together; it can fail
   kYield,     // lanes that wait let others of their warp go on
+  kWait,      // a warp that must wait lets other warps go on; it can fail
   kTrap,
 };
 
@@ -95,8 +96,10 @@ struct Op {
   MemoryOrder order = MemoryOrder::kWeak;
   MemoryScope scope = MemoryScope::kGpu;
   uint8_t members = 0;  // for kWarpSync: the operand that names the members
-  WholeNumber to;       // the result of a cvt; of set, its register's size
-  WholeNumber from;     // the source of a cvt
+  // The result and the source of a cvt. Of set, `to` has the register's size; of
+  // copies these have the sizes of what addresses shared memory.
+  WholeNumber to;
+  WholeNumber from;
 };
 
 inline constexpr size_t kAddress = 4;

@@ -97,6 +97,12 @@ enum class Operation : uint8_t {
   kStore,
   kAtomic,  // variant: AtomicOperation
   kFence,
+  kCopyAsync,   // cp.async; variant: bytes
+  kCopyBulk,    // cp.async.bulk
+  kCopyCommit,  // cp.async.commit_group
+  kCopyWait,    // variant: groups that it does not wait for, or kCopyWaitAll
+  kCopyArrive,  // cp.async.mbarrier.arrive; variant: 1 is .noinc
+  kMbarrier,    // variant: MbarrierBits
   // Lanes of a warp among each other.
   kShuffle,  // variant: ShuffleMode
   kVote,     // variant: VoteMode
@@ -176,6 +182,21 @@ enum class AtomicOperation : uint8_t {
   kCompareAndSwap,
   kIncrement,
   kDecrement
+};
+inline constexpr uint8_t kCopyWaitAll = 255;
+// What an mbarrier instruction does, and how.
+enum MbarrierBits : uint8_t {
+  kMbarrierInit = 0,
+  kMbarrierInvalidate = 1,
+  kMbarrierExpect = 2,    // expect_tx
+  kMbarrierComplete = 3,  // complete_tx
+  kMbarrierArrive = 4,
+  kMbarrierTest = 5,  // test_wait, try_wait
+  kMbarrierPendingCount = 6,
+  kMbarrierOperation = 7,  // the bits that say which
+  kMbarrierDrop = 8,
+  kMbarrierNoComplete = 16,
+  kMbarrierParity = 32
 };
 enum class ShuffleMode : uint8_t { kUp, kDown, kButterfly, kIndex };
 enum class VoteMode : uint8_t { kAll, kAny, kUniform, kBallot };

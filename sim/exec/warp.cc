@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <utility>
 
 #include "fmt/format.h"
+#include "sim/exec/mbarrier.h"
 #include "sim/exec/print.h"
 
 namespace carillon::sim {
@@ -82,6 +84,8 @@ void Warp::Start(const Launch& launch, Block* block, uint32_t index,
   state_ = State::kReady;
   executed_ = 0;
   carry = 0;
+  phase_wait_ = {};
+  gives_way_ = false;
   stack_.clear();
   frames_.clear();
   others_.clear();
@@ -110,6 +114,18 @@ void Warp::Fail(const Op& op, LaneMask lanes, std::string what) {
   };
 }
 
+std::string Warp::DescribePhaseWait() const {
+  const auto& [op, address] = phase_wait_;
+  if (op == nullptr) return {};
+  uint64_t bits = 0;
+  std::memcpy(&bits, block_->shared() + address, sizeof(bits));
+  const auto barrier = Mbarrier::Of(bits);
+  const OpInfo& info = launch_->program->info[op->pc];
+  return fmt::format("{}:{}: {}: the mbarrier at shared address {:#x} {}",
+                     launch_->program->module->file, info.at.line, info.name,
+                     address, barrier ? barrier->Describe() : "is gone");
+}
+
 // Executes operations after which the warp may be elsewhere, or wait.
 void Warp::Divert(const Op& op, LaneMask mask) {
   switch (op.flow) {
@@ -130,6 +146,9 @@ void Warp::Divert(const Op& op, LaneMask mask) {
       break;
     case Flow::kYield:
       Yield();
+      break;
+    case Flow::kWait:
+      op.handler(op, *this, mask);
       break;
     default:
       Fail(op, mask, "trapped");
@@ -164,12 +183,14 @@ void Warp::Divert(const Op& op, LaneMask mask) {
 void Warp::Run(uint64_t& budget) {
   const Op* const ops = launch_->program->ops.data();
   uint64_t left = budget;
+  gives_way_ = false;
   while (left != 0 && state_ == State::kReady) {
     --left;
     const Op& op = ops[top_.pc];
     if (op.flow == Flow::kNextUnlessFault) steps_ = budget - left - 1;
     Execute(op);
-    if (op.flow != Flow::kNext && core_->fault) [[unlikely]]
+    if (op.flow == Flow::kNext) continue;
+    if (core_->fault || (op.flow == Flow::kWait && gives_way_)) [[unlikely]]
       break;
   }
   executed_ += budget - left;
@@ -178,6 +199,7 @@ void Warp::Run(uint64_t& budget) {
 
 LaneMask Warp::Step() {
   ++executed_;
+  gives_way_ = false;
   return Execute(launch_->program->ops[top_.pc]);
 }
 

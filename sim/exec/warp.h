@@ -150,6 +150,12 @@ class Warp {
   Core& core() const { return *core_; }
   const Launch& launch() const { return *launch_; }
 
+  // Whether the last Run() or Step() ended because the warp waits for a phase.
+  bool gives_way() const { return gives_way_; }
+  // What it waited for at last, if that has not come: "FILE:LINE: mbarrier...:
+  // the mbarrier at ...". Else empty.
+  std::string DescribePhaseWait() const;
+
   // Lets lanes on other paths run before the present ones, because a thread may
   // wait for another thread of its own warp. GPUs whose threads advance
   // independently do the same. From here on the two groups execute apart,
@@ -194,6 +200,14 @@ class Warp {
   uint64_t local_base() const { return frame_.local_base; }
 
   void Fail(const Op& op, LaneMask lanes, std::string what);
+
+  // The operation found that the phase of the mbarrier at this shared address
+  // has not completed. The warp then lets others go on: Run() ends.
+  void WaitForPhase(const Op& op, uint64_t mbarrier) {
+    phase_wait_ = {&op, mbarrier};
+    gives_way_ = true;
+  }
+  void PhaseCompleted() { phase_wait_ = {}; }
 
   // Ends the wait at a barrier: these lanes get its result and go on.
   void Release(uint32_t result);
@@ -286,6 +300,12 @@ class Warp {
   std::vector<Context> others_;
   AlignedBytes registers_;
   AlignedBytes local_;
+  struct PhaseWait {
+    const Op* op = nullptr;
+    uint64_t mbarrier = 0;  // shared address
+  };
+  PhaseWait phase_wait_;
+  bool gives_way_ = false;
   const Op* waiting_ = nullptr;  // the barrier operation
   LaneMask waiting_mask_ = 0;
   std::array<std::array<uint32_t, kLanes>, 3> tid_{};

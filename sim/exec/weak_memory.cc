@@ -215,7 +215,8 @@ void WeakMemory::After(const Op& op, const Semantics& semantics,
       }
       if (IsAcquire(op.order)) Acquire(lanes, op.scope);
       break;
-    case Operation::kStore: {
+    case Operation::kStore:
+    case Operation::kCopyAsync: {
       const uint32_t bytes = ptx::BytesOf(semantics.type);
       for (uint32_t lane = 0; lane < kLanes; ++lane) {
         if ((staged_ >> lane & 1) == 0) continue;
@@ -246,6 +247,12 @@ void WeakMemory::After(const Op& op, const Semantics& semantics,
       if (static_cast<BarrierMode>(op.variant) != BarrierMode::kArrive) {
         warp_->passed_barrier |= lanes;
       }
+      break;
+    case Operation::kMbarrier:
+    case Operation::kCopyArrive:
+      // As strong as a barrier of the block: PTX allows less.
+      Complete(lanes, MemoryScope::kBlock);
+      Acquire(lanes, MemoryScope::kBlock);
       break;
     case Operation::kWarpBarrier:
       Complete(lanes, MemoryScope::kWarp);

@@ -38,6 +38,8 @@
 //   CUDA does not say that a wait for a word orders other words. Its blocks begin
 //   with what was ordered when the wait began, and what the GPU read ahead there
 //   may be what their loads give.
+// - mbarrier instructions are both at block scope, whatever they ask for, and
+//   happen at once. cp.async is a load and a store.
 // - The end of a grid makes all of its stores visible to everybody; that of a
 //   block does not.
 //

@@ -383,7 +383,7 @@ void FunctionLowering::Finish(const Suffixes& suffixes, Flow flow) {
   s_.space = op_.space;
   s_.order = op_.order;
   if (flow != Flow::kNext && flow != Flow::kNextUnlessFault &&
-      flow != Flow::kWarpSync) {
+      flow != Flow::kWarpSync && flow != Flow::kWait) {
     return;
   }
   op_.handler = FindHandler(s_);
@@ -430,8 +430,9 @@ FunctionLowering::Lowerers() {
       {"bra", &F::LowerBranch},          {"brev", &F::LowerPlain},
       {"call", &F::LowerCall},           {"clz", &F::LowerCount},
       {"cnot", &F::LowerPlain},          {"copysign", &F::LowerFloat},
-      {"cos", &F::LowerFloat},           {"cvt", &F::LowerConvert},
-      {"cvta", &F::LowerConvertAddress}, {"div", &F::LowerDiv},
+      {"cos", &F::LowerFloat},           {"cp", &F::LowerCopyAsync},
+      {"cvt", &F::LowerConvert},         {"div", &F::LowerDiv},
+      {"cvta", &F::LowerConvertAddress}, {"mbarrier", &F::LowerMbarrier},
       {"dp2a", &F::LowerDotProduct},     {"dp4a", &F::LowerDotProduct},
       {"ex2", &F::LowerFloat},           {"exit", &F::LowerLeave},
       {"fence", &F::LowerFence},         {"fma", &F::LowerFloat},

@@ -97,6 +97,9 @@ class FunctionLowering {
   // For memory operations: fills operands[kAddress], offset, address_bytes and,
   // if the text does not name it, the space.
   void Address(const Operand& operand, bool is_param);
+  // For a second address, in shared memory: its register, and what is added to
+  // it as a constant of 64 bits. Returns the register's size.
+  uint8_t SharedAddress(const Operand& operand, Slot& base, Slot& offset);
   struct Location {
     MemorySpace space = MemorySpace::kGlobal;
     uint64_t address = 0;
@@ -155,6 +158,8 @@ class FunctionLowering {
   void LowerAccess(const Instruction& i);
   void LowerAtomic(const Instruction& i);
   void LowerFence(const Instruction& i);
+  void LowerCopyAsync(const Instruction& i);
+  void LowerMbarrier(const Instruction& i);
   void LowerHint(const Instruction& i);
   std::optional<MemorySpace> TakeSpace(Suffixes& suffixes, bool& is_param);
   void TakeOrder(Suffixes& suffixes);

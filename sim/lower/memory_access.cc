@@ -177,6 +177,13 @@ void FunctionLowering::LowerAtomic(const Instruction& i) {
 void FunctionLowering::LowerFence(const Instruction& i) {
   Suffixes suffixes(i);
   s_.operation = Operation::kFence;
+  // What these order is done when it is issued.
+  if (suffixes.Take("proxy")) {
+    if (!suffixes.Take("async")) return Unsupported();
+    bool is_param = false;
+    TakeSpace(suffixes, is_param);
+  }
+  suffixes.Take("mbarrier_init");
   TakeOrder(suffixes);
   if (!OperandCount(i, 0, 0)) return;
   Finish(suffixes);

@@ -167,6 +167,34 @@ absl::StatusOr<std::vector<OpTiming>> BuildOpTable(const Program& program,
       case Operation::kFence:
         t.kind = OpKind::kFence;
         break;
+      case Operation::kCopyAsync:
+      case Operation::kCopyBulk:
+        t.unit = Unit::kMemory;
+        t.kind = OpKind::kLoad;
+        t.copies = true;
+        break;
+      case Operation::kCopyCommit:
+        t.kind = OpKind::kCommitCopies;
+        break;
+      case Operation::kCopyWait:
+        t.kind = OpKind::kAwaitCopies;
+        t.groups = s.variant;
+        break;
+      case Operation::kCopyArrive:
+        t.kind = OpKind::kAwaitCopies;
+        t.groups = kCopyWaitAll;
+        break;
+      case Operation::kMbarrier:
+        if (s.variant == kMbarrierPendingCount) {
+          arithmetic();
+          break;
+        }
+        t.unit = Unit::kMemory;
+        t.kind = s.variant == kMbarrierTest ||
+                         s.variant == (kMbarrierTest | kMbarrierParity)
+                     ? OpKind::kLoad
+                     : OpKind::kAtomic;
+        break;
       case Operation::kBarrier:
         t.kind = OpKind::kBarrier;
         break;

@@ -26,13 +26,18 @@ enum class OpKind : uint8_t {
   kLoad,
   kStore,
   kAtomic,
+  kCommitCopies,  // cp.async.commit_group
+  kAwaitCopies,   // waits until few enough copies are under way
 };
 
 struct OpTiming {
   Unit unit = Unit::kNone;
   OpKind kind = OpKind::kArithmetic;
   bool past_l1 = false;  // volatile and its like: memory's value, not L1's
-  uint8_t writes = 0;    // the first of places
+  bool copies = false;   // a load into shared memory
+  // Of kAwaitCopies: the groups that it does not wait for, or kCopyWaitAll.
+  uint8_t groups = 0;
+  uint8_t writes = 0;  // the first of places
   uint8_t places_used = 0;
   uint16_t latency = 1;   // cycles from issue to write-back, or to the LSU
   uint16_t interval = 1;  // cycles that the unit is taken

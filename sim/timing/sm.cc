@@ -562,6 +562,10 @@ void Sm::Issue(uint32_t slot, Cycle now) {
         context.scoreboard.Reserve(op, true);
         ++context.in_flight;
         ++context.in_memory;
+        if (op.copies) {
+          ++context.copies;
+          ++context.group_copies[0];
+        }
         lsu_.Issue(slot, context.generation, pc, op, core_.access, now);
         break;
       }
@@ -587,7 +591,9 @@ void Sm::Issue(uint32_t slot, Cycle now) {
       break;
     case Unit::kNone:
       ++counters_.control;
-      if (op.kind == OpKind::kFence && context.in_memory != 0) {
+      if (op.kind == OpKind::kCommitCopies) {
+        context.CommitCopies();
+      } else if (op.kind == OpKind::kFence && context.in_memory != 0) {
         warps_.fence |= timing::BitOf(slot);
       } else if (op.kind == OpKind::kSleep && lanes != 0) {
         const uint64_t nanoseconds = sleep[std::countr_zero(lanes)];
@@ -680,10 +686,12 @@ void Sm::ReleaseBarriers(BlockSlot& block) {
 void Sm::Finish(uint32_t slot, Pc pc, bool memory) {
   WarpContext& context = warps_.slots[slot];
   const WarpMask bit = timing::BitOf(slot);
-  context.scoreboard.Release(context.operations[pc]);
+  const OpTiming& op = context.operations[pc];
+  context.scoreboard.Release(op);
   if (block_switch_ != nullptr) [[unlikely]] {
-    block_switch_->WroteBack(context, context.operations[pc]);
+    block_switch_->WroteBack(context, op);
   }
+  if (op.copies) --context.copies;
   --context.in_flight;
   if (memory && --context.in_memory == 0) warps_.fence &= ~bit;
   if (warps_.hazard & bit) warps_.UpdateHazard(slot);

@@ -3,6 +3,7 @@
 #ifndef CARILLON_SIM_TIMING_WARP_CONTEXT_H_
 #define CARILLON_SIM_TIMING_WARP_CONTEXT_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -37,6 +38,30 @@ struct WarpContext {
   uint32_t idle = 0;  // branches since it last stored or came to a barrier
   Cycle awake = 0;    // when nanosleep ends
   Scoreboard scoreboard;
+
+  // Copies (cp.async) that are under way, and how many the last groups had, the
+  // open one first. Groups are those of the warp: lanes that commit apart make
+  // more of them.
+  static constexpr size_t kGroups = 16;
+  uint32_t copies = 0;
+  std::array<uint16_t, kGroups> group_copies{};
+
+  // Whether the operation must wait for copies: whether more are under way than
+  // the newest groups had. Copies count as done in order.
+  bool MustAwaitCopies(const OpTiming& op) const {
+    if (op.kind != OpKind::kAwaitCopies || copies == 0) return false;
+    if (op.groups == kCopyWaitAll) return true;
+    uint32_t newest = 0;
+    for (size_t i = 0; i < kGroups && i <= op.groups; ++i) {
+      newest += group_copies[i];
+    }
+    return copies > newest;
+  }
+  void CommitCopies() {
+    std::copy_backward(group_copies.begin(), group_copies.end() - 1,
+                       group_copies.end());
+    group_copies[0] = 0;
+  }
 };
 
 struct SmWarps {
@@ -81,8 +106,11 @@ struct SmWarps {
   void UpdateHazard(uint32_t slot) {
     const WarpContext& context = slots[slot];
     const WarpMask bit = BitOf(slot);
-    const Hazard found =
-        context.scoreboard.Check(context.operations[context.head]);
+    const OpTiming& op = context.operations[context.head];
+    Hazard found = context.scoreboard.Check(op);
+    if (found == Hazard::kNone && context.MustAwaitCopies(op)) {
+      found = Hazard::kLoad;
+    }
     hazard = found != Hazard::kNone ? hazard | bit : hazard & ~bit;
     load = found == Hazard::kLoad ? load | bit : load & ~bit;
   }
