@@ -439,5 +439,71 @@ TEST_F(SmTest, AnOperationThatNoLaneDoesTouchesNoMemory) {
   EXPECT_EQ(Counters().memory, 1u);
 }
 
+// A copy is done when a load would be.
+TEST_F(SmTest, AWaitForCopiesWaitsForMemory) {
+  const uint64_t load =
+      Measure("", "ld.global.u32 %r5, [%d1]; mov.u32 %r6, %r5;");
+  EXPECT_EQ(Measure("",
+                    "cp.async.ca.shared.global [shared], [%d1], 4; "
+                    "cp.async.wait_all;"),
+            load);
+  EXPECT_LT(Measure("",
+                    "cp.async.ca.shared.global [shared], [%d1], 4; "
+                    "cp.async.commit_group;"),
+            load);
+}
+
+TEST_F(SmTest, TheNewestGroupsOfCopiesAreNotWaitedFor) {
+  // The first copy finds its line in the L1, and the second never does.
+  const auto cycles = [&](const std::string& wait) {
+    // None is left of an earlier round.
+    Measure("mov.u64 %d9, %d1;",
+            "cp.async.wait_all; mov.u64 %d10, %clock64; "
+            "cp.async.ca.shared.global [shared], [%d1], 4; "
+            "cp.async.commit_group; add.u64 %d9, %d9, 4224; "
+            "cp.async.ca.shared.global [shared], [%d9], 4; "
+            "cp.async.commit_group;" +
+                wait +
+                "mov.u64 %d11, %clock64; sub.u64 %d12, %d11, %d10; "
+                "st.global.u64 [%d0+8], %d12;");
+    return runner_.At<uint64_t>(out_, 2)[1];
+  };
+  const uint64_t first = cycles("cp.async.wait_group 1;");
+  const uint64_t all = cycles("cp.async.wait_group 0;");
+  EXPECT_GT(Counters().stalls[static_cast<size_t>(Stall::kLoad)], 40u);
+  EXPECT_GT(first, cycles(""));
+  EXPECT_GT(all, first + 40);
+  // More groups than there are: nothing to wait for.
+  EXPECT_LE(cycles("cp.async.wait_group 2;"), first);
+}
+
+// Warp 1 waits for warp 0's copy, which arrives when memory has answered.
+TEST_F(SmTest, APhaseCompletesWithItsCopies) {
+  const auto cycles = [&](const std::string& copy) {
+    Run(R"(
+  ld.param.u64 %d0, [out]; ld.param.u64 %d1, [data];
+  mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0; setp.gt.u32 %p2, %r1, 31;
+  @%p1 bra begun;
+  mbarrier.init.shared.b64 [shared], 32;
+begun:
+  bar.sync 0;
+  mov.u64 %d2, %clock64;
+  @%p2 bra wait;
+)" + copy + R"(
+  cp.async.mbarrier.arrive.noinc.shared.b64 [shared];
+  ret;
+wait:
+  mbarrier.try_wait.parity.shared.b64 %p3, [shared], 0;
+  @!%p3 bra wait;
+  mov.u64 %d3, %clock64; sub.u64 %d4, %d3, %d2; st.global.u64 [%d0], %d4;
+  ret;
+)",
+        64);
+    return runner_.At<uint64_t>(out_, 1)[0];
+  };
+  EXPECT_GT(cycles("cp.async.ca.shared.global [shared+16], [%d1], 4;"),
+            cycles("") + 40);
+}
+
 }  // namespace
 }  // namespace carillon::sim::timing
