@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 #include "fmt/format.h"
-#include "sim/exec/handlers.h"
+#include "sim/exec/operations/handlers.h"
 #include "sim/lower/lower.h"
 
 namespace carillon::sim {

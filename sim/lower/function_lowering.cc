@@ -7,7 +7,7 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "sim/exec/handlers.h"
+#include "sim/exec/operations/handlers.h"
 
 namespace carillon::sim {
 namespace {

@@ -1,4 +1,4 @@
-#include "sim/exec/handlers.h"
+#include "sim/exec/operations/handlers.h"
 
 namespace carillon::sim {
 

@@ -3,7 +3,7 @@
 // dividend.
 #include <type_traits>
 
-#include "sim/exec/lanes.h"
+#include "sim/exec/operations/lanes.h"
 
 namespace carillon::sim::CARILLON_SIM_ISA {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "fmt/format.h"
-#include "sim/exec/lanes.h"
+#include "sim/exec/operations/lanes.h"
 
 namespace carillon::sim::CARILLON_SIM_ISA {
 namespace {

@@ -1,10 +1,11 @@
-#include "sim/exec/lanes.h"
+#include "sim/exec/operations/lanes.h"
 
 namespace carillon::sim::CARILLON_SIM_ISA {
 
 Handler FindHandler(const Semantics& semantics) {
-  for (const auto find : {&FindInteger, &FindBits, &FindFloat, &FindHalf, &FindPacked, &FindConvert,
-                          &FindCompare, &FindAccess, &FindAtomic, &FindRare}) {
+  for (const auto find :
+       {&FindInteger, &FindBits, &FindFloat, &FindHalf, &FindPacked,
+        &FindConvert, &FindCompare, &FindAccess, &FindAtomic, &FindRare}) {
     if (const Handler handler = find(semantics)) return handler;
   }
   return nullptr;

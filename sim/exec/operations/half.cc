@@ -1,6 +1,6 @@
 // f16 and bf16, one or two in a register (PTX ISA 9.7.4): rounded to nearest,
 // even where there is a tie, and one NaN, 0x7fff.
-#include "sim/exec/half.h"
+#include "sim/exec/operations/half.h"
 
 #include <cmath>
 

@@ -1,12 +1,12 @@
 // f16 and bf16 as values. Their arithmetic is done in double and rounded once.
 // Included as lanes.h is, once for each instruction set.
-#ifndef CARILLON_SIM_EXEC_HALF_H_
-#define CARILLON_SIM_EXEC_HALF_H_
+#ifndef CARILLON_SIM_EXEC_OPERATIONS_HALF_H_
+#define CARILLON_SIM_EXEC_OPERATIONS_HALF_H_
 
 #include <cmath>
 #include <cstdint>
 
-#include "sim/exec/lanes.h"
+#include "sim/exec/operations/lanes.h"
 
 namespace carillon::sim::CARILLON_SIM_ISA {
 namespace {
@@ -147,4 +147,4 @@ template <class H>
 }  // namespace
 }  // namespace carillon::sim::CARILLON_SIM_ISA
 
-#endif  // CARILLON_SIM_EXEC_HALF_H_
+#endif  // CARILLON_SIM_EXEC_OPERATIONS_HALF_H_

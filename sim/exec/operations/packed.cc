@@ -1,6 +1,6 @@
 // Two or four whole numbers in a register: .u16x2 and .s16x2 (PTX ISA 9.7.1),
 // and SIMD video instructions (9.7.18). Compiled as lanes.h says.
-#include "sim/exec/lanes.h"
+#include "sim/exec/operations/lanes.h"
 
 namespace carillon::sim::CARILLON_SIM_ISA {
 namespace {

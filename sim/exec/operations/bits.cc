@@ -1,5 +1,5 @@
 // Logic, shifts, operations on single bits (PTX ISA 9.7.1, 9.7.8), and moves.
-#include "sim/exec/lanes.h"
+#include "sim/exec/operations/lanes.h"
 
 namespace carillon::sim::CARILLON_SIM_ISA {
 namespace {

@@ -5,8 +5,8 @@
 #include <atomic>
 #include <bit>
 
-#include "sim/exec/access.h"
-#include "sim/exec/half.h"
+#include "sim/exec/operations/access.h"
+#include "sim/exec/operations/half.h"
 
 namespace carillon::sim::CARILLON_SIM_ISA {
 namespace {

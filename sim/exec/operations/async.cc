@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "sim/exec/access.h"
 #include "sim/exec/access_faults.h"
 #include "sim/exec/mbarrier.h"
+#include "sim/exec/operations/access.h"
 
 namespace carillon::sim::CARILLON_SIM_ISA {
 namespace {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "sim/exec/half.h"
+#include "sim/exec/operations/half.h"
 
 namespace carillon::sim::CARILLON_SIM_ISA {
 namespace {

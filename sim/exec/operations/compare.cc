@@ -1,7 +1,7 @@
 // setp and set (PTX ISA 9.7.6): a comparison, and the predicate that may be
 // combined with it.
 
-#include "sim/exec/half.h"
+#include "sim/exec/operations/half.h"
 
 namespace carillon::sim::CARILLON_SIM_ISA {
 namespace {

@@ -3,7 +3,7 @@
 // good or better (docs/simulator.md has the bounds).
 #include <cmath>
 
-#include "sim/exec/lanes.h"
+#include "sim/exec/operations/lanes.h"
 
 namespace carillon::sim::CARILLON_SIM_ISA {
 namespace {

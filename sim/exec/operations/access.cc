@@ -1,5 +1,5 @@
 // ld and st (PTX ISA 9.7.9).
-#include "sim/exec/access.h"
+#include "sim/exec/operations/access.h"
 
 #include <emmintrin.h>
 

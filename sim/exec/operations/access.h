@@ -1,9 +1,9 @@
 // Finds where the lanes' addresses lie in the host's memory. The files with the
 // operations' code include it (lanes.h), once for each instruction set.
-#ifndef CARILLON_SIM_EXEC_ACCESS_H_
-#define CARILLON_SIM_EXEC_ACCESS_H_
+#ifndef CARILLON_SIM_EXEC_OPERATIONS_ACCESS_H_
+#define CARILLON_SIM_EXEC_OPERATIONS_ACCESS_H_
 
-#include "sim/exec/lanes.h"
+#include "sim/exec/operations/lanes.h"
 
 namespace carillon::sim::CARILLON_SIM_ISA {
 
@@ -15,4 +15,4 @@ bool Resolve(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes,
 
 }  // namespace carillon::sim::CARILLON_SIM_ISA
 
-#endif  // CARILLON_SIM_EXEC_ACCESS_H_
+#endif  // CARILLON_SIM_EXEC_OPERATIONS_ACCESS_H_

@@ -3,8 +3,8 @@
 // It is compiled twice, for any x86-64 and for x86-64-v3 (AVX2 and FMA), and
 // the better version that this machine can run is taken: the loop over a warp's
 // 32 lanes becomes vector instructions.
-#ifndef CARILLON_SIM_EXEC_HANDLERS_H_
-#define CARILLON_SIM_EXEC_HANDLERS_H_
+#ifndef CARILLON_SIM_EXEC_OPERATIONS_HANDLERS_H_
+#define CARILLON_SIM_EXEC_OPERATIONS_HANDLERS_H_
 
 #include "sim/exec/program.h"
 
@@ -32,4 +32,4 @@ Handler FindRare(const Semantics& semantics);
 
 }  // namespace carillon::sim
 
-#endif  // CARILLON_SIM_EXEC_HANDLERS_H_
+#endif  // CARILLON_SIM_EXEC_OPERATIONS_HANDLERS_H_

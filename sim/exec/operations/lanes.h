@@ -3,12 +3,12 @@
 // Nothing here or in them may be shared between these: the linker could keep an
 // inline function outside of the namespace in the form that this machine cannot
 // run.
-#ifndef CARILLON_SIM_EXEC_LANES_H_
-#define CARILLON_SIM_EXEC_LANES_H_
+#ifndef CARILLON_SIM_EXEC_OPERATIONS_LANES_H_
+#define CARILLON_SIM_EXEC_OPERATIONS_LANES_H_
 
 #include <cstdint>
 
-#include "sim/exec/handlers.h"
+#include "sim/exec/operations/handlers.h"
 #include "sim/exec/warp.h"
 
 namespace carillon::sim::CARILLON_SIM_ISA {
@@ -189,4 +189,4 @@ template <class T>
 }  // namespace
 }  // namespace carillon::sim::CARILLON_SIM_ISA
 
-#endif  // CARILLON_SIM_EXEC_LANES_H_
+#endif  // CARILLON_SIM_EXEC_OPERATIONS_LANES_H_
