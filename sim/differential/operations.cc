@@ -142,6 +142,41 @@ uint64_t DotProduct(const Arguments& x) {
   return sum;
 }
 
+// f16, of which every value is a double.
+double F16(uint64_t bits) {
+  const auto field = static_cast<int>(bits >> 10 & 31);
+  const auto fraction = static_cast<double>(bits & 0x3ff);
+  const double x = field == 31 ? (fraction == 0 ? HUGE_VAL : std::nan(""))
+                   : field == 0
+                       ? std::ldexp(fraction, -24)
+                       : std::ldexp(fraction + 1024, field - 25);
+  return (bits & 0x8000) != 0 ? -x : x;
+}
+// To nearest; the host's doubles are to nearest even, too.
+uint64_t Half(double x) {
+  if (std::isnan(x)) return 0x7fff;
+  const uint64_t sign = std::signbit(x) ? 0x8000 : 0;
+  const double size = std::fabs(x);
+  if (size >= 65520) return sign | 0x7c00;
+  // The last digit of what is next to x, whose bits count from the least value.
+  const int last = size < 0x1p-14 ? -24 : std::ilogb(size) - 10;
+  const auto steps =
+      static_cast<uint64_t>(std::nearbyint(std::ldexp(size, -last)));
+  return sign | (steps + (static_cast<uint64_t>(last + 24) << 10));
+}
+template <class F>
+uint64_t ForHalves(F f) {
+  return Half(f(0)) | Half(f(16)) << 16;
+}
+template <class F>
+uint64_t ForParts(int bits, F f) {
+  uint64_t result = 0;
+  for (int at = 0; at < 32; at += bits) {
+    result |= (static_cast<uint64_t>(f(at)) & ((1u << bits) - 1)) << at;
+  }
+  return result;
+}
+
 constexpr Type P = Type::kPred;
 constexpr Type H = Type::kB16;
 constexpr Type R = Type::kB32;
@@ -293,6 +328,30 @@ const Operation kOperations[] = {
           U32((x[1] << 32 | x[0]) >> std::min<uint64_t>(x[2], 32))),
     THREE("dp4a.u32.u32", R, R, R, R, (DotProduct<uint8_t, uint8_t>(x))),
     THREE("dp4a.s32.u32", R, R, R, R, (DotProduct<int8_t, uint8_t>(x))),
+    TWO("add.u16x2", R, R, R,
+        ForParts(16, [&](int at) { return (x[0] >> at) + (x[1] >> at); })),
+    TWO("min.s16x2", R, R, R, ForParts(16, [&](int at) {
+          return std::min(S16(x[0] >> at), S16(x[1] >> at));
+        })),
+    THREE("vabsdiff4.u32.u32.u32.add", R, R, R, R,
+          U32(std::abs(int(x[0] & 255) - int(x[1] & 255)) +
+              std::abs(int(x[0] >> 8 & 255) - int(x[1] >> 8 & 255)) +
+              std::abs(int(x[0] >> 16 & 255) - int(x[1] >> 16 & 255)) +
+              std::abs(int(x[0] >> 24) - int(x[1] >> 24)) + x[2])),
+    TWO("add.f16x2", R, R, R, ForHalves([&](int at) {
+          return F16(x[0] >> at) + F16(x[1] >> at);
+        })),
+    TWO("mul.f16", H, H, H, Half(F16(x[0]) * F16(x[1]))),
+    // The sum of a product of 22 digits and of 11 is exact, or the product is far
+    // below the last digit, or the result is infinite.
+    THREE("fma.rn.f16x2", R, R, R, R, ForHalves([&](int at) {
+            return F16(x[0] >> at) * F16(x[1] >> at) + F16(x[2] >> at);
+          })),
+    TWO("setp.lt.f16", P, H, H, F16(x[0]) < F16(x[1])),
+    TWO("setp.geu.f16", P, H, H, !(F16(x[0]) < F16(x[1]))),
+    ONE("cvt.f32.f16", F, H, Bits(static_cast<float>(F16(x[0])))),
+    ONE("cvt.rn.f16.f32", H, F, Half(F32(x[0]))),
+    ONE("cvt.rn.f16.s32", H, R, Half(S32(x[0]))),
     THREE("selp.b32", R, R, R, P, x[2] ? x[0] : x[1]),
     THREE("selp.f64", G, G, G, P, x[2] ? x[0] : x[1]),
     THREE("slct.s32.s32", R, R, R, R, S32(x[2]) >= 0 ? x[0] : x[1]),
