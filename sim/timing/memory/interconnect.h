@@ -85,14 +85,12 @@ class Network {
       if (from.free >= TicksOf(now + 1)) return from.free / kTicksPerCycle;
       const Packet& packet = from.queue.front();
       Destination& to = destinations_[packet.destination];
-      // Nobody overtakes those that wait already.
-      if (!from.granted && (to.credits == 0 || !to.waiting.empty())) {
+      if (to.credits == 0) {
         to.waiting.push(source);
         from.waits = true;
         ++*stalls_;
         break;
       }
-      from.granted = false;
       --to.credits;
       arrive(packet,
              Pass(packet.bytes, std::max(TicksOf(now), from.free), from, to));
@@ -101,8 +99,9 @@ class Network {
     return kNever;
   }
 
-  // A destination has dealt with a packet. Returns the source that waits for
-  // the credit, which must be advanced at once; kNone if none waits.
+  // A destination has dealt with a packet. Returns the source that has waited
+  // longest for the credit; kNone if none waits. It must be advanced at once, so
+  // that no other one takes the credit.
   uint32_t ReturnCredit(uint32_t destination) {
     Destination& to = destinations_[destination];
     ++to.credits;
@@ -110,7 +109,6 @@ class Network {
     const uint32_t source = to.waiting.front();
     to.waiting.pop();
     sources_[source].waits = false;
-    sources_[source].granted = true;
     return source;
   }
 
@@ -118,8 +116,7 @@ class Network {
   struct Source {
     GrowingQueue<Packet> queue;
     Ticks free = 0;
-    bool waits = false;    // is in Destination::waiting
-    bool granted = false;  // a credit is there for the first packet
+    bool waits = false;  // is in Destination::waiting
   };
   struct Destination {
     Ticks free = 0;

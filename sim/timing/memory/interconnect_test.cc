@@ -109,7 +109,7 @@ TEST_F(NetworkTest, CreditsGoToThoseWhoHaveWaitedLongest) {
   EXPECT_THAT(Run(network, 2), IsEmpty());
   EXPECT_THAT(Run(network, 1), IsEmpty());
   EXPECT_EQ(network.ReturnCredit(0), 0u);
-  // Another one that comes now does not take the credit away.
+  // Another packet of one that waits does not take the credit away.
   Push(network, 1, 5, 0);
   EXPECT_THAT(Run(network, 1, 10), IsEmpty());
   EXPECT_THAT(Run(network, 0, 10), ElementsAre(Pair(2, 16)));
