@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "integration_tests/testbed_process.h"
 
@@ -82,6 +83,16 @@ TEST_F(DevicesTest, EveryBackgroundKernelRunsAndIsRight) {
       << output_;
   EXPECT_THAT(output_,
               HasSubstr("3 launches, 96 thread blocks, 0 wrong results"));
+  for (const auto& [kernel, size] :
+       {std::pair{"black_scholes", "300"}, std::pair{"cutcp", "2"},
+        std::pair{"lbm", "9"}, std::pair{"mri_q", "300"},
+        std::pair{"pathfinder", "700"}, std::pair{"sgemm", "40"},
+        std::pair{"stencil", "10"}}) {
+    EXPECT_EQ(CpuHost({"--kernel", kernel, "--size", size, "--launches", "3"}),
+              0)
+        << output_;
+    EXPECT_THAT(output_, HasSubstr("0 wrong results"));
+  }
 }
 
 TEST_F(DevicesTest, WrongFlagsAreUsageErrorsThatSayWhatIsRight) {

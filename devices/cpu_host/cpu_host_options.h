@@ -16,6 +16,13 @@ namespace carillon::cpu_host {
 inline constexpr std::string_view kMatmul = "matmul";
 inline constexpr std::string_view kBfs = "bfs";
 inline constexpr std::string_view kBusy = "busy";
+inline constexpr std::string_view kBlackScholes = "black_scholes";
+inline constexpr std::string_view kCutcp = "cutcp";
+inline constexpr std::string_view kLbm = "lbm";
+inline constexpr std::string_view kMriQ = "mri_q";
+inline constexpr std::string_view kPathfinder = "pathfinder";
+inline constexpr std::string_view kSgemm = "sgemm";
+inline constexpr std::string_view kStencil = "stencil";
 
 struct WorkloadOptions {
   uint32_t size = 0;  // 0: the workload's own default

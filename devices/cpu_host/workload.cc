@@ -13,9 +13,11 @@ struct Kind {
 };
 
 constexpr Kind kKinds[] = {
-    {kMatmul, 256, MakeMatmul},
-    {kBfs, 65536, MakeBfs},
-    {kBusy, 2000, MakeBusy},
+    {kMatmul, 256, MakeMatmul}, {kBfs, 65536, MakeBfs},
+    {kBusy, 2000, MakeBusy},    {kBlackScholes, 65536, MakeBlackScholes},
+    {kCutcp, 4, MakeCutcp},     {kLbm, 32, MakeLbm},
+    {kMriQ, 4096, MakeMriQ},    {kPathfinder, 65536, MakePathfinder},
+    {kSgemm, 256, MakeSgemm},   {kStencil, 64, MakeStencil},
 };
 
 }  // namespace

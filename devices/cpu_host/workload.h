@@ -1,6 +1,6 @@
 // The background kernels that a CPU host launches, with their data and the
-// check of their results. A workload is one class in its own file and one line
-// in MakeWorkload().
+// check of their results. A workload is one class and one line in
+// MakeWorkload().
 #ifndef CARILLON_DEVICES_CPU_HOST_WORKLOAD_H_
 #define CARILLON_DEVICES_CPU_HOST_WORKLOAD_H_
 
@@ -48,10 +48,19 @@ absl::Status LaunchAndCount(edge::Device& device,
                             const edge::Device::LaunchSpec& spec,
                             RunFigures* figures);
 
-// One function for each file. `size` has been checked and is not 0.
+// `size` has been checked and is not 0.
 std::unique_ptr<Workload> MakeMatmul(const WorkloadOptions& options);
 std::unique_ptr<Workload> MakeBfs(const WorkloadOptions& options);
 std::unique_ptr<Workload> MakeBusy(const WorkloadOptions& options);
+// arithmetic_workloads.cc.
+std::unique_ptr<Workload> MakeBlackScholes(const WorkloadOptions& options);
+std::unique_ptr<Workload> MakePathfinder(const WorkloadOptions& options);
+std::unique_ptr<Workload> MakeSgemm(const WorkloadOptions& options);
+// field_workloads.cc.
+std::unique_ptr<Workload> MakeCutcp(const WorkloadOptions& options);
+std::unique_ptr<Workload> MakeLbm(const WorkloadOptions& options);
+std::unique_ptr<Workload> MakeMriQ(const WorkloadOptions& options);
+std::unique_ptr<Workload> MakeStencil(const WorkloadOptions& options);
 
 }  // namespace carillon::cpu_host
 

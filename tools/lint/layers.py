@@ -24,6 +24,9 @@ ARROWS = {
     "gpu_daemon": ["base", "shm", "proto", "kernels", "sim"],
     "devices/sdk": ["base", "shm", "proto"],
     "devices": ["base", "shm", "proto", "devices/sdk", "kernels/memcached/wire.h"],
+    # A workload knows its kernel's arguments, and checks its results.
+    "devices/cpu_host": [
+        "base", "shm", "proto", "devices/sdk", "kernels/background/references.h", "kernels/background/types.h"],
     "tools/testbed": ["base", "shm", "proto", "devices/sdk"],
     # The programs' tables of options.
     "tools/testbed/topology": [

@@ -78,12 +78,14 @@ TEST(TopologySchema, LimitsAKeyByAnother) {
         return kind["properties"]["kind"]["const"] == "cpu_host";
       });
   ASSERT_NE(host, kinds.end());
-  ASSERT_EQ((*host)["allOf"].size(), 1u);
+  ASSERT_EQ((*host)["allOf"].size(), 8u);  // one for each kernel with a limit
   const auto& limit = (*host)["allOf"][0];
   EXPECT_EQ(limit["if"]["properties"]["kernel"]["const"], "matmul");
   // Without the key it is matmul as well.
   EXPECT_FALSE(limit["if"].contains("required"));
   EXPECT_EQ(limit["then"]["properties"]["size"]["maximum"], 4096);
+  const auto& other = (*host)["allOf"][1];
+  EXPECT_TRUE(other["if"].contains("required"));
 }
 
 TEST(TopologyDocumentation, HasTheTablesOfKeys) {
