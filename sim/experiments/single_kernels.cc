@@ -228,8 +228,11 @@ class SradCoefficients : public SingleLaunch {
   // `image_` row by row: what is above or left of a pixel comes before it.
   absl::Status CheckOutput() const override {
     const std::vector<double> image(image_.values.begin(), image_.values.end());
+    const auto what = [this](std::string_view result) {
+      return fmt::format("{}: {}", name(), result);
+    };
     absl::Status status = Compare(
-        "SRAD: coefficient", results_[0].values,
+        what("coefficient"), results_[0].values,
         reference::SradCoefficients(image, rows_, columns_, kSpeckle), 1e-4);
     std::vector<double> north, south, west, east;
     for (size_t i = 0; i < image.size(); ++i) {
@@ -240,10 +243,10 @@ class SradCoefficients : public SingleLaunch {
       west.push_back(column > 0 ? image[i - 1] - image[i] : 0);
       east.push_back(column + 1 < columns_ ? image[i + 1] - image[i] : 0);
     }
-    status.Update(Compare("SRAD: north", results_[1].values, north, 1e-6));
-    status.Update(Compare("SRAD: south", results_[2].values, south, 1e-6));
-    status.Update(Compare("SRAD: west", results_[3].values, west, 1e-6));
-    status.Update(Compare("SRAD: east", results_[4].values, east, 1e-6));
+    status.Update(Compare(what("north"), results_[1].values, north, 1e-6));
+    status.Update(Compare(what("south"), results_[2].values, south, 1e-6));
+    status.Update(Compare(what("west"), results_[3].values, west, 1e-6));
+    status.Update(Compare(what("east"), results_[4].values, east, 1e-6));
     return status;
   }
 
