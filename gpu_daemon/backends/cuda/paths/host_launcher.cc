@@ -245,7 +245,11 @@ void HostLauncher::TakeUnfinished(LostWork& lost) {
   for (Flight& flight : flights_) {
     Land(flight);
     lost.keep.push_back(flight.event);
-    if (flight.event->ledger().NoteEnded(flight.sequence)) continue;
+    if (flight.event->ledger().NoteEnded(flight.sequence)) {
+      // Nobody has looked since: its device may sleep.
+      flight.event->memory().bell().Signal();
+      continue;
+    }
     lost.unfinished.push_back(
         {.kmd = flight.kmd,
          .args = std::move(flight.args),
