@@ -227,17 +227,26 @@ TEST_F(UserKernelsTest, AStackLargerThanAllBeforeIsTakenBeforeItIsNeeded) {
                                       Constant(0), Constant(kFloats)},
                          .block = {kFloats, 1, 1}});
   ASSERT_TRUE(path->path->Add(event.kernel).ok());
-  event.ring->Commit();
-  event.ring->RingDoorbell();
-  EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
-  path->path->Remove(event.kernel);
-  backend_->Cancel(LaunchFilter::Of(*event.kernel), EventStatus::kUnregistered);
-  served->path->Remove(resident.kernel);
+  const auto expect_served = [&] {
+    event.ring->Commit();
+    event.ring->RingDoorbell();
+    EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+  };
+  expect_served();
   // More than any GPU gives.
   ptx.replace(ptx.find("[9000]"), 6, "[900000]");
   modules_ = fake_.live_objects().modules;
   ExpectRefused(ptx, Saxpy("deeper"), absl::StatusCode::kInvalidArgument,
                 "user.ptx: give every thread 901024 bytes of stack");
+  // More than this one has memory for. The launches of others do not ask for it.
+  fake_.ChangeSettings([](FakeSettings& s) { s.most_stack = 20'000; });
+  ptx.replace(ptx.find("[900000]"), 8, "[90000]");
+  ExpectRefused(ptx, Saxpy("deeper"), absl::StatusCode::kResourceExhausted,
+                "user.ptx: give every thread 91024 bytes of stack");
+  expect_served();
+  path->path->Remove(event.kernel);
+  backend_->Cancel(LaunchFilter::Of(*event.kernel), EventStatus::kUnregistered);
+  served->path->Remove(resident.kernel);
 }
 
 TEST_F(UserKernelsTest, NamesThatAreTakenAreRefused) {

@@ -149,7 +149,12 @@ absl::Status Context::TakeStack(uint32_t frame_bytes, CUfunction function,
   if (result == CUDA_SUCCESS) {
     result = driver_.cuStreamSynchronize(stream);
   }
-  if (result == CUDA_SUCCESS) stack_bytes_ = bytes;
+  if (result == CUDA_SUCCESS) {
+    stack_bytes_ = bytes;
+  } else if (stack_bytes_ != 0) {
+    // Else every launch to come would try to take what is not there.
+    driver_.cuCtxSetLimit(CU_LIMIT_STACK_SIZE, stack_bytes_);
+  }
   return ToStatus(driver_, result,
                   fmt::format("give every thread {} bytes of stack", bytes));
 }

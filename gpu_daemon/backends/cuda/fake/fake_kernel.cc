@@ -298,6 +298,7 @@ std::vector<std::string> FakeGpu::State::FunctionNames(
 CUresult FakeGpu::State::TakeStack(Lock& lock, Root& root, uint32_t bytes) {
   const uint64_t wanted = std::max<uint64_t>(bytes, root.stack_limit);
   if (bytes == 0 || wanted <= root.stack_taken) return CUDA_SUCCESS;
+  if (wanted > settings.most_stack) return CUDA_ERROR_OUT_OF_MEMORY;
   // Long enough for all that ends; what stays, stays longer.
   constexpr std::chrono::seconds kInVain{3};
   const bool idle = changed.wait_for(lock, kInVain, [&] {

@@ -28,6 +28,9 @@ struct FakeSettings {
   // Bytes of stack per thread of kernels' forms, by the name of KernelInfo; of
   // others, what nvcc gives them.
   std::map<std::string, uint32_t> stacks;
+  // Of each thread, that there is memory for. A launch that would take more fails;
+  // so does each after it for which the limit asks more.
+  uint64_t most_stack = ~uint64_t{0};
   // Streams of a context, the default one too, that have one each
   // (CUDA_DEVICE_MAX_CONNECTIONS). A further stream shares its queue with
   // whichever other stream is busy: what comes second waits for the first.
