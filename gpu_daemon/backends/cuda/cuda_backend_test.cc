@@ -583,6 +583,42 @@ TEST_F(CudaBackendTest, AResidentDispatcherStopsAKernelThatFillsTheGpu) {
   TakeAway(event);
 }
 
+// It is asked first, too. Edge's dispatchers stop the one that fills the GPU.
+TEST_F(CudaBackendTest, WhoWaitsForTheRoomOfAKernelThatDoesNotEndIsNotBlamed) {
+  fake_.ChangeSettings(&TwoSms);
+  Gpu::Options gpu = GpuOptions();
+  gpu.longest_kernel = std::chrono::milliseconds(400);
+  gpu.look_every = std::chrono::milliseconds(100);
+  ASSERT_NO_FATAL_FAILURE(Open(gpu));
+  Use("edge");
+  auto resident = AddFailIf(*device_);
+  Use("graph");
+  auto waits = Add(*device_, {.kernel = simt::FindKernel("fail_if"),
+                              .bindings = {{.writable = true}},
+                              .block = {64, 1, 1}});
+  Use("baseline");
+  auto fills = Add(OtherDevice(), {.kernel = simt::FindKernel("null_event"),
+                                   .bindings = {Constant(0)},
+                                   .grid = kFillsTwoSms,
+                                   .block = {64, 1, 1}});
+  std::atomic<bool> runs{false};
+  fake_.HangOn("null_event",
+               [&runs](const KernelCall&) { return !runs.exchange(true); });
+  fills.ring->Commit();
+  fills.ring->RingDoorbell();
+  ASSERT_TRUE(Until([&] { return runs.load(); }));
+  EXPECT_EQ(RingAndWait(*device_, waits).state, EventState::kDone);
+  // So it has waited.
+  EXPECT_THAT(backend_->description(), HasSubstr("context lost 1 time"));
+  EXPECT_EQ(others_[0]->Wait(*fills.ring).status,
+            static_cast<uint32_t>(EventStatus::kTimedOut));
+  TakeAway(fills);
+  Use("graph");
+  TakeAway(waits);
+  Use("edge");
+  TakeAway(resident);
+}
+
 struct Fill {
   const char* path = "baseline";
   bool tracing = false;

@@ -37,6 +37,9 @@ class CudaMemory : public KernelMemory, private Gpu::ContextUser {
   void Abandon() override;
   void TakeUnfinished(LostWork&) override {}
   absl::Status Settle() override;
+  std::optional<Nanoseconds> OldestOverdue(Nanoseconds) override {
+    return std::nullopt;
+  }
   bool MarkOverdue(Nanoseconds) override { return false; }
   void EndOverdue(bool) override {}
 

@@ -206,16 +206,22 @@ void Gpu::LookAtHealth() {
       NowNs() - static_cast<Nanoseconds>(
                     std::chrono::nanoseconds(options_.longest_kernel).count());
   std::lock_guard lock(tenants_mutex_);
+  // The oldest of all: what came later may wait for the room that it takes.
+  ContextUser* owner = nullptr;
+  Nanoseconds oldest = since;
   for (ContextUser* tenant : tenants_) {
-    if (!tenant->MarkOverdue(since)) continue;
-    marked_ = true;
-    spdlog::warn(
-        "a kernel ran for more than {} ms: it is stopped, and the "
-        "CUDA context with it",
-        options_.longest_kernel.count());
-    if (const ContextLease use = TryEnter()) StopEverything();
-    return;
+    const auto overdue = tenant->OldestOverdue(oldest);
+    if (!overdue) continue;
+    owner = tenant;
+    oldest = *overdue;
   }
+  if (owner == nullptr || !owner->MarkOverdue(since)) return;
+  marked_ = true;
+  spdlog::warn(
+      "a kernel ran for more than {} ms: it is stopped, and the CUDA context "
+      "with it",
+      options_.longest_kernel.count());
+  if (const ContextLease use = TryEnter()) StopEverything();
 }
 
 // The GPU's time lies between two looks at ours: the closest pair of some counts.

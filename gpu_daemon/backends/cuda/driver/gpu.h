@@ -23,6 +23,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -102,10 +103,12 @@ class Gpu {
     // others have by now, too.
     virtual absl::Status Resume() { return absl::OkStatus(); }
 
-    // Whether something that the GPU has taken is older than `since`. Marks what
-    // it is, if that is known: it ends as timed out, and the others, and all if
-    // it is not known, run again, alone, where each has its own time. Called at
-    // any time, in the same thread.
+    // Since when it has been there, if something that the GPU has taken is older
+    // than `since`: the oldest of it. Called at any time, in the same thread.
+    virtual std::optional<Nanoseconds> OldestOverdue(Nanoseconds since) = 0;
+    // Marks what that is, if that is known: it ends as timed out, and the others,
+    // and all if it is not known, run again, alone, where each has its own time.
+    // False: it has ended meanwhile.
     virtual bool MarkOverdue(Nanoseconds since) = 0;
     // Nothing stops what was marked but the end of this process: completes it for
     // its device, as timed out, so that the next gpud does not run it again.

@@ -332,8 +332,7 @@ void Background::TakeUnfinished(LostWork& lost) {
   }
 }
 
-bool Background::MarkOverdue(Nanoseconds since) {
-  MutexLock lock(mutex_);
+Background::StreamSlot* Background::Oldest() {
   StreamSlot* oldest = nullptr;
   for (StreamSlot& slot : slots_) {
     if (slot.launch == nullptr || !slot.launched) continue;
@@ -341,6 +340,19 @@ bool Background::MarkOverdue(Nanoseconds since) {
       oldest = &slot;
     }
   }
+  return oldest;
+}
+
+std::optional<Nanoseconds> Background::OldestOverdue(Nanoseconds since) {
+  MutexLock lock(mutex_);
+  const StreamSlot* oldest = Oldest();
+  if (oldest == nullptr || oldest->launched_ns >= since) return std::nullopt;
+  return oldest->launched_ns;
+}
+
+bool Background::MarkOverdue(Nanoseconds since) {
+  MutexLock lock(mutex_);
+  StreamSlot* const oldest = Oldest();
   if (oldest == nullptr || oldest->launched_ns >= since) return false;
   const Gpu::ContextLease use = gpu_->TryEnter();
   if (!use || gpu_->driver().cuStreamQuery(oldest->stream.get()) !=

@@ -83,11 +83,15 @@ class Background : private Gpu::ContextUser {
   }
   void Look(std::vector<Ended>& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  // What was launched first of what runs; nullptr: nothing.
+  StreamSlot* Oldest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   static void Tell(std::vector<Ended>& ended);
 
   void Abandon() override;
   void TakeUnfinished(LostWork& lost) override;
   absl::Status Settle() override;
+  std::optional<Nanoseconds> OldestOverdue(Nanoseconds since) override;
   bool MarkOverdue(Nanoseconds since) override;
   // No gpud would run it again.
   void EndOverdue(bool) override {}

@@ -95,8 +95,8 @@ class EdgeEngine final : public ResidentEngine {
   std::string WhyLost() override;
   bool LookAt(ResidentEvent& resident, Nanoseconds now) override;
   bool IsUnseen(ResidentEvent& resident) override;
-  std::optional<uint64_t> Overdue(ResidentEvent& resident,
-                                  Nanoseconds since) override;
+  std::optional<TakenEvent> Overdue(ResidentEvent& resident,
+                                    Nanoseconds since) override;
   void ShowTracing() override;
   void AbandonShared() override;
   void Abandon(ResidentEvent& resident) override;
@@ -663,17 +663,21 @@ std::vector<uint64_t> EdgeEngine::Waiting(const ResidentEvent& resident) const {
   return waiting;
 }
 
-std::optional<uint64_t> EdgeEngine::Overdue(ResidentEvent& resident,
-                                            Nanoseconds since) {
+std::optional<TakenEvent> EdgeEngine::Overdue(ResidentEvent& resident,
+                                              Nanoseconds since) {
   if (Of(resident).inlined) {
     NoteRuns();
+    std::optional<TakenEvent> oldest;
     for (const Run& run : runs_) {
       if (run.entry != resident.index + 1 || run.since >= since) continue;
+      if (oldest && oldest->since <= run.since) continue;
       for (const uint64_t sequence : Waiting(resident)) {
-        if (static_cast<uint32_t>(sequence) == run.sequence) return sequence;
+        if (static_cast<uint32_t>(sequence) == run.sequence) {
+          oldest = {sequence, run.since};
+        }
       }
     }
-    return std::nullopt;
+    return oldest;
   }
   const simt::EventTotals& totals = report_->totals[resident.index];
   const bool stands =
@@ -686,7 +690,8 @@ std::optional<uint64_t> EdgeEngine::Overdue(ResidentEvent& resident,
   // Which of them were launched, nobody knows.
   const std::vector<uint64_t> waiting = Waiting(resident);
   if (waiting.empty()) return std::nullopt;
-  return waiting.size() == 1 ? waiting.front() : 0;
+  return TakenEvent{waiting.size() == 1 ? waiting.front() : 0,
+                    resident.stands_still_since};
 }
 
 // By what the dispatchers have reported since it stands still: twice, for words

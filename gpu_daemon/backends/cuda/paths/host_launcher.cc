@@ -155,6 +155,8 @@ bool HostLauncher::Launch(const std::shared_ptr<EventKernel>& event,
 
 // A fault is no error: then the flight waits to be taken up again.
 absl::Status HostLauncher::Start(Flight& flight) {
+  flight.launched_ns = NowNs();
+  flight.has_waited = false;
   flight.first_since_ns = 0;
   if (flight.life.seen_ns != 0) {
     flight.life.dispatched_ns = NowNs();
@@ -182,10 +184,12 @@ bool HostLauncher::Reap() {
   const size_t looks = std::min(flights_.size(), kMaxLooks);
   for (size_t i = 0; i < looks; ++i) {
     Flight& flight = flights_[i];
-    if (Ended(flight, first(flight))) {
+    const bool is_first = first(flight);
+    if (Ended(flight, is_first)) {
       Land(flight);
       continue;
     }
+    NotePlace(flight, is_first);
     first.Stays(flight);
     if (kept != i) flights_[kept] = std::move(flight);
     ++kept;
@@ -275,22 +279,46 @@ absl::Status HostLauncher::Settle() {
 }
 
 // What waits behind another in its stream does not run yet.
-bool HostLauncher::MarkOverdue(Nanoseconds since) {
-  MutexLock lock(mutex_);
-  const Nanoseconds now = NowNs();
+void HostLauncher::NotePlace(Flight& flight, bool is_first) {
+  if (!is_first) {
+    flight.has_waited = true;
+  } else if (flight.launched && flight.first_since_ns == 0) {
+    flight.first_since_ns = flight.has_waited ? NowNs() : flight.launched_ns;
+  }
+}
+
+HostLauncher::Flight* HostLauncher::OldestFirst() {
+  Flight* oldest = nullptr;
   FirstOfStream first;
   for (Flight& flight : flights_) {
-    if (!flight.launched || !first(flight)) continue;
+    if (!flight.launched) continue;
+    const bool is_first = first(flight);
+    NotePlace(flight, is_first);
     first.Stays(flight);
-    if (flight.first_since_ns == 0) flight.first_since_ns = now;
-    if (flight.first_since_ns >= since) continue;
-    const Gpu::ContextLease use = gpu_->TryEnter();
-    if (!use) return false;
-    if (Ended(flight, true)) continue;  // the front-end will find it so, too
-    flight.overdue = true;
-    return true;
+    if (!is_first) continue;
+    if (oldest == nullptr || flight.first_since_ns < oldest->first_since_ns) {
+      oldest = &flight;
+    }
   }
-  return false;
+  return oldest;
+}
+
+std::optional<Nanoseconds> HostLauncher::OldestOverdue(Nanoseconds since) {
+  MutexLock lock(mutex_);
+  const Flight* const oldest = OldestFirst();
+  if (oldest == nullptr || oldest->first_since_ns >= since) return std::nullopt;
+  return oldest->first_since_ns;
+}
+
+bool HostLauncher::MarkOverdue(Nanoseconds since) {
+  MutexLock lock(mutex_);
+  Flight* const oldest = OldestFirst();
+  if (oldest == nullptr || oldest->first_since_ns >= since) return false;
+  const Gpu::ContextLease use = gpu_->TryEnter();
+  if (!use) return false;
+  // If it has, the front-end will find it so, too.
+  if (Ended(*oldest, true)) return false;
+  return oldest->overdue = true;
 }
 
 void HostLauncher::EndOverdue(bool marked) {

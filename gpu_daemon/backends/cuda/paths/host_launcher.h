@@ -9,6 +9,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/clock.h"
@@ -62,8 +63,10 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
     size_t stream = 0;
     bool launched = false;  // false: the context was lost first
     bool overdue = false;
-    // Since when MarkOverdue() has seen nothing before it in its stream; 0: it
-    // has not.
+    Nanoseconds launched_ns = 0;
+    bool has_waited = false;  // behind another in its stream
+    // Since when nothing has been before it in its stream; 0: something is, or
+    // nobody has looked.
     Nanoseconds first_since_ns = 0;
   };
 
@@ -97,6 +100,7 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
   void Abandon() override;
   void TakeUnfinished(LostWork& lost) override;
   absl::Status Settle() override;
+  std::optional<Nanoseconds> OldestOverdue(Nanoseconds since) override;
   bool MarkOverdue(Nanoseconds since) override;
   void EndOverdue(bool marked) override;
 
@@ -128,6 +132,9 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
     static_assert(kStreams <= 32);
     std::array<uint32_t, kPriorities> busy_{};  // a bit a stream
   };
+  static void NotePlace(Flight& flight, bool is_first);
+  // What has been the first of its stream for longest; nullptr: nothing is.
+  Flight* OldestFirst() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Ended(Flight& flight, bool stream_free)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Land(const Flight& flight) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -66,8 +66,8 @@ class PersistentEngine final : public ResidentEngine {
   bool EndAll() override;
   bool LookAt(ResidentEvent& resident, Nanoseconds now) override;
   bool IsUnseen(ResidentEvent& resident) override;
-  std::optional<uint64_t> Overdue(ResidentEvent& resident,
-                                  Nanoseconds since) override;
+  std::optional<TakenEvent> Overdue(ResidentEvent& resident,
+                                    Nanoseconds since) override;
   void ShowTracing() override;
   void AbandonShared() override { words_.Abandon(); }
   void Abandon(ResidentEvent& resident) override;
@@ -232,8 +232,8 @@ bool PersistentEngine::LookAt(ResidentEvent& resident, Nanoseconds now) {
                        [this](ServedRing& ring) { NoteLooks(Of(ring)); });
 }
 
-std::optional<uint64_t> PersistentEngine::Overdue(ResidentEvent& resident,
-                                                  Nanoseconds since) {
+std::optional<TakenEvent> PersistentEngine::Overdue(ResidentEvent& resident,
+                                                    Nanoseconds since) {
   const auto waits = rings_.Overdue(Of(resident), since);
   return HasSeen(Of(resident)) == Seen::kYes ? waits : std::nullopt;
 }

@@ -112,6 +112,12 @@ void NoteProgress(ResidentEvent& resident, uint64_t ended, bool waits,
 // The sentence for a device whose doorbell is another word for the GPU.
 std::string UnseenViolation(const ResidentEvent& resident);
 
+// What the GPU has taken of a ring and not ended.
+struct TakenEvent {
+  uint64_t sequence = 0;  // 0: one of several, nobody knows which
+  Nanoseconds since = 0;  // when it, or the ring, stands still
+};
+
 // Calls come under a use of the Gpu's and the path's lock; the last ones, as they
 // say, with less.
 class ResidentEngine {
@@ -150,9 +156,9 @@ class ResidentEngine {
   // --- Under the lock alone.
 
   // What of it the GPU has taken and has been running since before `since`; or at
-  // all (kAnyTime). nullopt: nothing; 0: one of several, nobody knows which.
-  virtual std::optional<uint64_t> Overdue(ResidentEvent& resident,
-                                          Nanoseconds since) = 0;
+  // all (kAnyTime).
+  virtual std::optional<TakenEvent> Overdue(ResidentEvent& resident,
+                                            Nanoseconds since) = 0;
   // The host's tracing() or the Gpu's clock may be another now: for the GPU to
   // see.
   virtual void ShowTracing() = 0;

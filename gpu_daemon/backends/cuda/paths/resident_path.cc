@@ -346,18 +346,36 @@ bool ResidentPath::FailRung(ResidentEvent& resident) {
   return true;
 }
 
-bool ResidentPath::MarkOverdue(Nanoseconds since) {
-  std::lock_guard lock(mutex_);
-  if (!running_) return false;
+ResidentEvent* ResidentPath::FindOverdue(Nanoseconds since, TakenEvent& taken) {
+  if (!running_) return nullptr;
+  ResidentEvent* found = nullptr;
   for (ResidentEventPtr& resident : residents_) {
     if (resident->violation_seen) continue;
-    const std::optional<uint64_t> overdue = engine_->Overdue(*resident, since);
-    if (!overdue) continue;
-    resident->is_overdue = true;
-    resident->overdue = *overdue;
-    return true;
+    const auto overdue = engine_->Overdue(*resident, since);
+    if (!overdue || (found != nullptr && taken.since <= overdue->since)) {
+      continue;
+    }
+    found = resident.get();
+    taken = *overdue;
   }
-  return false;
+  return found;
+}
+
+std::optional<Nanoseconds> ResidentPath::OldestOverdue(Nanoseconds since) {
+  std::lock_guard lock(mutex_);
+  TakenEvent taken;
+  if (FindOverdue(since, taken) == nullptr) return std::nullopt;
+  return taken.since;
+}
+
+bool ResidentPath::MarkOverdue(Nanoseconds since) {
+  std::lock_guard lock(mutex_);
+  TakenEvent taken;
+  ResidentEvent* const overdue = FindOverdue(since, taken);
+  if (overdue == nullptr) return false;
+  overdue->is_overdue = true;
+  overdue->overdue = taken.sequence;
+  return true;
 }
 
 void ResidentPath::EndOverdue(bool marked) {
@@ -367,7 +385,7 @@ void ResidentPath::EndOverdue(bool marked) {
     if (!marked) {
       const auto taken = engine_->Overdue(*resident, ResidentEngine::kAnyTime);
       resident->is_overdue = taken.has_value();
-      resident->overdue = taken.value_or(0);
+      resident->overdue = taken ? taken->sequence : 0;
     }
     if (!resident->is_overdue) continue;
     const EventKernel& event = *resident->event;

@@ -93,6 +93,10 @@ class ResidentPath final : public LaunchPath,
   // something to do.
   bool FailRung(ResidentEvent& resident);
 
+  // What of all has been there for longest, and since before `since`; nullptr:
+  // nothing. Lock held.
+  ResidentEvent* FindOverdue(Nanoseconds since, TakenEvent& taken);
+
   void Pause() override;
   void Unpause() override;
 
@@ -100,6 +104,7 @@ class ResidentPath final : public LaunchPath,
   void TakeUnfinished(LostWork& lost) override;
   absl::Status Settle() override;
   absl::Status Resume() override;
+  std::optional<Nanoseconds> OldestOverdue(Nanoseconds since) override;
   bool MarkOverdue(Nanoseconds since) override;
   void EndOverdue(bool marked) override;
 

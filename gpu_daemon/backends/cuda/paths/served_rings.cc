@@ -139,8 +139,8 @@ void ServedRings::CountEnded(ServedRing& ring) {
   }
 }
 
-std::optional<uint64_t> ServedRings::Overdue(ServedRing& ring,
-                                             Nanoseconds since) {
+std::optional<TakenEvent> ServedRings::Overdue(ServedRing& ring,
+                                               Nanoseconds since) {
   CountEnded(ring);
   const auto ahead = static_cast<int32_t>(ring.event->ring().LoadDoorbell() -
                                           ring.RingOf(ring.ended));
@@ -149,7 +149,7 @@ std::optional<uint64_t> ServedRings::Overdue(ServedRing& ring,
       (ring.ended == ring.ended_before && ring.stands_still_since != 0 &&
        ring.stands_still_since < since);
   if (ahead <= 0 || !stands) return std::nullopt;
-  return ring.ended + 1;
+  return TakenEvent{ring.ended + 1, ring.stands_still_since};
 }
 
 }  // namespace carillon::gpud::cuda

@@ -58,7 +58,7 @@ class ServedRings {
               const std::function<void(ServedRing&)>& tend);
   // The event that waits and has stood still for so long, if there is one: where
   // the GPU has seen it ring, it runs, for there is one event at a time.
-  std::optional<uint64_t> Overdue(ServedRing& ring, Nanoseconds since);
+  std::optional<TakenEvent> Overdue(ServedRing& ring, Nanoseconds since);
   // Follows the completions, which come in the order of the rings.
   void CountEnded(ServedRing& ring);
 

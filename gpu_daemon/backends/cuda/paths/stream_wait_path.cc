@@ -73,8 +73,8 @@ class StreamWaitEngine final : public ResidentEngine {
   bool EndAll() override;
   bool LookAt(ResidentEvent& resident, Nanoseconds now) override;
   bool IsUnseen(ResidentEvent& resident) override;
-  std::optional<uint64_t> Overdue(ResidentEvent& resident,
-                                  Nanoseconds since) override;
+  std::optional<TakenEvent> Overdue(ResidentEvent& resident,
+                                    Nanoseconds since) override;
   void ShowTracing() override;
   void AbandonShared() override { gates_.Abandon(); }
   void Abandon(ResidentEvent& resident) override;
@@ -298,8 +298,8 @@ bool StreamWaitEngine::LookAt(ResidentEvent& resident, Nanoseconds now) {
                        [this](ServedRing& ring) { Arm(Of(ring)); });
 }
 
-std::optional<uint64_t> StreamWaitEngine::Overdue(ResidentEvent& resident,
-                                                  Nanoseconds since) {
+std::optional<TakenEvent> StreamWaitEngine::Overdue(ResidentEvent& resident,
+                                                    Nanoseconds since) {
   const auto waits = rings_.Overdue(Of(resident), since);
   return HasSeen(Of(resident)) == Seen::kYes ? waits : std::nullopt;
 }
