@@ -59,6 +59,7 @@ class ModuleLowering {
         program_(std::make_shared<Program>()) {
     program_->module = std::move(module);
     placement_.device_graphs = options.device_graphs;
+    max_variable_bytes_ = options.max_variable_bytes;
   }
 
   // What it has allocated stays with a program only.
@@ -70,6 +71,7 @@ class ModuleLowering {
   }
 
   absl::StatusOr<std::shared_ptr<const Program>> Run() {
+    RETURN_IF_ERROR(CheckVariables());
     FindReferences();
     RETURN_IF_ERROR(PlaceVariables());
     PlaceShared();
@@ -85,6 +87,21 @@ class ModuleLowering {
   }
 
  private:
+  // Before any of them takes memory.
+  absl::Status CheckVariables() const {
+    uint64_t bytes = 0;
+    for (const ptx::Variable& variable : module_.variables) {
+      bytes += variable.bytes;
+      if (bytes <= max_variable_bytes_) continue;
+      return absl::ResourceExhaustedError(fmt::format(
+          "{}:{}:{}: with '{}' the file's variables have {} bytes; without a "
+          "GPU the limit is {}",
+          module_.file, variable.at.line, variable.at.column, variable.name,
+          bytes, max_variable_bytes_));
+    }
+    return absl::OkStatus();
+  }
+
   // A function that does what is not supported has no code.
   absl::Status LowerFunction(uint32_t f, Constants& constants) {
     const size_t ops = program_->ops.size();
@@ -415,6 +432,7 @@ class ModuleLowering {
 
   const ptx::Module& module_;
   Memory* const memory_;
+  uint64_t max_variable_bytes_ = 0;
   std::shared_ptr<Program> program_;
   std::vector<References> references_;
   Placement placement_;

@@ -3,6 +3,7 @@
 #ifndef CARILLON_SIM_LOWER_LOWER_H_
 #define CARILLON_SIM_LOWER_LOWER_H_
 
+#include <cstdint>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -14,9 +15,14 @@
 
 namespace carillon::sim {
 
+// For the files of others, whose variables take the host's memory.
+inline constexpr uint64_t kMaxVariableBytes = uint64_t{256} << 20;
+
 struct LowerOptions {
   // There is a cudaGraphLaunch() for kernels to call: Core::launch_graph.
   bool device_graphs = false;
+  // Of all variables of the module together.
+  uint64_t max_variable_bytes = ~uint64_t{0};
 };
 
 // Places the module's variables and their first values in `memory`, which must

@@ -13,23 +13,6 @@
 namespace carillon::gpud {
 namespace {
 
-// Of a file's variables, which take the host's memory.
-constexpr uint64_t kMaxVariableBytes = 256 << 20;
-
-absl::Status CheckVariables(const sim::ptx::Module& module) {
-  uint64_t bytes = 0;
-  for (const sim::ptx::Variable& variable : module.variables) {
-    bytes += variable.bytes;
-    if (bytes <= kMaxVariableBytes) continue;
-    return absl::ResourceExhaustedError(fmt::format(
-        "{}:{}:{}: with '{}' the file's variables have {} bytes; without a GPU "
-        "the limit is {}",
-        module.file, variable.at.line, variable.at.column, variable.name, bytes,
-        kMaxVariableBytes));
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<std::shared_ptr<const sim::Program>> ParseAndLower(
     std::span<const std::byte> image, std::string file, sim::Memory* memory,
     sim::Turns* turns) {
@@ -38,11 +21,10 @@ absl::StatusOr<std::shared_ptr<const sim::Program>> ParseAndLower(
   while (!text.empty() && text.back() == '\0') text.pop_back();
   ASSIGN_OR_RETURN(auto module,
                    sim::ptx::ParseModule(std::move(text), std::move(file)));
-  RETURN_IF_ERROR(CheckVariables(module));
   ASSIGN_OR_RETURN(
       auto program,
       sim::Lower(std::make_shared<const sim::ptx::Module>(std::move(module)),
-                 memory));
+                 memory, {.max_variable_bytes = sim::kMaxVariableBytes}));
   // Whoever refuses it afterwards leaves none of its variables behind.
   const sim::Program* const lowered = program.get();
   return std::shared_ptr<const sim::Program>(

@@ -257,7 +257,7 @@ CUresult CUDAAPI cuFuncGetAttribute(int* value, CUfunction_attribute attribute,
       case CU_FUNC_ATTRIBUTE_NUM_REGS:
         *value = function->kernel != nullptr
                      ? static_cast<int>(function->kernel->registers_per_thread)
-                     : 32;
+                     : static_cast<int>(function->registers);
         return CUDA_SUCCESS;
       case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
         *value = function->LargestDynamicShared();

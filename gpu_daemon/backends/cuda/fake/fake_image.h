@@ -24,7 +24,9 @@ struct FakeEntry {
   std::string name;
   std::vector<FakeParam> params;
   uint32_t local_bytes = 0;  // of stack, a thread
-  KernelFunction run;        // empty: as its name says
+  uint32_t static_shared_bytes = 0;
+  uint32_t registers = 32;  // a thread
+  KernelFunction run;       // empty: as its name says
 };
 
 struct FakeGlobal {

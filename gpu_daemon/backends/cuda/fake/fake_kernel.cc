@@ -241,6 +241,8 @@ FunctionPtr FakeGpu::State::MakeFunction(const FakeImage& image,
   if (entry != image.entries.end()) {
     function->params = entry->params;
     function->local_bytes = std::max(function->local_bytes, entry->local_bytes);
+    function->registers = entry->registers;
+    function->own_shared_bytes = entry->static_shared_bytes;
   } else if (!image.is_fatbin) {
     return nullptr;
   }

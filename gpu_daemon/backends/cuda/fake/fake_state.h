@@ -108,12 +108,17 @@ struct Function {
   KernelFunction defined;
   std::vector<FakeParam> params;
   uint32_t local_bytes = 0;  // of stack, a thread
+  uint32_t registers = 32;   // a thread
+  // Of form kDefined.
+  uint32_t own_shared_bytes = 0;
   // What a launch may ask for; nullopt: as much as CUDA gives without asking.
   std::optional<int> largest_dynamic_shared;
 
   // That its code declares.
   int static_shared() const {
-    return form == Form::kEvent || form == Form::kCall ? 128 : 0;
+    return form == Form::kEvent || form == Form::kCall
+               ? 128
+               : static_cast<int>(own_shared_bytes);
   }
   int LargestDynamicShared() const {
     return largest_dynamic_shared.value_or((48 << 10) - static_shared());

@@ -17,6 +17,7 @@ namespace carillon::gpud::cuda {
 namespace {
 
 using shm::EventState;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // wait: data = 1, and then waits at the barrier for a release. bad: stores nowhere.
@@ -139,6 +140,130 @@ TEST_P(SimUserTest, WaitsForAReleaseAlsoInANewContext) {
   ASSERT_NO_FATAL_FAILURE(ExpectOneWaits(waits));
   EXPECT_EQ(TakeAway(bad), 0u);
   EXPECT_EQ(TakeAway(waits), 0u);
+}
+
+class SimModuleTest : public CudaBackendFixture {
+ protected:
+  // Stores a word there.
+  CUresult Store(CUfunction store, CUdeviceptr at) {
+    void* parameters[] = {&at};
+    CUresult result = driver_.cuLaunchKernel(store, 1, 1, 1, 1, 1, 1, 0,
+                                             nullptr, parameters, nullptr);
+    if (result == CUDA_SUCCESS) result = driver_.cuStreamSynchronize(nullptr);
+    return result;
+  }
+  const Driver driver_ = fake_.driver();
+};
+
+TEST_F(SimModuleTest, MemoryThatAVariableHasHadInBetweenIsTheDriversAgain) {
+  constexpr char kStore[] = R"(.version 9.0
+.target sm_75
+.address_size 64
+.visible .entry store(.param .u64 at)
+{
+  .reg .b64 %rd<2>;
+  ld.param.u64 %rd1, [at];
+  st.global.u64 [%rd1], %rd1;
+  ret;
+}
+)";
+  constexpr char kVariable[] = R"(.version 9.0
+.target sm_75
+.address_size 64
+.visible .global .align 8 .b8 variable[1048576];
+)";
+  constexpr size_t kBytes = 1 << 20;
+  CUcontext context = nullptr;
+  ASSERT_EQ(driver_.cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+  ASSERT_EQ(driver_.cuCtxSetCurrent(context), CUDA_SUCCESS);
+  CUmodule code = nullptr;
+  CUfunction store = nullptr;
+  ASSERT_EQ(driver_.cuModuleLoadDataEx(&code, kStore, 0, nullptr, nullptr),
+            CUDA_SUCCESS);
+  ASSERT_EQ(driver_.cuModuleGetFunction(&store, code, "store"), CUDA_SUCCESS);
+  // Until the host gives all three the same place.
+  bool same = false;
+  for (int i = 0; i < 100 && !same; ++i) {
+    CUdeviceptr first = 0;
+    ASSERT_EQ(driver_.cuMemAlloc(&first, kBytes), CUDA_SUCCESS);
+    ASSERT_EQ(Store(store, first), CUDA_SUCCESS);
+    ASSERT_EQ(driver_.cuMemFree(first), CUDA_SUCCESS);
+    CUmodule module = nullptr;
+    ASSERT_EQ(
+        driver_.cuModuleLoadDataEx(&module, kVariable, 0, nullptr, nullptr),
+        CUDA_SUCCESS);
+    CUdeviceptr variable = 0;
+    size_t bytes = 0;
+    ASSERT_EQ(driver_.cuModuleGetGlobal(&variable, &bytes, module, "variable"),
+              CUDA_SUCCESS);
+    ASSERT_EQ(driver_.cuModuleUnload(module), CUDA_SUCCESS);
+    CUdeviceptr again = 0;
+    ASSERT_EQ(driver_.cuMemAlloc(&again, kBytes), CUDA_SUCCESS);
+    same = again == first && variable < first + kBytes &&
+           first < variable + kBytes;
+    EXPECT_EQ(Store(store, again), CUDA_SUCCESS);
+    ASSERT_EQ(driver_.cuMemFree(again), CUDA_SUCCESS);
+  }
+  EXPECT_TRUE(same);
+  EXPECT_EQ(driver_.cuModuleUnload(code), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
+}
+
+TEST_F(SimModuleTest, AKernelsNeedsAreThoseOfItsCode) {
+  Gpu::Options gpu;
+  gpu.image = CudaModule();
+  ASSERT_NO_FATAL_FAILURE(Open(gpu));
+  constexpr std::string_view kShares = R"(.version 9.0
+.target sm_75
+.address_size 64
+.visible .entry shares()
+{
+  .shared .align 4 .b8 part[12288];
+  .reg .b32 %r<3>;
+  mov.u32 %r1, %tid.x;
+  mov.u32 %r2, part;
+  st.shared.u32 [%r2], %r1;
+  ret;
+}
+)";
+  const auto loaded =
+      backend_->LoadKernels({.image = std::as_bytes(std::span(kShares)),
+                             .file = "shares.ptx",
+                             .kernels = {{.symbol = "shares",
+                                          .name = "shares",
+                                          .summary = "",
+                                          .parameters = {}}}});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->front()->static_shared_bytes, 12288u);
+  EXPECT_EQ(loaded->front()->registers_per_thread, 2u);
+}
+
+// Its memory is the host's, of which a file could take all.
+
+TEST_F(SimModuleTest,
+       MoreVariablesThanTheHostGivesAreRefusedBeforeTheyTakeAny) {
+  Gpu::Options gpu;
+  gpu.image = CudaModule();
+  ASSERT_NO_FATAL_FAILURE(Open(gpu));
+  constexpr std::string_view kBig = R"(.version 9.0
+.target sm_75
+.address_size 64
+.visible .global .align 8 .b8 small[4096];
+.visible .global .align 8 .b8 big[1000000000];
+.visible .entry empty() { ret; }
+)";
+  const auto loaded =
+      backend_->LoadKernels({.image = std::as_bytes(std::span(kBig)),
+                             .file = "big.ptx",
+                             .kernels = {{.symbol = "empty",
+                                          .name = "empty",
+                                          .summary = "",
+                                          .parameters = {}}}});
+  EXPECT_EQ(loaded.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(loaded.status().message()),
+              AllOf(HasSubstr("big.ptx"), HasSubstr(":5:10: with 'big'"),
+                    HasSubstr("1000004096 bytes"),
+                    HasSubstr("the limit is 268435456")));
 }
 
 }  // namespace

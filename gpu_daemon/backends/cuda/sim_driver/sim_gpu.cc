@@ -46,6 +46,7 @@ SimGpu::SimGpu(const Options& options)
            {.seed = options.seed,
             .shortest_turn = 64,
             .sms = kSms,
+            .printed = &printed_,
             .nanoseconds = [] { return static_cast<uint64_t>(NowNs()); },
             .launch_graph =
                 [this](const sim::Warp& warp, uint64_t exec, uint64_t stream) {
@@ -119,6 +120,10 @@ void SimGpu::Loop() {
       busy = gpu_.Step() == sim::InterleavedGpu::Turn::kRan;
     }
     for (const auto& [id, one] : running_) LookAtMemory(*one->call);
+    // A driver prints it on the process's stdout.
+    std::fputs(printed_.c_str(), stdout);
+    if (!printed_.empty()) std::fflush(stdout);
+    printed_.clear();
     // Long enough for others to get the mutex; also while all warps only wait.
     lock.unlock();
     std::this_thread::sleep_for(kPause);
@@ -134,19 +139,19 @@ void SimGpu::LookAtMemory(const KernelCall& call) {
   const std::vector<std::span<std::byte>> ranges = call.memory();
   for (const auto& range : ranges) now[range.data()] = range.size();
   for (auto old = mapped_.begin(); old != mapped_.end();) {
+    const auto begin = reinterpret_cast<sim::DeviceAddress>(old->first);
+    // A program's variable may lie there by now. Or one has lain there, and with
+    // it went what was mapped, before the driver had this memory again.
+    const auto segments = memory_.table();
+    const size_t index = segments->Find(begin, 1);
+    const bool is_there = index != sim::SegmentTable::kNone &&
+                          segments->segment(index).name == kDriversMemory;
     const auto same = now.find(old->first);
-    if (same != now.end() && same->second == old->second) {
+    if (is_there && same != now.end() && same->second == old->second) {
       ++old;
       continue;
     }
-    const auto begin = reinterpret_cast<sim::DeviceAddress>(old->first);
-    // A program's variable may lie there by now.
-    const auto segments = memory_.table();
-    const size_t index = segments->Find(begin, 1);
-    if (index != sim::SegmentTable::kNone &&
-        segments->segment(index).name == kDriversMemory) {
-      (void)memory_.Free(begin);
-    }
+    if (is_there) (void)memory_.Free(begin);
     old = mapped_.erase(old);
   }
   for (const auto& range : ranges) {

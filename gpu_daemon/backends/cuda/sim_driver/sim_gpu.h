@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <string>
 #include <thread>
 
 #include "gpu_daemon/backends/cuda/fake/fake_gpu.h"
@@ -52,6 +53,7 @@ class SimGpu {
   sim::Memory memory_{sim::Addresses::kHost};
 
   std::mutex mutex_;
+  std::string printed_;  // by kernels
   std::condition_variable changed_;
   sim::InterleavedGpu gpu_;
   std::map<uint64_t, Running*> running_;  // by Launch::id

@@ -29,13 +29,19 @@ SimGpu& Gpu() {
   return *gpu;
 }
 
+// With its variables in the GPU's memory.
 struct Code {
+  explicit Code(std::shared_ptr<const sim::Program> lowered)
+      : program(std::move(lowered)) {}
   ~Code() {
     for (const sim::ProgramVariable& variable : program->variables) {
       (void)Gpu().memory().Free(variable.address);
     }
   }
-  std::shared_ptr<const sim::Program> program;
+  Code(const Code&) = delete;
+  Code& operator=(const Code&) = delete;
+
+  const std::shared_ptr<const sim::Program> program;
 };
 
 absl::StatusOr<std::string> PtxOf(const char* image) {
@@ -50,38 +56,52 @@ absl::StatusOr<std::string> PtxOf(const char* image) {
   return std::strncmp(image, kFatbin, 4) == 0 ? PtxOfFatbin(image) : image;
 }
 
-absl::StatusOr<std::shared_ptr<const sim::Program>> Lowered(const char* image) {
+absl::StatusOr<std::shared_ptr<Code>> Lowered(const char* image) {
   ASSIGN_OR_RETURN(std::string text, PtxOf(image));
   ASSIGN_OR_RETURN(auto module,
                    sim::ptx::ParseModule(std::move(text), "gpu.ptx"));
   ASSIGN_OR_RETURN(
       auto program,
       sim::Lower(std::make_shared<const sim::ptx::Module>(std::move(module)),
-                 &Gpu().memory(), {.device_graphs = true}));
-  for (const sim::ProgramFunction& function : program->functions) {
+                 &Gpu().memory(),
+                 {.device_graphs = true,
+                  .max_variable_bytes = sim::kMaxVariableBytes}));
+  auto code = std::make_shared<Code>(std::move(program));
+  for (const sim::ProgramFunction& function : code->program->functions) {
     if (!function.refused.empty()) {
       return absl::UnimplementedError(function.refused);
     }
   }
-  return program;
+  return code;
+}
+
+CUresult ErrorOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kUnimplemented:
+      return CUDA_ERROR_NOT_SUPPORTED;
+    case absl::StatusCode::kResourceExhausted:
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    default:
+      return CUDA_ERROR_INVALID_PTX;
+  }
 }
 
 CUresult Load(const void* image, FakeImage& loaded, std::string& log) {
   const auto* const bytes = static_cast<const char*>(image);
-  auto program = Lowered(bytes);
-  if (!program.ok()) {
-    log = std::string(program.status().message());
+  auto lowered = Lowered(bytes);
+  if (!lowered.ok()) {
+    log = std::string(lowered.status().message());
     std::fprintf(stderr, "simulated GPU: %s\n", log.c_str());
-    return absl::IsUnimplemented(program.status()) ? CUDA_ERROR_NOT_SUPPORTED
-                                                   : CUDA_ERROR_INVALID_PTX;
+    return ErrorOf(lowered.status());
   }
-  auto code = std::make_shared<Code>();
-  code->program = std::move(*program);
+  const std::shared_ptr<Code> code = *std::move(lowered);
   loaded.is_fatbin = bytes[0] == '\x50';
   for (const sim::ProgramFunction& function : code->program->functions) {
     if (!function.is_entry) continue;
     FakeEntry entry{.name = std::string(function.name),
-                    .local_bytes = function.local_bytes};
+                    .local_bytes = function.local_bytes,
+                    .static_shared_bytes = function.static_shared_bytes,
+                    .registers = function.registers};
     const sim::ptx::Function& source = *function.source;
     for (size_t i = 0; i < source.parameters.size(); ++i) {
       entry.params.push_back(
@@ -98,7 +118,7 @@ CUresult Load(const void* image, FakeImage& loaded, std::string& log) {
                               .size = variable.bytes,
                               .address = variable.address});
   }
-  loaded.code = std::move(code);
+  loaded.code = code;
   return CUDA_SUCCESS;
 }
 
