@@ -70,6 +70,13 @@ check "lines with an old driver" "0 1" "$(wc -l <"$work/out") $(wc -l <"$work/er
 check "an old driver is named" yes \
   "$(grep -q 'driver 12.4 is too old: needs 1[0-9.]* or newer' "$work/err" && echo yes || cat "$work/err")"
 
+# A folder that cannot be made.
+code=0
+env -i "$bundle/gpu_check" --dry-run --out /proc/none >"$work/out" 2>"$work/err" || code=$?
+check "exit code without a folder" 1 "$code"
+check "a folder that cannot be made is named" yes \
+  "$(grep -q 'cannot make /proc/none: .*; --out takes another' "$work/err" && echo yes || cat "$work/err")"
+
 for mode in "" "--driver=$driver" "--driver=$simulated"; do
   code=0
   env -i "$bundle/gpu_check" --dry-run ${mode:+"$mode"} \

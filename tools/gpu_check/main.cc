@@ -139,6 +139,11 @@ int Run(const Options& options) {
   const HeldGpu held(self, "/dev");
   fmt::print(stderr, "gpu_check: {}\n", held.about());
   fs::create_directories(of_parts.directory, error);
+  if (error) {
+    fmt::print(stderr, "gpu_check: cannot make {}: {}; --out takes another\n",
+               of_parts.directory, error.message());
+    return 1;
+  }
   std::ofstream(of_parts.directory + "/run.json")
       << Json{{"when", Now()},
               {"seed", of_parts.seed},

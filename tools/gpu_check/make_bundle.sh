@@ -122,7 +122,7 @@ cat >"$made/README" <<README
 Carillon on a GPU: tests and benches, ready to run. Revision $revision,
 compiled by CUDA $toolkit.
 
-Needs Linux on x86-64 and an NVIDIA driver of release ${toolkit%%.*}.0 or newer; nothing else.
+Needs Linux on x86-64 and an NVIDIA driver for CUDA ${toolkit%%.*}.0 or newer; nothing else.
 
   ./gpu_check                  as much as 9 minutes have room for, the launch
                                paths' latency first; a table last. All of its
@@ -161,8 +161,8 @@ printf '%s: %s MB, revision %s, CUDA %s\n' "$out" "$megabytes" "$revision" "$too
 if [ -n "$tar" ]; then
   mv "$packed" "$out.tar.gz"
   printf '%s: %s MB\n' "$out.tar.gz" "$packed_megabytes"
-  printf 'copy that to the GPU machine and run there: tar xzf %s && %s/gpu_check\n' "${out##*/}.tar.gz" "${out##*/}"
+  printf 'copy that to the GPU machine and run there: tar xzf %q && %q/gpu_check\n' "${out##*/}.tar.gz" "${out##*/}"
 else
-  printf 'copy it to the GPU machine and run there: %s/gpu_check\n' "${out##*/}"
+  printf 'copy it to the GPU machine and run there: %q/gpu_check\n' "${out##*/}"
 fi
 printf 'it needs an NVIDIA driver for CUDA %s.0 or newer there\n' "${toolkit%%.*}"

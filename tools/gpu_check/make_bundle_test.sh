@@ -34,6 +34,7 @@ run 0 'run there: a/gpu_check' --out="$work/a" --toolkit=13.0 "$program"
 run 0 'run there: a/gpu_check' --out="$work/a" --toolkit=13.0 "$program" # again
 "$work/a/bin/true"
 [ -x "$work/a/lib/libdl.so.2" ] || failures=$((failures + 1))
+run 0 'run there: a\\ b/gpu_check' --out="$work/a b" --toolkit=13.0 "$program"
 mkdir "$work/mine" && touch "$work/mine/precious"
 run 1 'not touched' --out="$work/mine" --toolkit=13.0 "$program"
 [ -e "$work/mine/precious" ] || failures=$((failures + 1))
