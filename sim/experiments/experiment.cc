@@ -38,6 +38,15 @@ constexpr Experiment kExperiments[] = {
     {"th5.18",
      "Warp instructions of persistent blocks: wait-release barrier, polling",
      &Th5_17Jobs, &Th5_18},
+    {"pep1", "Times of a block and of its switch (PEP's Table 1)",
+     &PepTableJobs, &PepTable},
+    {"pep2", "Switch time of a block while others drain", &Pep2Jobs, &Pep2},
+    {"pep5", "How blocks make room with PEP", &PepJobs, &Pep5},
+    {"pep6", "Preemption latency: Chimera and PEP", &PepJobs, &Pep6},
+    {"pep7", "Size of the saved context: Chimera and PEP", &PepJobs, &Pep7},
+    {"pep8", "Base and incremental checkpoints", &PepJobs, &Pep8},
+    {"pep9", "Time for which a block stands still to be saved", &PepJobs,
+     &Pep9},
 };
 
 }  // namespace

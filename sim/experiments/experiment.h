@@ -1,4 +1,4 @@
-// The figures of EDGE's evaluation: which jobs each figure needs, and how it
+// The figures of EDGE's and PEP's evaluations: which jobs each figure needs, and how it
 // presents their results beside the papers' numbers.
 #ifndef CARILLON_SIM_EXPERIMENTS_EXPERIMENT_H_
 #define CARILLON_SIM_EXPERIMENTS_EXPERIMENT_H_
@@ -21,8 +21,8 @@ struct ExperimentOptions {
 };
 
 struct Experiment {
-  // "fig12"; names that begin with "th" are of Hetherington's thesis; those
-  // that begin with "beyond" are of neither.
+  // "fig12"; names that begin with "th" are of Hetherington's thesis, with
+  // "pep" of PEP (pep1: its Table 1); "beyond" is of none.
   std::string_view name;
   std::string_view title;
   std::vector<Job> (*jobs)(const ExperimentOptions& options);

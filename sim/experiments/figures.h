@@ -55,6 +55,18 @@ std::vector<Job> Th5_17Jobs(const ExperimentOptions& options);
 Json Th5_17(const Results& results, const ExperimentOptions& options);
 Json Th5_18(const Results& results, const ExperimentOptions& options);
 
+// pep_figures.cc: PEP's, of DAC'18
+std::vector<Job> PepTableJobs(const ExperimentOptions& options);
+Json PepTable(const Results& results, const ExperimentOptions& options);
+std::vector<Job> Pep2Jobs(const ExperimentOptions& options);
+Json Pep2(const Results& results, const ExperimentOptions& options);
+std::vector<Job> PepJobs(const ExperimentOptions& options);
+Json Pep5(const Results& results, const ExperimentOptions& options);
+Json Pep6(const Results& results, const ExperimentOptions& options);
+Json Pep7(const Results& results, const ExperimentOptions& options);
+Json Pep8(const Results& results, const ExperimentOptions& options);
+Json Pep9(const Results& results, const ExperimentOptions& options);
+
 // The backgrounds of Figs. 12 and 13; two of each if quick.
 std::span<const std::string_view> FigureBackgrounds(
     const ExperimentOptions& options);

@@ -16,6 +16,7 @@
 #include "sim/experiments/isolated.h"
 #include "sim/experiments/load_ptx.h"
 #include "sim/experiments/persistent_job.h"
+#include "sim/experiments/preemption_job.h"
 #include "sim/timing/edge/interrupts.h"
 #include "sim/timing/gpu.h"
 
@@ -452,6 +453,10 @@ Json ToJson(const Job& job) {
           {"events", job.events},
           {"persistent", job.persistent},
           {"coalesce", job.coalesce},
+          {"preempted", job.preempted},
+          {"launch_ns", job.launch_ns},
+          {"progress", job.progress},
+          {"gpu", job.gpu},
           {"size", job.size == Size::kFull ? "full" : "small"},
           {"seed", job.seed}};
 }
@@ -480,9 +485,13 @@ absl::StatusOr<timing::Config> Override(const timing::Config& config,
   return changed;
 }
 
-absl::StatusOr<Json> RunJob(const Job& job, const timing::Config& base,
+absl::StatusOr<Json> RunJob(const Job& job, const timing::Config& given,
                             const JobControl& control) {
-  ASSIGN_OR_RETURN(const auto config, Override(base, job.overrides));
+  auto base = absl::StatusOr<timing::Config>(given);
+  if (!job.gpu.empty()) base = timing::LoadConfig(job.gpu);
+  RETURN_IF_ERROR(base.status());
+  ASSIGN_OR_RETURN(const auto config, Override(*base, job.overrides));
+  if (!job.preempted.empty()) return RunPreempted(job, config, control);
   if (!job.persistent.empty()) return RunPersistent(job, config, control);
   Memory memory;
   if (job.background.empty() && job.event == kRoutine) {

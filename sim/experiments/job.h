@@ -60,6 +60,12 @@ struct Job {
   // interrupt for each `coalesce` of them (persistent_job.h).
   std::string persistent;
   uint32_t coalesce = 1;
+  // One of PreemptedKernels(): its blocks make room for another grid, once for
+  // each pair of `launch_ns` and `progress` (preemption_job.h).
+  std::string preempted;
+  std::vector<uint32_t> launch_ns;  // from the announcement to the arrival
+  std::vector<uint32_t> progress;   // %, of the blocks when it is announced
+  std::string gpu;  // a preset in place of the others' configuration
   Size size = Size::kFull;
   uint32_t seed = 1;
 };
@@ -93,6 +99,7 @@ struct JobControl {
 //             with interrupts also "routine": from the first warp of the
 //             interrupt's routine to its end},
 //  "statistics": totals of all SMs}
+// What a job of a preempted kernel gives is in preemption_job.h.
 // Errors: those of what executes, DataLoss (a wrong output), DeadlineExceeded
 // (JobControl::limit).
 absl::StatusOr<Json> RunJob(const Job& job, const timing::Config& config,

@@ -263,6 +263,8 @@ struct Config {
     // written; 0: all.
     uint32_t shared_lines = 0;
     uint32_t in_place_cycles = 0;  // for each line
+    // kSwitch: so many of an SM's blocks, and the others drain; 0: all.
+    uint32_t switch_blocks = 0;
     uint32_t quantum_ns =
         0;  // of grids of equal priority; 0: they do not share
   } preemption;

@@ -103,6 +103,7 @@ struct GridRun {
   std::vector<Dim3> flushed;  // blocks to start again, before these
   uint64_t running = 0;       // blocks, those that were switched out included
   uint64_t placed = 0;        // on the short path: in SMs' tables
+  bool in_kdu = false;
   bool arrival_seen = false;  // by preempt/preemption.h
   // Warp instructions since a store, or since a warp passed a barrier or ended.
   uint64_t idle = 0;

@@ -25,14 +25,30 @@ void Kmu::Remove(const GridRun* grid) {
   blocked_ = false;
 }
 
+bool Kmu::MakeRoom(const GridRun& grid) {
+  if (kdu_.size() < config_.dispatch.grids) return true;
+  if (!displaces_ || kdu_.back()->options.event ||
+      kdu_.back()->options.priority >= grid.options.priority) {
+    return false;
+  }
+  GridRun* const displaced = kdu_.back();
+  kdu_.pop_back();
+  displaced->in_kdu = false;
+  Insert(pending_, displaced, events_first_);
+  return true;
+}
+
 void Kmu::FillKdu(Cycle now) {
-  for (size_t i = 0;
-       i < pending_.size() && kdu_.size() < config_.dispatch.grids;) {
+  filled_ = false;
+  for (size_t i = 0; i < pending_.size();) {
     GridRun* const grid = pending_[i];
     if (grid->result.submitted > now) {
       ++i;
       continue;
     }
+    if (!MakeRoom(*grid)) return;
+    grid->in_kdu = true;
+    filled_ = displaces_;
     pending_.erase(pending_.begin() + static_cast<ptrdiff_t>(i));
     const bool host =
         grid->options.origin == LaunchOrigin::kHost && !grid->options.event;

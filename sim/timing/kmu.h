@@ -17,7 +17,8 @@ class Kmu {
  public:
   explicit Kmu(const Config& config)
       : config_(config),
-        events_first_(config.edge.event_priority >= EventPriority::kP1) {}
+        events_first_(config.edge.event_priority >= EventPriority::kP1),
+        displaces_(config.preemption.technique != PreemptionTechnique::kNone) {}
 
   void Submit(GridRun* grid);
   // Removes a grid that has ended or will not begin.
@@ -49,7 +50,7 @@ class Kmu {
   }
   // The next cycle in which Advance() has something to do.
   Cycle next(Cycle now) const {
-    if (!blocked_) return now + 1;
+    if (!blocked_ || filled_) return now + 1;
     return std::min(next_ready_, NextArrival(now));
   }
   // Call it when an SM has room again.
@@ -79,6 +80,9 @@ class Kmu {
     }
   }
   void FillKdu(Cycle now);
+  // Whether the KDU has room for the grid. Where blocks are preempted, a grid
+  // takes the place of the last one if that has a lower priority.
+  bool MakeRoom(const GridRun& grid);
   // Whether blocks of an event have no place yet (P1).
   bool EventsWait(Cycle now) const;
   GridRun* Choose(Cycle now, const Sm& sm) const;
@@ -87,6 +91,10 @@ class Kmu {
 
   const Config& config_;
   const bool events_first_;
+  const bool displaces_;
+  // A grid has come into the KDU in the present cycle, which preemption sees in
+  // the next.
+  bool filled_ = false;
   bool hold_others_ = false;
   bool events_wait_ = false;
   std::vector<GridRun*> pending_;  // ordered by priority, then arrival

@@ -398,11 +398,10 @@ void Sm::Tick(Cycle now) {
   fetch_.Deliver(now);
   if (events_here_) [[unlikely]]
     TickEvents(now);
-  if (block_switch_ != nullptr) [[unlikely]] {
-    if (block_switch_->active()) block_switch_->Tick(now);
-  }
-  const Cycle lsu_next = lsu_.Advance(now);
   bool active = false;
+  if (block_switch_ != nullptr) [[unlikely]]
+    active = TickBlockSwitch(now);
+  const Cycle lsu_next = lsu_.Advance(now);
   for (size_t i = 0; i < schedulers_.size(); ++i) {
     outcomes_[i] = Schedule(schedulers_[i], now);
     active |= (outcomes_[i] & kIssued) != 0;
@@ -410,8 +409,6 @@ void Sm::Tick(Cycle now) {
   active |= fetch_.Fetch(now);
   CountUntil(now + 1);
   active |= events_here_ && event_warps_.again();
-  active |= block_switch_ != nullptr && block_switch_->active() &&
-            block_switch_->again();
   still_ = !active;
   if (active) {
     wakes_at_ = now + 1;
@@ -419,6 +416,14 @@ void Sm::Tick(Cycle now) {
   }
   unit_free_next_ = NextUnit(now);
   Sleep(now, lsu_next);
+}
+
+// Returns whether it has something to do in the next cycle, whatever else
+// happens. What happens later in this cycle makes that one happen as well.
+bool Sm::TickBlockSwitch(Cycle now) {
+  if (!block_switch_->active()) return false;
+  block_switch_->Tick(now);
+  return block_switch_->again();
 }
 
 void Sm::Sleep(Cycle now, Cycle lsu_next) {
@@ -545,10 +550,8 @@ void Sm::Issue(uint32_t slot, Cycle now) {
     warps_.running &= ~timing::BitOf(slot);
     return;
   }
-  if (block_switch_ != nullptr) [[unlikely]] {
-    block_switch_->Issued(context.block, grid->launch.program->ops[pc], op,
-                          core_.access, lanes != 0);
-  }
+  if (block_switch_ != nullptr) [[unlikely]]
+    block_switch_->Issued(context, core_.access, lanes != 0);
   ++context.head;
   --context.buffered;
   bool progress = core_.writes != writes;
@@ -689,7 +692,7 @@ void Sm::Finish(uint32_t slot, Pc pc, bool memory) {
   const OpTiming& op = context.operations[pc];
   context.scoreboard.Release(op);
   if (block_switch_ != nullptr) [[unlikely]] {
-    block_switch_->WroteBack(context, op);
+    block_switch_->WroteBack(context, pc);
   }
   if (op.copies) --context.copies;
   --context.in_flight;

@@ -166,6 +166,7 @@ class Sm final : private EventWarps::Host, private BlockSwitch::Host {
   // Goes on with what only the LSU has to do in this cycle. Returns false if
   // there is more.
   bool TickLsuOnly(Cycle now);
+  bool TickBlockSwitch(Cycle now);
   void Wake(Cycle now);
   void WakeLsu(Cycle now) {
     wakes_at_ = now;

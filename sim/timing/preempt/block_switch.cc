@@ -410,6 +410,10 @@ void BlockSwitch::BlockStarted(uint32_t slot, Cycle now) {
   const BlockSlot& block = host_->blocks()[slot];
   Tracked& tracked = tracked_[slot];
   tracked = {.serial = next_serial_++};
+  const uint32_t uses = block.grid->options.registers != 0
+                            ? block.grid->options.registers
+                            : block.grid->launch.kernel->registers;
+  tracked.registers = std::clamp(uses, 1u, RegistersOf(block));
   tracked.shared_written.assign(
       (block.contexts.shared_bytes / kLineBytes + 63) / 64, 0);
   client_->OnStarted(sm_, slot, now);
@@ -424,8 +428,17 @@ void BlockSwitch::BlockEnded(uint32_t slot, Cycle now) {
   look_ = true;
 }
 
-void BlockSwitch::Issued(uint32_t slot, const Op& op, const OpTiming& timing,
-                         const Access& access, bool any_lane) {
+void BlockSwitch::WroteBack(const WarpContext& context, Pc pc) {
+  Tracked& tracked = tracked_[context.block];
+  tracked.dirty[context.warp->index()].AddWrites(context.operations[pc],
+                                                 tracked.registers);
+}
+
+void BlockSwitch::Issued(const WarpContext& context, const Access& access,
+                         bool any_lane) {
+  const uint32_t slot = context.block;
+  const Op& op = context.grid->launch.program->ops[context.head];
+  const OpTiming& timing = context.operations[context.head];
   Tracked& tracked = tracked_[slot];
   if (++tracked.instructions == tracked.notify_at) {
     notify_.push_back(slot);
@@ -455,7 +468,7 @@ void BlockSwitch::Issued(uint32_t slot, const Op& op, const OpTiming& timing,
     // The numbers of a callee's registers are its own, so which ones it writes
     // is not known here.
     for (RegisterSet& dirty : tracked.dirty) {
-      dirty.AddFirst(RegistersOf(block));
+      dirty.AddFirst(tracked.registers);
     }
   }
 }

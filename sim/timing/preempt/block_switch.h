@@ -94,6 +94,7 @@ class BlockSwitch {
     bool dirty_only = false;
     // It is saved on top of a base checkpoint.
     bool incremental = false;
+    uint32_t registers = 1;  // that a thread uses
     uint64_t instructions = 0;
     uint64_t notify_at = ~uint64_t{0};
     // It did what others may have seen, so it cannot be flushed.
@@ -165,11 +166,9 @@ class BlockSwitch {
   void BlockStarted(uint32_t slot, Cycle now);
   // All of its warps have ended or were dropped.
   void BlockEnded(uint32_t slot, Cycle now);
-  void Issued(uint32_t slot, const Op& op, const OpTiming& timing,
-              const Access& access, bool any_lane);
-  void WroteBack(const WarpContext& context, const OpTiming& op) {
-    tracked_[context.block].dirty[context.warp->index()].AddWrites(op);
-  }
+  // The warp has issued the operation at its head.
+  void Issued(const WarpContext& context, const Access& access, bool any_lane);
+  void WroteBack(const WarpContext& context, Pc pc);
   void MemoryDone(const MemoryOperation& operation);
   // The grid has ended. Its blocks that are here are dropped by the SM.
   void Drop(const GridRun* grid, Cycle now);

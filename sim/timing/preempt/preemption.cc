@@ -227,7 +227,7 @@ void Preemption::Trap(Request& request, Cycle now) {
       const Cycle left = LeftOf(sm, slot, now);
       const bool outlasts = left == kNever || now + left > expected;
       if (outlasts && left > switch_time) {
-        SaveBase(request, sm, slot, false, now);
+        SaveBase(request, sm, slot, now);
       }
     }
   }
@@ -239,6 +239,8 @@ void Preemption::OnStarted(uint32_t sm, uint32_t slot, Cycle) {
   const Request* const request = AnnouncedOn(sm);
   const BlockSlot& block = BlocksOf(sm)[slot];
   if (request == nullptr || !IsVictim(*request, block)) return;
+  const BlockSerial serial = sms_[sm].block_switch()->tracked(slot).serial;
+  victims_[{sm, serial}] = {.request = request->id, .after_drain = true};
   const Cycle mean = profiles_.Of(block.grid->launch.kernel).cycles;
   if (mean != 0 && mean <= SwitchTime(*request, sm)) return;
   sms_[sm].block_switch()->NotifyAt(
@@ -253,14 +255,13 @@ void Preemption::OnInstructions(uint32_t sm, uint32_t slot, Cycle now) {
           BlockSwitch::Stage::kRuns) {
     return;
   }
-  SaveBase(*Find(announced->id), sm, slot, true, now);
+  SaveBase(*Find(announced->id), sm, slot, now);
 }
 
 void Preemption::SaveBase(Request& request, uint32_t sm, uint32_t slot,
-                          bool after_drain, Cycle now) {
+                          Cycle now) {
   BlockSwitch& unit = *sms_[sm].block_switch();
-  const BlockSerial serial = unit.tracked(slot).serial;
-  victims_[{sm, serial}] = {.request = request.id, .after_drain = after_drain};
+  victims_[{sm, unit.tracked(slot).serial}].request = request.id;
   ++counters_.bases;
   unit.Save(slot, BlockSwitch::Checkpoint::kBase, true, {}, now);
 }
@@ -307,14 +308,15 @@ void Preemption::PreemptSm(Request& request, uint32_t sm, Cycle now) {
     return;
   }
   sms_[sm].block_switch()->Favor(request.grid, now);
+  uint32_t switched = 0;
   for (uint32_t slot = 0; slot < BlocksOf(sm).size(); ++slot) {
     if (!IsVictim(request, BlocksOf(sm)[slot])) continue;
-    PreemptBlock(request, sm, slot, now);
+    PreemptBlock(request, sm, slot, switched++, now);
   }
 }
 
 void Preemption::PreemptBlock(Request& request, uint32_t sm, uint32_t slot,
-                              Cycle now) {
+                              uint32_t index, Cycle now) {
   using enum PreemptionTechnique;
   BlockSwitch& unit = *sms_[sm].block_switch();
   const BlockSwitch::Tracked& tracked = unit.tracked(slot);
@@ -346,6 +348,7 @@ void Preemption::PreemptBlock(Request& request, uint32_t sm, uint32_t slot,
       ++counters_.flushes_refused;
       break;
     case kSwitch:
+      if (config.switch_blocks != 0 && index >= config.switch_blocks) return;
       break;
     case kChimera: {
       const Cycle deadline = CyclesOf(config.deadline_ns);
@@ -508,7 +511,7 @@ void Preemption::Slice(Cycle now,
   std::vector<GridRun*> sharing;
   bool waits = false;
   for (const auto& grid : grids) {
-    if (grid->options.event || grid->failed() || !grid->arrival_seen) continue;
+    if (grid->options.event || grid->failed() || !grid->in_kdu) continue;
     if (grid->running == 0 && !grid->has_blocks()) continue;
     if (!sharing.empty()) {
       const uint32_t highest = sharing.front()->options.priority;

@@ -156,7 +156,9 @@ class Preemption final : private BlockSwitch::Client {
   void Expire(const Request& request);
   void Arrive(Request& request, Cycle now);
   void PreemptSm(Request& request, uint32_t sm, Cycle now);
-  void PreemptBlock(Request& request, uint32_t sm, uint32_t slot, Cycle now);
+  // It is the index-th of the SM's blocks that make room.
+  void PreemptBlock(Request& request, uint32_t sm, uint32_t slot,
+                    uint32_t index, Cycle now);
   void Slice(Cycle now, const std::vector<std::unique_ptr<GridRun>>& grids);
   void Finish(Cycle now);
   std::vector<uint32_t> ChooseSms(const Request& request) const;
@@ -170,8 +172,7 @@ class Preemption final : private BlockSwitch::Client {
     return std::as_const(sms_[sm]).blocks();
   }
   const Request* AnnouncedOn(uint32_t sm) const;
-  void SaveBase(Request& request, uint32_t sm, uint32_t slot, bool after_drain,
-                Cycle now);
+  void SaveBase(Request& request, uint32_t sm, uint32_t slot, Cycle now);
   void Save(Request& request, uint32_t sm, uint32_t slot, bool dirty_only,
             Cycle now);
   // Estimates of PEP and of Chimera.

@@ -13,12 +13,14 @@ namespace carillon::sim::timing {
 
 class RegisterSet {
  public:
-  // Adds those that the operation writes. Predicates are not among them: they
-  // are part of a warp's control state (preemption.control_lines).
-  void AddWrites(const OpTiming& op) {
+  // Adds those that the operation writes, of a warp that has so many. Registers
+  // of 32 and of 64 bits have places of their own, more together than are live
+  // at once, so that several places share a register. Predicates are not among
+  // them: they are part of a warp's control state (preemption.control_lines).
+  void AddWrites(const OpTiming& op, uint32_t registers) {
     for (uint32_t i = 0; i < op.writes; ++i) {
       const uint16_t place = op.places[i];
-      if (place < Scoreboard::kRegisters) Add(place);
+      if (place < Scoreboard::kRegisters) Add(place % registers);
     }
   }
   void AddFirst(uint32_t count) {

@@ -1,0 +1,533 @@
+// PEP (DAC'18): Table 1 and Figs. 2 and 5 to 9.
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fmt/format.h"
+#include "sim/experiments/figures.h"
+#include "sim/experiments/metrics.h"
+#include "sim/experiments/preemption_job.h"
+
+namespace carillon::sim::figures {
+namespace {
+
+struct Setting {
+  const char* name;
+  const char* technique;
+  bool dirty = false;
+  bool in_place = false;
+  uint32_t deadline_us = 15;
+  uint32_t predicted_us = 20;
+};
+struct Family {
+  const char* name;
+  std::vector<Setting> settings;
+};
+
+const std::vector<Family>& Families() {
+  static const std::vector<Family> families = {
+      {"Chimera",
+       {{"Chimera, 5 us", "chimera", false, false, 5},
+        {"Chimera, 10 us", "chimera", false, false, 10},
+        {"Chimera, 15 us", "chimera", false, false, 15}}},
+      {"Chimera+Dirty",
+       {{"Chimera+Dirty, 5 us", "chimera", true, false, 5},
+        {"Chimera+Dirty, 10 us", "chimera", true, false, 10},
+        {"Chimera+Dirty, 15 us", "chimera", true, false, 15}}},
+      {"PEP",
+       {{"PEP, 20 us", "pep", false, false, 15, 20},
+        {"PEP, 25 us", "pep", false, false, 15, 25},
+        {"PEP, 30 us", "pep", false, false, 15, 30}}},
+      {"PEP+in-place",
+       {{"PEP+in-place, 20 us", "pep", false, true, 15, 20},
+        {"PEP+in-place, 25 us", "pep", false, true, 15, 25},
+        {"PEP+in-place, 30 us", "pep", false, true, 15, 30}}},
+  };
+  return families;
+}
+constexpr size_t kChimera = 0, kDirty = 1, kPep = 2, kInPlace = 3;
+
+std::span<const PreemptedKernel> KernelsOf(const ExperimentOptions& options) {
+  const auto all = PreemptedKernels();
+  return options.quick ? all.subspan(0, 2) : all;
+}
+
+Job KernelJob(std::string name, const PreemptedKernel& kernel,
+              const ExperimentOptions& options) {
+  Job job = MakeJob(std::move(name), options);
+  job.gpu = "gtx980";
+  job.preempted = kernel.name;
+  if (options.quick) {
+    // Small workloads end soon.
+    job.launch_ns = {1000};
+    job.progress = {25};
+    job.overrides.emplace_back("preemption.trap_ns", "100");
+  } else {
+    job.launch_ns = {5000, 15000, 25000, 35000};
+    job.progress = {25, 50, 75};
+  }
+  return job;
+}
+
+std::string NameOf(const PreemptedKernel& kernel, const Setting& setting) {
+  return JobName("pep/{}/{}", kernel.name, setting.name);
+}
+
+Json Conditions() {
+  return {
+      "gtx980; the kernel fills the GPU, and a grid of higher priority that "
+      "fills it, too, arrives: all SMs make room at once and share memory's "
+      "bandwidth (PEP does not say how many do)",
+      "launch times of 5, 15, 25 and 35 us, progress of 25, 50 and 75 %; "
+      "Chimera and Chimera+Dirty with deadlines of 5, 10 and 15 us, PEP with "
+      "predictions of 20, 25 and 30 us: means over all, as in the paper",
+      "Chimera does not flush; blocks' mean times and instructions are known "
+      "from a run alone",
+      "a context: registers, shared memory, and 128 bytes a warp for PC, SIMT "
+      "stack and predicates",
+      "long kernels: those of PEP's first nine that are here"};
+}
+
+// The sums of all runs of a kernel with the settings of a family.
+struct Sum {
+  std::vector<double> latency_us;  // of each run
+  double blocks = 0;
+  double saved_blocks = 0;  // those of which something was saved
+  double base = 0, incremental = 0, in_place = 0;  // KB
+  double base_us = 0, incremental_us = 0;
+  double shared_written = 0, shared_whole = 0;
+  std::map<std::string, double> cases;
+};
+
+Sum SumOf(const Results& results, const PreemptedKernel& kernel,
+          const Family& family) {
+  Sum sum;
+  for (const Setting& setting : family.settings) {
+    const Json& job = results.at(NameOf(kernel, setting));
+    const double mhz = job["mhz"].get<double>();
+    for (const Json& run : job["runs"]) {
+      if (run["latency"].is_null()) continue;
+      const auto number = [&](const char* key) {
+        return run[key].get<double>();
+      };
+      constexpr double kLinesOfKb = 8;
+      sum.latency_us.push_back(number("latency") / mhz);
+      sum.blocks += number("blocks");
+      sum.base += number("base") / kLinesOfKb;
+      sum.incremental += number("incremental") / kLinesOfKb;
+      sum.in_place += number("in_place") / kLinesOfKb;
+      sum.base_us += number("base_cycles") / mhz;
+      sum.incremental_us += number("incremental_cycles") / mhz;
+      sum.shared_written += number("shared_written") / kLinesOfKb;
+      sum.shared_whole += number("shared_whole") / kLinesOfKb;
+      for (const auto& [name, count] : run["cases"].items()) {
+        sum.cases[name] += count.get<double>();
+        if (name != "drain") sum.saved_blocks += count.get<double>();
+      }
+    }
+  }
+  return sum;
+}
+
+std::optional<double> PerBlock(double value, double blocks) {
+  if (blocks == 0) return std::nullopt;
+  return value / blocks;
+}
+
+// How much less than `to`, in %, negative for less.
+std::optional<double> Change(std::optional<double> of,
+                             std::optional<double> to) {
+  const auto ratio = Ratio(of, to);
+  if (!ratio.has_value()) return std::nullopt;
+  return (*ratio - 1) * 100;
+}
+
+std::optional<double> MeanOf(const std::vector<std::optional<double>>& of) {
+  std::vector<double> values;
+  for (const auto& value : of) {
+    if (value.has_value()) values.push_back(*value);
+  }
+  return Mean(values);
+}
+
+// A value of each kernel and family: a table, a panel, and means over kernels.
+struct Values {
+  std::vector<std::vector<std::optional<double>>> of;  // [family][kernel]
+  Json rows = Json::array();
+  Json groups = Json::array();
+  Json bars = Json::array();
+
+  std::optional<double> Over(std::span<const PreemptedKernel> kernels,
+                             size_t family, bool only_long) const {
+    std::vector<std::optional<double>> values;
+    for (size_t k = 0; k < kernels.size(); ++k) {
+      if (kernels[k].paper_block == 0) continue;
+      if (only_long && !kernels[k].long_blocks) continue;
+      values.push_back(of[family][k]);
+    }
+    return MeanOf(values);
+  }
+};
+
+template <class Value>
+Values ValuesOf(const Results& results, const ExperimentOptions& options,
+                Value value) {
+  Values values;
+  const auto kernels = KernelsOf(options);
+  values.of.resize(Families().size());
+  values.bars = EmptyBars(Families(), &Family::name);
+  for (const PreemptedKernel& kernel : kernels) {
+    Json row = Json::array({kernel.name});
+    values.groups.push_back(kernel.name);
+    for (size_t f = 0; f < Families().size(); ++f) {
+      const auto one = value(SumOf(results, kernel, Families()[f]));
+      values.of[f].push_back(one);
+      row.push_back(Number(one));
+      values.bars[f]["values"].push_back(Number(one));
+    }
+    values.rows.push_back(std::move(row));
+  }
+  return values;
+}
+
+Json ColumnsOf(const char* first) {
+  Json columns = Json::array({first});
+  for (const Family& family : Families()) columns.push_back(family.name);
+  return columns;
+}
+
+}  // namespace
+
+std::vector<Job> PepJobs(const ExperimentOptions& options) {
+  std::vector<Job> jobs;
+  for (const PreemptedKernel& kernel : KernelsOf(options)) {
+    for (const Family& family : Families()) {
+      for (const Setting& setting : family.settings) {
+        Job job = KernelJob(NameOf(kernel, setting), kernel, options);
+        const auto set = [&](const char* key, std::string value) {
+          job.overrides.emplace_back(std::string("preemption.") + key,
+                                     std::move(value));
+        };
+        set("technique", setting.technique);
+        set("dirty", setting.dirty ? "1" : "0");
+        set("in_place", setting.in_place ? "1" : "0");
+        set("deadline_ns", std::to_string(setting.deadline_us * 1000));
+        set("predicted_ns",
+            std::to_string(setting.predicted_us * (options.quick ? 1 : 1000)));
+        jobs.push_back(std::move(job));
+      }
+    }
+  }
+  return jobs;
+}
+
+Json Pep5(const Results& results, const ExperimentOptions& options) {
+  constexpr const char* kCases[] = {"two checkpoints", "one checkpoint",
+                                    "drain", "drain, one checkpoint",
+                                    "drain, two checkpoints"};
+  Json rows = Json::array();
+  Json groups = Json::array();
+  Json bars = EmptyBars(kCases, [](const char* name) { return name; });
+  std::vector<double> two, drains;
+  for (const PreemptedKernel& kernel : KernelsOf(options)) {
+    Sum sum = SumOf(results, kernel, Families()[kPep]);
+    Json row = Json::array({kernel.name});
+    groups.push_back(kernel.name);
+    for (size_t i = 0; i < std::size(kCases); ++i) {
+      const auto share = PerBlock(100 * sum.cases[kCases[i]], sum.blocks);
+      row.push_back(Number(share));
+      bars[i]["values"].push_back(Number(share));
+      if (!share.has_value() || kernel.paper_block == 0) continue;
+      if (i == 0 && kernel.long_blocks) two.push_back(*share);
+      if (i == 2 && !kernel.long_blocks) drains.push_back(*share);
+    }
+    rows.push_back(std::move(row));
+  }
+  Json summary = Json::array({SummaryRow("long kernels: two checkpoints", "%",
+                                         100, Number(Mean(two)))});
+  if (!options.quick) {
+    summary.push_back(
+        SummaryRow("short kernels: drain", "%", 100, Number(Mean(drains))));
+  }
+  return Figure(Conditions(),
+                Json::array({Table("how PEP's blocks make room, %",
+                                   {"kernel", kCases[0], kCases[1], kCases[2],
+                                    kCases[3], kCases[4]},
+                                   rows)}),
+                summary,
+                Json::array({Panel("how PEP's blocks make room, %", false,
+                                   groups, bars)}));
+}
+
+Json Pep6(const Results& results, const ExperimentOptions& options) {
+  const auto kernels = KernelsOf(options);
+  const Values values = ValuesOf(
+      results, options, [](const Sum& sum) { return Mean(sum.latency_us); });
+  Json rows = values.rows;
+  Json summary = Json::array();
+  constexpr double kMeans[] = {8.9, 0, 4.5, 3.6};
+  constexpr double kLong[] = {0, -31.8, -58.5, -70.3};
+  for (const size_t f : {kChimera, kPep, kInPlace}) {
+    summary.push_back(SummaryRow(fmt::format("{}: mean", Families()[f].name),
+                                 "us", kMeans[f],
+                                 Number(values.Over(kernels, f, false))));
+  }
+  for (const size_t f : {kDirty, kPep, kInPlace}) {
+    summary.push_back(SummaryRow(
+        fmt::format("long kernels: {} to Chimera", Families()[f].name), "%",
+        kLong[f],
+        Number(Change(values.Over(kernels, f, true),
+                      values.Over(kernels, kChimera, true)))));
+  }
+  return Figure(
+      Conditions(),
+      Json::array({Table("preemption latency, us", ColumnsOf("kernel"), rows)}),
+      summary,
+      Json::array({Panel("preemption latency, us", false, values.groups,
+                         values.bars)}));
+}
+
+Json Pep7(const Results& results, const ExperimentOptions& options) {
+  const auto kernels = KernelsOf(options);
+  const Values values = ValuesOf(results, options, [](const Sum& sum) {
+    return PerBlock(sum.base + sum.incremental, sum.saved_blocks);
+  });
+  Json summary = Json::array();
+  const auto compare = [&](size_t family, double paper) {
+    summary.push_back(SummaryRow(
+        fmt::format("long kernels: {} to Chimera", Families()[family].name),
+        "%", paper,
+        Number(Change(values.Over(kernels, family, true),
+                      values.Over(kernels, kChimera, true)))));
+  };
+  compare(kDirty, -34.4);
+  compare(kPep, 0);
+  compare(kInPlace, -16.2);
+  return Figure(Conditions(),
+                Json::array({Table("context sent to memory, KB a block",
+                                   ColumnsOf("kernel"), values.rows)}),
+                summary,
+                Json::array({Panel("context sent to memory, KB a block", false,
+                                   values.groups, values.bars)}));
+}
+
+Json Pep8(const Results& results, const ExperimentOptions& options) {
+  Json rows = Json::array();
+  Json groups = Json::array();
+  constexpr const char* kParts[] = {"base", "incremental, to memory",
+                                    "incremental, in place"};
+  Json bars = EmptyBars(kParts, [](const char* name) { return name; });
+  std::vector<double> incrementals, bases;
+  for (const PreemptedKernel& kernel : KernelsOf(options)) {
+    const Sum sum = SumOf(results, kernel, Families()[kInPlace]);
+    const auto base = PerBlock(sum.base, sum.saved_blocks);
+    const auto sent = PerBlock(sum.incremental, sum.saved_blocks);
+    const auto kept = PerBlock(sum.in_place, sum.saved_blocks);
+    groups.push_back(kernel.name);
+    size_t i = 0;
+    for (const auto& value : {base, sent, kept}) {
+      bars[i++]["values"].push_back(Number(value));
+    }
+    rows.push_back({kernel.name, Number(base), Number(sent), Number(kept),
+                    Number(PerBlock(sum.shared_written, sum.saved_blocks)),
+                    Number(PerBlock(sum.shared_whole, sum.saved_blocks))});
+    if (!kernel.long_blocks || kernel.paper_block == 0 || !base.has_value()) {
+      continue;
+    }
+    incrementals.push_back(*sent + *kept);
+    bases.push_back(*base);
+  }
+  const auto share = Ratio(Mean(incrementals), Mean(bases));
+  return Figure(
+      Conditions(),
+      Json::array({Table(
+          "PEP+in-place, KB a block",
+          {"kernel", "base", "incremental, to memory", "incremental, in place",
+           "shared memory in it, if written lines", "if all of it"},
+          rows)}),
+      Json::array(
+          {SummaryRow("long kernels: incremental checkpoint", "KB", 3.34,
+                      Number(Mean(incrementals))),
+           SummaryRow("long kernels: incremental to base", "%", 29.4,
+                      Number(share.has_value() ? std::optional(*share * 100)
+                                               : std::nullopt))}),
+      Json::array({Panel("PEP+in-place, KB a block", false, groups, bars)}));
+}
+
+Json Pep9(const Results& results, const ExperimentOptions& options) {
+  const auto kernels = KernelsOf(options);
+  const Values values = ValuesOf(results, options, [](const Sum& sum) {
+    return PerBlock(sum.base_us + sum.incremental_us, sum.saved_blocks);
+  });
+  const Values bases = ValuesOf(results, options, [](const Sum& sum) {
+    return PerBlock(sum.base_us, sum.saved_blocks);
+  });
+  Json rows = Json::array();
+  for (size_t k = 0; k < kernels.size(); ++k) {
+    Json row = values.rows[k];
+    row.push_back(Number(bases.of[kPep][k]));
+    rows.push_back(std::move(row));
+  }
+  Json columns = ColumnsOf("kernel");
+  columns.push_back("PEP's base alone");
+  const auto chimera = values.Over(kernels, kChimera, true);
+  const auto pep = values.Over(kernels, kPep, true);
+  return Figure(
+      Conditions(),
+      Json::array(
+          {Table("time for which a block stands still, us", columns, rows)}),
+      Json::array(
+          {SummaryRow("long kernels: base checkpoint to Chimera", "%", -37.9,
+                      Number(Change(bases.Over(kernels, kPep, true), chimera))),
+           SummaryRow("long kernels: PEP to Chimera", "%", -6.3,
+                      Number(Change(pep, chimera))),
+           SummaryRow(
+               "long kernels: PEP+in-place to PEP", "%", -16.4,
+               Number(Change(values.Over(kernels, kInPlace, true), pep)))}),
+      Json::array({Panel("time for which a block stands still, us", false,
+                         values.groups, values.bars)}));
+}
+
+// --- Table 1.
+
+std::vector<Job> PepTableJobs(const ExperimentOptions& options) {
+  std::vector<Job> jobs;
+  for (const PreemptedKernel& kernel : KernelsOf(options)) {
+    Job job = KernelJob(JobName("pep/{}/switch", kernel.name), kernel, options);
+    job.overrides.emplace_back("preemption.technique", "switch");
+    job.launch_ns.resize(1);
+    jobs.push_back(std::move(job));
+  }
+  return jobs;
+}
+
+Json PepTable(const Results& results, const ExperimentOptions& options) {
+  Json rows = Json::array();
+  Json groups = Json::array();
+  Json bars = Json::array({Bar("a block's time", Json::array()),
+                           Bar("a block's switch", Json::array())});
+  Json summary = Json::array();
+  for (const PreemptedKernel& kernel : KernelsOf(options)) {
+    const Json& job = results.at(JobName("pep/{}/switch", kernel.name));
+    const double mhz = job["mhz"].get<double>();
+    const double block = job["alone"]["block_cycles"].get<double>() / mhz;
+    double cycles = 0, blocks = 0;
+    for (const Json& run : job["runs"]) {
+      cycles += run["base_cycles"].get<double>() / mhz;
+      blocks += run["blocks"].get<double>();
+    }
+    const auto switch_time = PerBlock(cycles, blocks);
+    const auto paper = [](double value) {
+      return value == 0 ? Json() : Json(value);
+    };
+    rows.push_back({kernel.name, paper(kernel.paper_launch),
+                    paper(kernel.paper_block), Number(block),
+                    paper(kernel.paper_switch), Number(switch_time),
+                    job["alone"]["blocks_per_sm"]});
+    groups.push_back(kernel.name);
+    bars[0]["values"].push_back(Number(block));
+    bars[1]["values"].push_back(Number(switch_time));
+    if (kernel.paper_block == 0) continue;
+    summary.push_back(SummaryRow(fmt::format("{}: a block's time", kernel.name),
+                                 "us", kernel.paper_block, Number(block)));
+    if (!switch_time.has_value()) continue;
+    summary.push_back(
+        SummaryRow(fmt::format("{}: a block's switch", kernel.name), "us",
+                   kernel.paper_switch, Number(switch_time)));
+  }
+  return Figure(
+      {"gtx980; blocks' times are of a run alone, of as many as the GPU holds "
+       "at once; a switch saves all that is allocated, of all blocks of all "
+       "SMs at once, and its time is what a block waits for its end",
+       "launch times are the paper's, of a host's driver: an input here"},
+      Json::array({Table("times, us",
+                         {"kernel", "launch (paper)", "block (paper)", "block",
+                          "switch (paper)", "switch", "blocks an SM"},
+                         rows)}),
+      summary, Json::array({Panel("times, us", true, groups, bars)}));
+}
+
+// --- Fig. 2.
+
+namespace {
+
+constexpr uint32_t kSwitching[] = {1, 2, 3, 4, 5, 6, 7, 8};
+
+// PEP's is LBM; of the kernels here, the one whose blocks' traffic is nearest.
+const PreemptedKernel& Fig2Kernel() {
+  const auto all = PreemptedKernels();
+  for (const char* name : {"LBM", "SC"}) {
+    const auto found = std::ranges::find(all, name, &PreemptedKernel::name);
+    if (found != all.end()) return *found;
+  }
+  return all[0];
+}
+
+std::string Fig2Name(uint32_t switching) {
+  return fmt::format("pep/fig2/{}", switching);
+}
+
+}  // namespace
+
+std::vector<Job> Pep2Jobs(const ExperimentOptions& options) {
+  std::vector<Job> jobs;
+  for (const uint32_t switching : kSwitching) {
+    Job job = KernelJob(Fig2Name(switching), Fig2Kernel(), options);
+    job.overrides.emplace_back("preemption.technique", "switch");
+    job.overrides.emplace_back("preemption.switch_blocks",
+                               std::to_string(switching));
+    job.launch_ns.resize(1);
+    job.progress = {options.quick ? 25u : 50u};
+    jobs.push_back(std::move(job));
+  }
+  return jobs;
+}
+
+Json Pep2(const Results& results, const ExperimentOptions&) {
+  Json rows = Json::array();
+  Json groups = Json::array();
+  Json values = Json::array();
+  std::vector<double> times;
+  for (const uint32_t switching : kSwitching) {
+    const Json& job = results.at(Fig2Name(switching));
+    const Json& run = job["runs"][0];
+    const double mhz = job["mhz"].get<double>();
+    double switched = 0;
+    for (const auto& [name, count] : run["cases"].items()) {
+      if (name != "drain") switched += count.get<double>();
+    }
+    const auto each =
+        PerBlock(run["base_cycles"].get<double>() / mhz, switched);
+    // Sent one after the other, so a block's own time is its part of the whole.
+    const auto part =
+        PerBlock(each.value_or(0),
+                 std::min<double>(switching,
+                                  job["alone"]["blocks_per_sm"].get<double>()));
+    rows.push_back({switching, Number(each), Number(part)});
+    groups.push_back(std::to_string(switching));
+    values.push_back(Number(part));
+    if (part.has_value()) times.push_back(*part);
+  }
+  return Figure(
+      {fmt::format("{} in place of PEP's LBM, of which an SM has nine blocks; "
+                   "the others drain; all SMs at once",
+                   Fig2Kernel().name),
+       "the paper has a plot without numbers: a block's switch takes less time "
+       "the more blocks of an SM switch"},
+      Json::array({Table("switch time, us",
+                         {"blocks that switch", "until a block is saved",
+                          "of it, "
+                          "for each"},
+                         rows)}),
+      Json::array({SummaryRow(
+          "time for each block, all to one", "%", Json(),
+          Number(times.size() < 2 ? std::nullopt
+                                  : Change(times.back(), times.front())))}),
+      Json::array({Panel("switch time of a block, us", false, groups,
+                         Json::array({Bar("switch", values)}))}));
+}
+
+}  // namespace carillon::sim::figures

@@ -1,0 +1,215 @@
+#include "sim/experiments/preemption_job.h"
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/status.h"
+#include "fmt/format.h"
+#include "kernels/busy.cuh"
+#include "sim/exec/functional.h"
+#include "sim/timing/gpu.h"
+
+namespace carillon::sim::figures {
+namespace {
+
+using timing::BlockProfile;
+using timing::Cycle;
+using timing::Gpu;
+using timing::kNever;
+using timing::PreemptionRecord;
+
+// In the order of PEP's Table 1; those without its numbers are not there.
+constexpr PreemptedKernel kKernels[] = {
+    {"SC", "SC", 0, true, 6.7, 605.6, 8.3},
+    {"GM", "MM", 0, true, 23.4, 193.6, 17.9},
+    {"SRAD2", "SRAD", 0, false, 15, 11.5, 16.4},
+    {"SRAD3", "SRAD", 1, false, 5.2, 7.9, 7.8},
+    {"HS", "HOTSP", 0, false, 33.3, 4.5, 7.7},
+    {"LUD", "LUD", 2, false, 4.4, 5.3, 10.5},
+    {"BP", "BP", 0, false, 16.7, 4.7, 2},
+    {"BP2", "BP", 1, false, 16.7, 1.5, 1.2},
+};
+
+// A job checks after so many cycles whether it is done.
+constexpr Cycle kTurn = 512;
+// The preemptor's blocks: eight fill an SM's 2,048 threads.
+constexpr uint32_t kPreemptorThreads = 256;
+constexpr uint64_t kPreemptorSteps = 1'000'000;
+
+class PreemptedRun {
+ public:
+  PreemptedRun(const Job& job, const timing::Config& config,
+               const JobControl& control)
+      : job_(job), config_(config), control_(control) {}
+
+  absl::StatusOr<Json> Run() {
+    const auto found = std::ranges::find(PreemptedKernels(), job_.preempted,
+                                         &PreemptedKernel::name);
+    if (found == PreemptedKernels().end()) {
+      return absl::NotFoundError(
+          fmt::format("{}: no kernel to be preempted", job_.preempted));
+    }
+    kernel_ = &*found;
+    ASSIGN_OR_RETURN(auto kernels, Kernels::Load(&memory_));
+    kernels_ = std::move(kernels);
+    ASSIGN_OR_RETURN(
+        auto background,
+        MakeBackground(kernel_->background, job_.size, kernels_.get()));
+    background_ = std::move(background);
+    status_word_ = kernels_->Allocate<uint32_t>(1, "status of the preemptor");
+    RETURN_IF_ERROR(kernels_->status());
+    RETURN_IF_ERROR(RunAlone());
+    Json runs = Json::array();
+    for (const uint32_t launch_ns : job_.launch_ns) {
+      for (const uint32_t progress : job_.progress) {
+        ASSIGN_OR_RETURN(Json run, RunOnce(launch_ns, progress));
+        runs.push_back(std::move(run));
+      }
+    }
+    return Json{{"alone",
+                 {{"block_cycles", profile_.cycles},
+                  {"block_instructions", profile_.instructions},
+                  {"blocks_per_sm", blocks_per_sm_}}},
+                {"mhz", config_.clock.core_mhz},
+                {"runs", runs}};
+  }
+
+ private:
+  // The kernel's launch, with its data as if those before it had run.
+  absl::StatusOr<Launch> Prepare() {
+    background_->Start(job_.seed);
+    FunctionalGpu before(&memory_, {});
+    for (uint32_t i = 0; i < kernel_->launch; ++i) {
+      const auto launch = background_->Next();
+      if (!launch.has_value()) break;
+      RETURN_IF_ERROR(before.Run(*launch).status());
+    }
+    auto launch = background_->Next();
+    if (launch.has_value()) return *std::move(launch);
+    return absl::InternalError(fmt::format(
+        "{} has no launch {}", kernel_->background, kernel_->launch));
+  }
+
+  absl::Status CheckCancelled() const {
+    if (control_.cancelled != nullptr && *control_.cancelled) {
+      return absl::CancelledError();
+    }
+    return absl::OkStatus();
+  }
+
+  // The mean of as many blocks as the GPU holds.
+  absl::Status RunAlone() {
+    ASSIGN_OR_RETURN(const auto launch, Prepare());
+    Gpu gpu(config_, &memory_, {});
+    const timing::Contexts block =
+        timing::ContextsOfBlock(launch, background_->registers(), config_);
+    blocks_per_sm_ = timing::OccupancyOf(block, config_).blocks;
+    const uint64_t enough = std::min<uint64_t>(
+        launch.grid.count(), uint64_t{blocks_per_sm_} * config_.sm.count);
+    RETURN_IF_ERROR(
+        gpu.Submit(launch, {.registers = background_->registers()}).status());
+    while (Total(gpu.statistics()).blocks < enough) {
+      RETURN_IF_ERROR(CheckCancelled());
+      if (gpu.Run(gpu.cycle() + kTurn)) break;
+    }
+    profile_ = gpu.preemption()->ProfileOf(launch.kernel);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Json> RunOnce(uint32_t launch_ns, uint32_t progress) {
+    ASSIGN_OR_RETURN(const auto launch, Prepare());
+    Gpu gpu(config_, &memory_, {});
+    RETURN_IF_ERROR(gpu.SetBlockProfile(launch.kernel, profile_));
+    RETURN_IF_ERROR(
+        gpu.Submit(launch, {.registers = background_->registers()}).status());
+    const Cycle announced =
+        config_.dispatch.host_cycles + profile_.cycles * progress / 100;
+    const Cycle arrives =
+        announced + uint64_t{launch_ns} * config_.clock.core_mhz / 1000;
+    const Launch preemptor = kernels_->Make(
+        kernels::busy_info,
+        {config_.sm.warps * kLanes / kPreemptorThreads * config_.sm.count, 1,
+         1},
+        {kPreemptorThreads, 1, 1}, kernels::BusyArgs{kPreemptorSteps},
+        status_word_);
+    timing::SubmitOptions options{.priority = 1, .not_before = arrives};
+    if (config_.preemption.technique == timing::PreemptionTechnique::kPep) {
+      ASSIGN_OR_RETURN(options.announcement,
+                       gpu.Announce(preemptor, options, announced));
+    }
+    RETURN_IF_ERROR(gpu.Submit(preemptor, options).status());
+    gpu.Run(arrives + 1);
+    while (!gpu.preemption()->records().empty() &&
+           gpu.preemption()->records()[0].vacated == kNever) {
+      RETURN_IF_ERROR(CheckCancelled());
+      gpu.Run(gpu.cycle() + kTurn);
+    }
+    return Describe(launch_ns, progress, gpu.preemption()->records());
+  }
+
+  static Json Describe(uint32_t launch_ns, uint32_t progress,
+                       const std::vector<PreemptionRecord>& records) {
+    Json run{{"launch_ns", launch_ns},
+             {"progress", progress},
+             {"latency", Json()},
+             {"cases", Json::object()},
+             {"blocks", 0},
+             {"base", 0},
+             {"incremental", 0},
+             {"in_place", 0},
+             {"shared_written", 0},
+             {"shared_whole", 0},
+             {"base_cycles", 0},
+             {"incremental_cycles", 0}};
+    if (records.empty()) return run;
+    const PreemptionRecord& record = records[0];
+    run["latency"] = record.vacated - record.arrived;
+    run["blocks"] = record.blocks.size();
+    timing::SavedLines saved;
+    Cycle base_cycles = 0;
+    Cycle incremental_cycles = 0;
+    for (const timing::PreemptedBlock& block : record.blocks) {
+      Json& count = run["cases"][std::string(NameOf(block.way))];
+      count = count.is_null() ? 1 : count.get<uint64_t>() + 1;
+      base_cycles += block.base_cycles;
+      incremental_cycles += block.incremental_cycles;
+      saved.base += block.saved.base;
+      saved.incremental += block.saved.incremental;
+      saved.in_place += block.saved.in_place;
+      saved.shared_written += block.saved.shared_written;
+      saved.shared_whole += block.saved.shared_whole;
+    }
+    run["base"] = saved.base;
+    run["incremental"] = saved.incremental;
+    run["in_place"] = saved.in_place;
+    run["shared_written"] = saved.shared_written;
+    run["shared_whole"] = saved.shared_whole;
+    run["base_cycles"] = base_cycles;
+    run["incremental_cycles"] = incremental_cycles;
+    return run;
+  }
+
+  const Job& job_;
+  const timing::Config& config_;
+  const JobControl& control_;
+  Memory memory_;
+  const PreemptedKernel* kernel_ = nullptr;
+  std::unique_ptr<Kernels> kernels_;
+  std::unique_ptr<Background> background_;
+  Array<uint32_t> status_word_;
+  BlockProfile profile_;
+  uint32_t blocks_per_sm_ = 0;
+};
+
+}  // namespace
+
+std::span<const PreemptedKernel> PreemptedKernels() { return kKernels; }
+
+absl::StatusOr<Json> RunPreempted(const Job& job, const timing::Config& config,
+                                  const JobControl& control) {
+  return PreemptedRun(job, config, control).Run();
+}
+
+}  // namespace carillon::sim::figures
