@@ -14,6 +14,8 @@
 namespace carillon::sim::figures {
 namespace {
 
+constexpr const char* kGpu = "gtx980";
+
 struct Setting {
   const char* name;
   const char* technique;
@@ -58,7 +60,7 @@ std::span<const PreemptedKernel> KernelsOf(const ExperimentOptions& options) {
 Job KernelJob(std::string name, const PreemptedKernel& kernel,
               const ExperimentOptions& options) {
   Job job = MakeJob(std::move(name), options);
-  job.gpu = "gtx980";
+  job.gpu = kGpu;
   job.preempted = kernel.name;
   if (options.quick) {
     // Small workloads end soon.
@@ -193,6 +195,14 @@ Values ValuesOf(const Results& results, const ExperimentOptions& options,
   return values;
 }
 
+// A figure of this GPU, whatever others are made with.
+Json PepFigure(Json conditions, Json tables, Json summary, Json panels) {
+  Json figure = Figure(std::move(conditions), std::move(tables),
+                       std::move(summary), std::move(panels));
+  figure["gpu"] = kGpu;
+  return figure;
+}
+
 Json ColumnsOf(const char* first) {
   Json columns = Json::array({first});
   for (const Family& family : Families()) columns.push_back(family.name);
@@ -252,14 +262,14 @@ Json Pep5(const Results& results, const ExperimentOptions& options) {
     summary.push_back(
         SummaryRow("short kernels: drain", "%", 100, Number(Mean(drains))));
   }
-  return Figure(Conditions(),
-                Json::array({Table("how PEP's blocks make room, %",
-                                   {"kernel", kCases[0], kCases[1], kCases[2],
-                                    kCases[3], kCases[4]},
-                                   rows)}),
-                summary,
-                Json::array({Panel("how PEP's blocks make room, %", false,
-                                   groups, bars)}));
+  return PepFigure(Conditions(),
+                   Json::array({Table("how PEP's blocks make room, %",
+                                      {"kernel", kCases[0], kCases[1],
+                                       kCases[2], kCases[3], kCases[4]},
+                                      rows)}),
+                   summary,
+                   Json::array({Panel("how PEP's blocks make room, %", false,
+                                      groups, bars)}));
 }
 
 Json Pep6(const Results& results, const ExperimentOptions& options) {
@@ -282,7 +292,7 @@ Json Pep6(const Results& results, const ExperimentOptions& options) {
         Number(Change(values.Over(kernels, f, true),
                       values.Over(kernels, kChimera, true)))));
   }
-  return Figure(
+  return PepFigure(
       Conditions(),
       Json::array({Table("preemption latency, us", ColumnsOf("kernel"), rows)}),
       summary,
@@ -306,12 +316,12 @@ Json Pep7(const Results& results, const ExperimentOptions& options) {
   compare(kDirty, -34.4);
   compare(kPep, 0);
   compare(kInPlace, -16.2);
-  return Figure(Conditions(),
-                Json::array({Table("context sent to memory, KB a block",
-                                   ColumnsOf("kernel"), values.rows)}),
-                summary,
-                Json::array({Panel("context sent to memory, KB a block", false,
-                                   values.groups, values.bars)}));
+  return PepFigure(Conditions(),
+                   Json::array({Table("context sent to memory, KB a block",
+                                      ColumnsOf("kernel"), values.rows)}),
+                   summary,
+                   Json::array({Panel("context sent to memory, KB a block",
+                                      false, values.groups, values.bars)}));
 }
 
 Json Pep8(const Results& results, const ExperimentOptions& options) {
@@ -341,7 +351,7 @@ Json Pep8(const Results& results, const ExperimentOptions& options) {
     bases.push_back(*base);
   }
   const auto share = Ratio(Mean(incrementals), Mean(bases));
-  return Figure(
+  return PepFigure(
       Conditions(),
       Json::array({Table(
           "PEP+in-place, KB a block",
@@ -375,7 +385,7 @@ Json Pep9(const Results& results, const ExperimentOptions& options) {
   columns.push_back("PEP's base alone");
   const auto chimera = values.Over(kernels, kChimera, true);
   const auto pep = values.Over(kernels, kPep, true);
-  return Figure(
+  return PepFigure(
       Conditions(),
       Json::array(
           {Table("time for which a block stands still, us", columns, rows)}),
@@ -438,7 +448,7 @@ Json PepTable(const Results& results, const ExperimentOptions& options) {
         SummaryRow(fmt::format("{}: a block's switch", kernel.name), "us",
                    kernel.paper_switch, Number(switch_time)));
   }
-  return Figure(
+  return PepFigure(
       {"gtx980; blocks' times are of a run alone, of as many as the GPU holds "
        "at once; a switch saves all that is allocated, of all blocks of all "
        "SMs at once, and its time is what a block waits for its end",
@@ -511,7 +521,7 @@ Json Pep2(const Results& results, const ExperimentOptions&) {
     values.push_back(Number(part));
     if (part.has_value()) times.push_back(*part);
   }
-  return Figure(
+  return PepFigure(
       {fmt::format("{} in place of PEP's LBM, of which an SM has nine blocks; "
                    "the others drain; all SMs at once",
                    Fig2Kernel().name),

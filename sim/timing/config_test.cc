@@ -123,6 +123,12 @@ TEST(Config, ValuesThatContradictEachOtherAreRefused) {
               HasSubstr("must leave one of sm.count, 1, to others"));
   EXPECT_THAT(Message(With("reserve_blocks: 0", "reserve_blocks: 4")),
               HasSubstr("must leave one of sm.blocks, 4, and of sm.warps, 8"));
+  EXPECT_THAT(Message(With("in_place: 0", "in_place: 1")),
+              HasSubstr("in_place: 1: needs preemption.technique: pep"));
+  EXPECT_THAT(Message(With("flush: 0", "flush: 1")),
+              HasSubstr("flush: 1: needs preemption.technique: chimera"));
+  EXPECT_THAT(Message(With("quantum_ns: 0", "quantum_ns: 500")),
+              HasSubstr("quantum_ns: 500: needs a preemption.technique"));
   EXPECT_THAT(Message(With("victim: oldest", "victim: eldest")),
               HasSubstr("edge.victim: 'eldest': must be one of oldest, newest, "
                         "best, dedicated, reserved"));
