@@ -20,7 +20,7 @@ class Divisor {
   uint64_t Remainder(uint64_t x) const {
     return is_power_ ? x & (number_ - 1) : x % number_;
   }
-  uint64_t number() const { return number_; }
+  bool is_power() const { return is_power_; }  // of two
 
  private:
   uint64_t number_;

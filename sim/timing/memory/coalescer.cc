@@ -55,15 +55,15 @@ class Builder {
   std::array<uint8_t, 2 * kMaxTransactions> places_;
 };
 
-// Whether each bank is asked for at most one word. That is the usual case, and
-// SharedPasses() is far slower.
-bool WithoutConflict(const Access& access, const Divisor& banks) {
+// Whether each bank is asked for at most one word; `banks` is a power of two.
+// That is the usual case, and SharedPasses() is far slower.
+bool WithoutConflict(const Access& access, uint64_t banks) {
   uint64_t asked = 0;
   std::array<uint64_t, 64> word_of;
   for (LaneMask left = access.mask; left != 0; left &= left - 1) {
     const uint64_t word =
         access.address[static_cast<size_t>(std::countr_zero(left))] / 4;
-    const uint64_t bank = banks.Remainder(word);
+    const uint64_t bank = word & (banks - 1);
     if ((asked >> bank & 1) != 0 && word_of[bank] != word) return false;
     asked |= uint64_t{1} << bank;
     word_of[bank] = word;
@@ -101,7 +101,8 @@ uint32_t CoalesceLocal(const Access& access, uint64_t base, uint32_t line_bytes,
 // atomics each lane counts. The bank with the most words decides.
 uint32_t SharedPasses(const Access& access, uint32_t bank_count) {
   const Divisor banks(bank_count);
-  if (access.bytes <= 4 && !access.atomic && WithoutConflict(access, banks)) {
+  if (access.bytes <= 4 && !access.atomic && banks.is_power() &&
+      WithoutConflict(access, bank_count)) {
     return 1;
   }
   const uint32_t words = std::max(access.bytes / 4, 1u);
