@@ -23,6 +23,7 @@ struct Setting {
   bool in_place = false;
   uint32_t deadline_us = 15;
   uint32_t predicted_us = 20;
+  bool one_sm = false;
 };
 struct Family {
   const char* name;
@@ -47,6 +48,18 @@ const std::vector<Family>& Families() {
        {{"PEP+in-place, 20 us", "pep", false, true, 15, 20},
         {"PEP+in-place, 25 us", "pep", false, true, 15, 25},
         {"PEP+in-place, 30 us", "pep", false, true, 15, 30}}},
+  };
+  return families;
+}
+// The same with one SM that makes room, which has memory's bandwidth for itself.
+const std::vector<Family>& OneSmFamilies() {
+  static const std::vector<Family> families = {
+      {"Chimera", {{"Chimera, 1 SM", "chimera", false, false, 15, 20, true}}},
+      {"Chimera+Dirty",
+       {{"Chimera+Dirty, 1 SM", "chimera", true, false, 15, 20, true}}},
+      {"PEP", {{"PEP, 1 SM", "pep", false, false, 15, 20, true}}},
+      {"PEP+in-place",
+       {{"PEP+in-place, 1 SM", "pep", false, true, 15, 20, true}}},
   };
   return families;
 }
@@ -176,16 +189,16 @@ struct Values {
 
 template <class Value>
 Values ValuesOf(const Results& results, const ExperimentOptions& options,
-                Value value) {
+                Value value, const std::vector<Family>& families = Families()) {
   Values values;
   const auto kernels = KernelsOf(options);
-  values.of.resize(Families().size());
-  values.bars = EmptyBars(Families(), &Family::name);
+  values.of.resize(families.size());
+  values.bars = EmptyBars(families, &Family::name);
   for (const PreemptedKernel& kernel : kernels) {
     Json row = Json::array({kernel.name});
     values.groups.push_back(kernel.name);
-    for (size_t f = 0; f < Families().size(); ++f) {
-      const auto one = value(SumOf(results, kernel, Families()[f]));
+    for (size_t f = 0; f < families.size(); ++f) {
+      const auto one = value(SumOf(results, kernel, families[f]));
       values.of[f].push_back(one);
       row.push_back(Number(one));
       values.bars[f]["values"].push_back(Number(one));
@@ -214,21 +227,27 @@ Json ColumnsOf(const char* first) {
 std::vector<Job> PepJobs(const ExperimentOptions& options) {
   std::vector<Job> jobs;
   for (const PreemptedKernel& kernel : KernelsOf(options)) {
-    for (const Family& family : Families()) {
-      for (const Setting& setting : family.settings) {
-        Job job = KernelJob(NameOf(kernel, setting), kernel, options);
-        const auto set = [&](const char* key, std::string value) {
-          job.overrides.emplace_back(std::string("preemption.") + key,
-                                     std::move(value));
-        };
-        set("technique", setting.technique);
-        set("dirty", setting.dirty ? "1" : "0");
-        set("in_place", setting.in_place ? "1" : "0");
-        set("deadline_ns", std::to_string(setting.deadline_us * 1000));
-        set("predicted_ns",
-            std::to_string(setting.predicted_us * (options.quick ? 1 : 1000)));
-        jobs.push_back(std::move(job));
+    std::vector<Setting> settings;
+    for (const auto* families : {&Families(), &OneSmFamilies()}) {
+      for (const Family& family : *families) {
+        settings.insert(settings.end(), family.settings.begin(),
+                        family.settings.end());
       }
+    }
+    for (const Setting& setting : settings) {
+      Job job = KernelJob(NameOf(kernel, setting), kernel, options);
+      const auto set = [&](const char* key, std::string value) {
+        job.overrides.emplace_back(std::string("preemption.") + key,
+                                   std::move(value));
+      };
+      set("technique", setting.technique);
+      set("dirty", setting.dirty ? "1" : "0");
+      set("in_place", setting.in_place ? "1" : "0");
+      set("sms", setting.one_sm ? "1" : "0");
+      set("deadline_ns", std::to_string(setting.deadline_us * 1000));
+      set("predicted_ns",
+          std::to_string(setting.predicted_us * (options.quick ? 1 : 1000)));
+      jobs.push_back(std::move(job));
     }
   }
   return jobs;

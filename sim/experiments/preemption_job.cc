@@ -128,10 +128,11 @@ class PreemptedRun {
         config_.dispatch.host_cycles + profile_.cycles * progress / 100;
     const Cycle arrives =
         announced + uint64_t{launch_ns} * config_.clock.core_mhz / 1000;
+    const uint32_t sms =
+        config_.preemption.sms != 0 ? config_.preemption.sms : config_.sm.count;
     const Launch preemptor = kernels_->Make(
         kernels::busy_info,
-        {config_.sm.warps * kLanes / kPreemptorThreads * config_.sm.count, 1,
-         1},
+        {config_.sm.warps * kLanes / kPreemptorThreads * sms, 1, 1},
         {kPreemptorThreads, 1, 1}, kernels::BusyArgs{kPreemptorSteps},
         status_word_);
     timing::SubmitOptions options{.priority = 1, .not_before = arrives};

@@ -9,11 +9,10 @@ namespace {
 
 constexpr uint32_t kLineBytes = kLanes * 4;
 
-// Where an area's lines are. Only caches see this address, so it just must not
-// collide with others.
-constexpr uint64_t AddressOf(uint32_t sm, uint32_t area, uint64_t line) {
-  return uint64_t{1} << 62 | uint64_t{sm} << 40 | uint64_t{area} << 24 |
-         line * kLineBytes;
+// The most lines that all of an SM's blocks have together.
+uint64_t LinesOfSm(const Config& config) {
+  return config.sm.registers / kLanes + config.sm.shared_bytes / kLineBytes +
+         uint64_t{config.sm.warps} * config.preemption.control_lines;
 }
 
 uint32_t RoundUp(uint32_t value, uint32_t unit) {
@@ -145,10 +144,11 @@ void BlockSwitch::BeginSaving(uint32_t slot, Cycle now) {
     if (free == areas_.end()) areas_.push_back(false);
     areas_[index] = true;
     tracked.area = index + 1;
+    tracked.area_lines = LinesOf(slot, false);
   }
   tracked.stage = Stage::kSaving;
   tracked.token = next_token_++;
-  tracked.first = tracked.has_base ? tracked.saved.base : 0;
+  tracked.first = tracked.incremental ? tracked.saved.base : 0;
   tracked.on_chip_until = now;
   if (tracked.incremental) {
     tracked.saved.shared_written += CountBits(tracked.shared_written);
@@ -198,12 +198,24 @@ uint64_t BlockSwitch::KeepOnChip(Tracked& tracked, const Contexts& limit,
   return in_registers + in_shared;
 }
 
+// Blocks of a kernel are saved side by side, first all base checkpoints and then
+// all incremental ones of an SM: a sparse layout would use few sets of the L2.
+// Blocks of different sizes may get the same addresses, which only caches see.
+uint64_t BlockSwitch::AddressOf(const Tracked& tracked, uint64_t line) const {
+  const bool incremental = line >= tracked.saved.base;
+  if (incremental) line -= tracked.saved.base;
+  const uint64_t of_sm = LinesOfSm(config_);
+  const uint64_t in_sm =
+      ((tracked.area - 1) * tracked.area_lines + line) % of_sm;
+  return uint64_t{1} << 62 |
+         ((2 * sm_ + (incremental ? 1 : 0)) * of_sm + in_sm) * kLineBytes;
+}
+
 void BlockSwitch::MoveLine(Tracked& tracked, bool store, Cycle now) {
   --tracked.to_move;
   ++tracked.moving;
-  lsu_->MoveRegister(
-      0, AddressOf(sm_, tracked.area, tracked.first + tracked.to_move), store,
-      tracked.token, now, kBlockGeneration);
+  lsu_->MoveRegister(0, AddressOf(tracked, tracked.first + tracked.to_move),
+                     store, tracked.token, now, kBlockGeneration);
 }
 
 void BlockSwitch::MemoryDone(const MemoryOperation& operation) {

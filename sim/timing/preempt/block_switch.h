@@ -106,7 +106,8 @@ class BlockSwitch {
     Cycle base_cycles = 0;  // for which the base checkpoint stopped it
     Cycle incremental_cycles = 0;
     SavedLines saved;
-    uint32_t area = 0;  // where in memory it is saved
+    uint32_t area = 0;  // counts from 1: where in memory it is saved
+    uint64_t area_lines = 0;
     // The checkpoint or the return that is under way:
     uint32_t token = 0;
     uint64_t first = 0;  // line of its area
@@ -198,6 +199,7 @@ class BlockSwitch {
   void GoOn(uint32_t slot, Cycle now);
   void ComeBack(Cycle now);
   void Restored(uint32_t slot, Cycle now);
+  uint64_t AddressOf(const Tracked& tracked, uint64_t line) const;
   void MoveLine(Tracked& tracked, bool store, Cycle now);
   // Gives back what the block has in memory and on the SM.
   void Forget(Tracked& tracked);
