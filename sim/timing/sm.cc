@@ -301,6 +301,8 @@ void Sm::TakeOver(uint32_t entry, const Contexts& contexts) {
 [[gnu::always_inline]] inline void Sm::MemoryDone(
     const MemoryOperation& operation) {
   if (warps_.slots[operation.slot].generation == operation.generation) {
+    if (block_switch_ != nullptr) [[unlikely]]
+      block_switch_->WroteBack(warps_.slots[operation.slot], operation.pc);
     Finish(operation.slot, operation.pc, true);
   } else if (operation.generation == kBlockGeneration) {
     block_switch_->MemoryDone(operation);
@@ -392,6 +394,8 @@ void Sm::Tick(Cycle now) {
     if (event.kind == SmEvent::Kind::kAwake) {
       warps_.asleep &= ~timing::BitOf(event.slot);
     } else {
+      if (block_switch_ != nullptr) [[unlikely]]
+        block_switch_->WroteBack(warps_.slots[event.slot], event.index);
       Finish(event.slot, event.index, false);
     }
   });
@@ -691,9 +695,6 @@ void Sm::Finish(uint32_t slot, Pc pc, bool memory) {
   const WarpMask bit = timing::BitOf(slot);
   const OpTiming& op = context.operations[pc];
   context.scoreboard.Release(op);
-  if (block_switch_ != nullptr) [[unlikely]] {
-    block_switch_->WroteBack(context, pc);
-  }
   if (op.copies) --context.copies;
   --context.in_flight;
   if (memory && --context.in_memory == 0) warps_.fence &= ~bit;
