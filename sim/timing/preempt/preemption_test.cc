@@ -550,6 +550,23 @@ TEST_F(PreemptionTest, APreemptionDuringAPreemptionWaitsForIt) {
   EXPECT_LT(gpu.result(high)->completed, gpu.result(low)->completed);
 }
 
+TEST_F(PreemptionTest, TwoGridsMayWaitForTheSameBlocksToDrain) {
+  config_.preemption.technique = PreemptionTechnique::kDrain;
+  const DeviceAddress highest = runner_.Allocate(4 * kThreads * 4);
+  Gpu gpu(config_, &runner_.memory(), {});
+  const GridId low = *gpu.Submit(Low("quiet", 1000), {});
+  const GridId high = *gpu.Submit(High(), {.priority = 1, .not_before = 2000});
+  const GridId last = *gpu.Submit(
+      runner_.MakeLaunch("quiet", {4, 1, 1}, {kThreads, 1, 1}, {highest}, {7}),
+      {.priority = 2, .not_before = 2100});
+  Finish(gpu, {low, high, last});
+  ASSERT_EQ(gpu.preemption()->records().size(), 2u);
+  // The first one's blocks are the second one's since its arrival.
+  EXPECT_EQ(gpu.preemption()->records()[0].vacated, 2100u);
+  EXPECT_EQ(gpu.preemption()->records()[1].blocks.size(), 4u);
+  EXPECT_LT(gpu.result(last)->completed, gpu.result(high)->completed);
+}
+
 // `tiny` hands out blocks of two grids at a time. A third of a higher priority
 // takes the place of one whose blocks it preempts.
 TEST_F(PreemptionTest, AGridWaitsForNoPlaceAmongThoseThatItPreempts) {
