@@ -17,7 +17,7 @@ namespace {
 // Executes a block until it ends, fails, waits for ever, or has had its share.
 // Most of what the mutations make runs for ever.
 void Run(const Launch& launch, const Dim3& index, const Memory& memory,
-         std::string* printed) {
+         PrintBuffer* printed) {
   constexpr uint64_t kShare = 1 << 11;
   constexpr uint64_t kSlice = 1 << 6;
   Core core(&memory);
@@ -61,7 +61,7 @@ void Run(const Program& program, const ProgramFunction& entry,
   if (source.ParameterBytes() > 1 << 12) return;
   launch.parameters.resize(source.ParameterBytes());
   if (!CheckLaunch(launch).ok()) return;
-  std::string printed;
+  PrintBuffer printed;
   for (uint32_t x = 0; x < launch.grid.x; ++x) {
     Run(launch, {x, 0, 0}, memory, &printed);
   }

@@ -1,5 +1,6 @@
-// Reports what is wrong with a memory operation's addresses (Core::access) as a
-// fault of the first lane that is wrong. All functions return false.
+// What is rare about a memory operation's addresses (Core::access). What is
+// wrong is reported as a fault of the first lane that is wrong, and the function
+// returns false.
 #ifndef CARILLON_SIM_EXEC_ACCESS_FAULTS_H_
 #define CARILLON_SIM_EXEC_ACCESS_FAULTS_H_
 
@@ -13,7 +14,11 @@ namespace carillon::sim {
 bool Misaligned(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes);
 bool OutOfRange(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes,
                 std::string_view space, uint64_t size);
-// Reports an address that is in no segment, or in a read-only one.
+// Finds where the lanes of the mask are, as Resolve() does, if some of them are
+// in no segment: they may be in the heap.
+bool ResolveOutside(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes,
+                    bool store);
+// Reports an address that is nowhere, or in a read-only segment.
 bool GlobalFault(const Op& op, Warp& warp, uint32_t lane, uint32_t bytes,
                  const Segment* segment);
 bool StoreToParameters(const Op& op, Warp& warp, LaneMask mask);

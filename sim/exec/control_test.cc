@@ -419,11 +419,11 @@ TEST_F(ControlTest, WrongBarriersAreFaults) {
             "k: test.ptx:8: bar.sync: lanes 0x00000010 wait for lanes "
             "0xffffffef of the warp, which never come; lane 0 of warp 0, block "
             "(0, 0, 0)");
-  // What only lanes of one place count cannot be counted from two.
+  // Barriers with different results are not copies of each other.
   EXPECT_THAT(Error(absl::StatusCode::kInternal,
                     "setp.eq.u32 %q1, %t, 4; @%q1 bra FOUR;\n"
                     "bar.red.popc.u32 %o, 0, %q1; bra END;\n"
-                    "FOUR: bar.red.popc.u32 %o, 0, %q1;"),
+                    "FOUR: bar.red.and.pred %q2, 0, %q1;"),
               HasSubstr("which never come"));
   EXPECT_THAT(
       Error(absl::StatusCode::kInternal, "and.b32 %r1, %t, 1; bar.sync %r1;"),

@@ -1,5 +1,6 @@
 #include "sim/exec/functional.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -23,6 +24,10 @@ constexpr uint64_t kShortSlice = 1 << 12;
 // How many blocks take turns at once. More of them wait until one of these
 // ends.
 constexpr size_t kMaxBlocks = 256;
+// How many blocks and threads of a cooperative launch are resident here, as on a
+// GPU of 132 SMs.
+constexpr uint64_t kCooperativeBlocks = uint64_t{132} * 32;
+constexpr uint64_t kCooperativeThreads = uint64_t{132} * 2048;
 
 std::string Text(const Dim3& dim) {
   return fmt::format("{}x{}x{}", dim.x, dim.y, dim.z);
@@ -139,9 +144,11 @@ absl::Status FunctionalGpu::Failure(const Launch& launch,
 
 void FunctionalGpu::Reset() {
   core_.fault.reset();
+  core_.attention = false;
   core_.releases = {};
   error_ = absl::OkStatus();
   idle_ = 0;
+  waiting_turns_ = 0;
 }
 
 absl::StatusOr<FunctionalGpu::Result> FunctionalGpu::RunOneBlock(
@@ -207,7 +214,20 @@ absl::StatusOr<FunctionalGpu::Result> FunctionalGpu::Run(const Launch& launch) {
     next.y = 0;
     more = ++next.z < launch.grid.z;
   };
-  open();
+  const uint64_t blocks = launch.grid.count();
+  const uint64_t threads = blocks * launch.block_warps() * kLanes;
+  if (launch.grid_workspace != 0 &&
+      (blocks > kCooperativeBlocks || threads > kCooperativeThreads)) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: a cooperative launch of {} blocks with {} threads, in "
+                    "whole warps: "
+                    "{} and {} can be resident at once",
+                    launch.kernel->name, blocks, threads, kCooperativeBlocks,
+                    kCooperativeThreads));
+  }
+  do {
+    open();
+  } while (launch.grid_workspace != 0 && more);
   while (!resident.empty()) {
     bool ran = false;  // any that does not wait for a release
     const uint64_t releases = core_.releases.total;
@@ -253,6 +273,7 @@ FunctionalGpu::Turn FunctionalGpu::RunBlock(Block& block, int rounds,
   block.WakeReleased();
   for (int round = 0; round < rounds; ++round) {
     bool ran = false;
+    bool got_on = false;
     for (uint32_t w = 0; w < block.warps(); ++w) {
       Warp& warp = block.warp(w);
       if (warp.state() != Warp::State::kReady) continue;
@@ -267,12 +288,19 @@ FunctionalGpu::Turn FunctionalGpu::RunBlock(Block& block, int rounds,
       if (core_.fault) return Turn::kFailed;
       const bool on =
           core_.writes != writes || warp.state() != Warp::State::kReady;
+      const bool waits = !on && budget != 0;
+      got_on |= !waits;
       // A warp that waits for a phase has given the rest of its slice away.
       idle_ = on ? 0 : idle_ + (warp.gives_way() ? slice : done);
+      const bool timed = core_.time_reads != time_reads_;
+      time_reads_ = core_.time_reads;
+      waiting_turns_ = waits && !timed ? waiting_turns_ + 1 : 0;
       // The warp may spin for what other lanes of its own would do.
       if (idle_ >= kPatience) warp.Yield();
+      const uint64_t waited =
+          options_.alone ? waiting_turns_ * Options::kWaitingTurn : 0;
       if (options_.no_progress_limit != 0 &&
-          idle_ > options_.no_progress_limit) {
+          std::max(idle_, waited) > options_.no_progress_limit) {
         error_ = NoProgress(warp, idle_);
         return Turn::kFailed;
       }
@@ -286,6 +314,8 @@ FunctionalGpu::Turn FunctionalGpu::RunBlock(Block& block, int rounds,
       error_ = WaitsForEver(FirstThatWaits(block));
       return Turn::kFailed;
     }
+    // Others can run before these look again.
+    if (!got_on) break;
   }
   return Turn::kSpins;
 }

@@ -40,6 +40,11 @@ class FunctionalGpu {
     // After so many warp instructions without a store, the end of a barrier or
     // an exit, a grid is taken to spin for ever. 0: no limit.
     uint64_t no_progress_limit = uint64_t{1} << 30;
+    // Nobody else writes to the memory that kernels look at. So a grid whose
+    // warps only look again for what none of them does, and read no clock, ends
+    // much sooner: a turn that ends so counts as kWaitingTurn instructions.
+    bool alone = false;
+    static constexpr uint64_t kWaitingTurn = 1 << 10;
     // Called now and then; true ends the grid.
     std::function<bool()> cancelled;
     // Called now and then with the number of the grid's blocks that have ended.
@@ -47,7 +52,7 @@ class FunctionalGpu {
     // Brings in releases of the wait-release barrier from outside of the block.
     // False, at kWait: none will come.
     std::function<bool(At, Releases&)> outside;
-    std::string* printed = nullptr;         // receives what kernels print
+    PrintBuffer* printed = nullptr;         // receives what kernels print
     std::function<uint64_t()> nanoseconds;  // %globaltimer
   };
 
@@ -61,7 +66,8 @@ class FunctionalGpu {
     uint64_t warp_instructions = 0;
     uint64_t blocks = 0;
   };
-  // Errors: those of CheckLaunch(); Internal (what the kernel did wrong, its
+  // Errors: those of CheckLaunch(); InvalidArgument (a cooperative launch of too
+  // many blocks); Internal (what the kernel did wrong, its
   // place in the PTX, lane, warp and block), DeadlineExceeded (no progress),
   // Aborted (a barrier that its warps do not all reach), Cancelled.
   absl::StatusOr<Result> Run(const Launch& launch);
@@ -73,7 +79,8 @@ class FunctionalGpu {
  private:
   enum class Turn { kDone, kSpins, kWaits, kFailed };
   void Reset();
-  // Each warp of the block runs `rounds` times, for at most `slice` operations.
+  // Each warp of the block runs `rounds` times, for at most `slice` operations,
+  // or until all that can run only look again for what others do.
   Turn RunBlock(Block& block, int rounds, uint64_t slice, uint64_t* executed);
   absl::Status Failure(const Launch& launch, absl::Status status) const;
 
@@ -83,6 +90,10 @@ class FunctionalGpu {
   absl::Status error_;
   // Warp instructions since a store, or since a warp passed a barrier or ended.
   uint64_t idle_ = 0;
+  // Turns in a row in which a warp did nothing but look for what others do, and
+  // how often a clock had been read when the last of them ended.
+  uint64_t waiting_turns_ = 0;
+  uint64_t time_reads_ = 0;
 };
 
 }  // namespace carillon::sim

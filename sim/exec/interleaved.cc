@@ -80,6 +80,18 @@ absl::StatusOr<uint64_t> InterleavedGpu::Begin(
         sms.count, options_.threads_per_sm, options_.blocks_per_sm,
         options_.shared_bytes_per_sm));
   }
+  if (launch.grid_workspace != 0) {
+    const Sm whole = WholeSm();
+    const uint64_t most =
+        uint64_t{sms.count} *
+        std::min({whole.blocks, whole.threads / grid->need.threads,
+                  whole.shared_bytes / grid->need.shared_bytes});
+    if (launch.grid.count() > most) {
+      return absl::ResourceExhaustedError(fmt::format(
+          "{}: a cooperative launch of {} blocks: {} SMs have room for {}",
+          launch.kernel->name, launch.grid.count(), sms.count, most));
+    }
+  }
   grid->number = ++last_grid_;
   grid->priority = priority;
   grid->sms = sms;
@@ -251,12 +263,18 @@ bool InterleavedGpu::RunTurn(Runner& runner) {
     const Op& op = program.ops[warp.pc()];
     core.clock = ++clock_;
     if (weak_) weak_->Before(warp.active());
+    core.attention = false;
     const LaneMask lanes = warp.Step();
     if (weak_ && !core.fault) {
       weak_->After(op, program.info[op.pc].semantics, lanes);
     }
     if (options_.executed) options_.executed(warp, op, lanes);
-    if (op.flow == Flow::kYield || warp.gives_way()) break;
+    if (op.flow == Flow::kYield) {
+      // A second pause in a row leaves it to us.
+      if (core.attention && !core.fault) warp.Yield();
+      break;
+    }
+    if (warp.gives_way()) break;
   }
   if (core.releases.total != releases) {
     for (const auto& other : residents_) {

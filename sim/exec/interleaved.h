@@ -49,7 +49,7 @@ class InterleavedGpu {
     // Set: the ready warp for which it gives the least goes next, in place of
     // one that the seed chooses.
     std::function<double(const Warp&)> due;
-    std::string* printed = nullptr;         // receives what kernels print
+    PrintBuffer* printed = nullptr;         // receives what kernels print
     std::function<uint64_t()> nanoseconds;  // %globaltimer
     // As Core::launch_graph. It may call nothing of this object.
     std::function<uint32_t(const Warp&, uint64_t exec, uint64_t stream)>

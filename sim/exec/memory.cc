@@ -56,7 +56,22 @@ std::string SegmentTable::Describe(DeviceAddress address) const {
 
 Memory::Memory(Addresses addresses)
     : addresses_(addresses),
-      table_(std::make_shared<SegmentTable>(std::vector<Segment>())) {}
+      table_(std::make_shared<SegmentTable>(std::vector<Segment>())),
+      heap_(std::make_unique<Heap>(Heap::kDefaultBytes)) {}
+
+absl::Status Memory::SetHeapBytes(uint64_t bytes) {
+  if (bytes > kMaxHeapBytes) {
+    return absl::InvalidArgumentError(fmt::format(
+        "a heap of {} bytes: at most {} are possible", bytes, kMaxHeapBytes));
+  }
+  auto heap = std::make_unique<Heap>(bytes);
+  if (!heap->ok()) {
+    return absl::ResourceExhaustedError(
+        fmt::format("a heap of {} bytes: this machine has not so many", bytes));
+  }
+  heap_ = std::move(heap);
+  return absl::OkStatus();
+}
 
 absl::Status Memory::Add(Segment segment) {
   std::vector<Segment> segments = table_->segments();
@@ -168,8 +183,12 @@ absl::StatusOr<std::span<std::byte>> Memory::At(DeviceAddress address,
   const std::shared_ptr<const SegmentTable> segments = table();
   const size_t index = segments->Find(address, bytes);
   if (index == SegmentTable::kNone) {
+    const bool in_heap = heap_->Holds(address);
+    std::byte* const host = in_heap ? heap_->Find(address, bytes) : nullptr;
+    if (host != nullptr) return std::span(host, bytes);
     return absl::OutOfRangeError(fmt::format(
-        "{} bytes at {:#x}: {}", bytes, address, segments->Describe(address)));
+        "{} bytes at {:#x}: {}", bytes, address,
+        in_heap ? heap_->Describe(address) : segments->Describe(address)));
   }
   const Segment& segment = segments->segment(index);
   if (write && !segment.writable) {

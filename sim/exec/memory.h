@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "sim/exec/heap.h"
 
 namespace carillon::sim {
 
@@ -92,6 +93,12 @@ class Memory {
   // Frees a segment by its first address. Errors: NotFound.
   absl::Status Free(DeviceAddress address);
 
+  // What malloc() of kernels takes from. SetHeapBytes() empties it; call it
+  // before anything executes. Errors: InvalidArgument (too many bytes),
+  // ResourceExhausted.
+  Heap& heap() const { return *heap_; }
+  absl::Status SetHeapBytes(uint64_t bytes);
+
   // Returns the host's view of these bytes. Errors: OutOfRange (names the
   // nearest segment), PermissionDenied (`write` to a read-only segment).
   absl::StatusOr<std::span<std::byte>> At(DeviceAddress address, uint64_t bytes,
@@ -115,6 +122,7 @@ class Memory {
   std::vector<std::pair<DeviceAddress, std::unique_ptr<std::byte, Release>>>
       owned_;
   DeviceAddress next_ = kFirstGlobal;
+  std::unique_ptr<Heap> heap_;
 };
 
 }  // namespace carillon::sim

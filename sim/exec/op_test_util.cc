@@ -157,9 +157,11 @@ absl::StatusOr<FunctionalGpu::Result> Bench::Run(
   if (launch.kernel == nullptr) return absl::NotFoundError(std::string(kernel));
   const auto bytes = std::as_bytes(std::span(parameters));
   launch.parameters.assign(bytes.begin(), bytes.end());
-  printed.clear();
-  options.printed = &printed;
-  return FunctionalGpu(&memory_, options).Run(launch);
+  PrintBuffer buffer;
+  options.printed = &buffer;
+  const auto result = FunctionalGpu(&memory_, options).Run(launch);
+  printed = buffer.Take();
+  return result;
 }
 
 std::string Refusal(const Form& form) {

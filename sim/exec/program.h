@@ -30,6 +30,9 @@ constexpr uint64_t AddressOfFunction(uint32_t function) {
   return kCodeWindow + (function + 1) * kCodeStep;
 }
 
+// CUDA's own limit of a thread's local memory.
+inline constexpr uint64_t kMaxLocalBytes = 512 << 10;
+
 // The index of an operation in Program::ops.
 using Pc = uint32_t;
 inline constexpr Pc kNoPc = ~Pc{0};
@@ -70,6 +73,7 @@ enum class Flow : uint8_t {
   kWarpSync,  // lanes of a warp do something together; it can fail
   kYield,     // lanes that wait let others of their warp go on
   kWait,      // a warp that must wait lets other warps go on; it can fail
+  kStack,     // changes a thread's stack, or fails
   kTrap,
 };
 
@@ -120,6 +124,9 @@ enum class Builtin : uint8_t {
   kReleaseThreads,
   // The device runtime's (CUDA Runtime API, "Device Graph Launch").
   kGraphLaunch,
+  kMalloc,         // (bytes)
+  kAlignedMalloc,  // (bytes, alignment)
+  kFree,
 };
 
 struct ProgramFunction {
@@ -137,6 +144,8 @@ struct ProgramFunction {
   std::vector<FrameVariable> results;
   const ptx::Function* source = nullptr;
   uint32_t static_shared_bytes = 0;
+  // It asks for Launch::grid_workspace, or a function does that it may call.
+  bool asks_for_workspace = false;
   // Why it cannot be launched, if so: what it or a function that it may call
   // does is not supported.
   std::string refused;

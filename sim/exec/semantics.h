@@ -119,6 +119,7 @@ enum class Operation : uint8_t {
   kBarrier,      // variant: BarrierMode
   kWarpBarrier,  // bar.warp.sync
   kSleep,
+  kStack,    // variant: StackChange
   kNothing,  // a hint
 };
 
@@ -200,6 +201,7 @@ enum MbarrierBits : uint8_t {
 };
 enum class ShuffleMode : uint8_t { kUp, kDown, kButterfly, kIndex };
 enum class VoteMode : uint8_t { kAll, kAny, kUniform, kBallot };
+enum class StackChange : uint8_t { kAllocate, kSave, kRestore };
 enum class BarrierMode : uint8_t { kSync, kArrive, kCount, kAnd, kOr };
 enum class Special : uint8_t {
   kTidX,
@@ -234,6 +236,8 @@ enum class Special : uint8_t {
   kGlobalTimerHi,
   kDynamicSharedBytes,
   kTotalSharedBytes,
+  kGridWorkspaceLow,  // Launch::grid_workspace
+  kGridWorkspaceHigh,
   // The address of a local variable of the running function: Op::offset from
   // the start of its frame.
   kFrameAddress,

@@ -7,35 +7,15 @@
 
 #include "fmt/format.h"
 #include "sim/exec/mbarrier.h"
-#include "sim/exec/print.h"
 
 namespace carillon::sim {
 namespace {
 
-// CUDA's own limit of nested calls and of a thread's local memory.
+// CUDA's own limit of nested calls.
 constexpr size_t kMaxCallDepth = 4096;
-constexpr uint64_t kMaxLocalBytes = 512 << 10;
 
 LaneMask FirstLanes(uint32_t count) {
   return count >= kLanes ? kAllLanes : (LaneMask{1} << count) - 1;
-}
-
-// The lanes with this value.
-LaneMask Equal(const uint32_t* values, uint32_t value) {
-  LaneMask lanes = 0;
-  for (uint32_t lane = 0; lane < kLanes; ++lane) {
-    lanes |= LaneMask{values[lane] == value} << lane;
-  }
-  return lanes;
-}
-
-// Lanes may do it together from different places: it leaves nothing in their
-// registers.
-bool OnlyMeets(const Op& op) {
-  if (op.flow == Flow::kBarrier) {
-    return static_cast<BarrierMode>(op.variant) == BarrierMode::kSync;
-  }
-  return op.flow == Flow::kWarpSync && op.members == 0;
 }
 
 }  // namespace
@@ -83,6 +63,10 @@ void Warp::Start(const Launch& launch, Block* block, uint32_t index,
   top_ = {launch.kernel->entry, kNoPc, live_};
   state_ = State::kReady;
   executed_ = 0;
+  writes_ = 0;
+  looks_ = {};
+  looked_at_ = 0;
+  gave_way_ = 0;
   carry = 0;
   phase_wait_ = {};
   gives_way_ = false;
@@ -92,6 +76,7 @@ void Warp::Start(const Launch& launch, Block* block, uint32_t index,
   frame_ = {.function = launch.kernel, .mask = live_};
   registers_.Reset(0);
   local_.Reset(0);
+  stack_ends_.clear();
   base_[1] = const_cast<std::byte*>(launch.program->constants.data());
   EnterFrame();
 }
@@ -105,6 +90,7 @@ void Warp::EnterFrame() {
 
 void Warp::Fail(const Op& op, LaneMask lanes, std::string what) {
   if (core_->fault) return;
+  core_->attention = true;
   core_->fault = Fault{
       .what = std::move(what),
       .pc = op.pc,
@@ -145,13 +131,20 @@ void Warp::Divert(const Op& op, LaneMask mask) {
       WarpSync(op, mask);
       break;
     case Flow::kYield:
-      Yield();
+      if (!Looks(op, mask, 0)) Yield();
+      break;
+    case Flow::kStack:
+      Stack(op, mask);
       break;
     case Flow::kWait:
       op.handler(op, *this, mask);
       break;
     default:
-      Fail(op, mask, "trapped");
+      Fail(op, mask,
+           launch_->grid_workspace != 0 || !launch_->kernel->asks_for_workspace
+               ? "trapped"
+               : "trapped; the kernel may need a cooperative launch, as "
+                 "grid.sync() does, and this is none");
       break;
   }
 }
@@ -190,8 +183,12 @@ void Warp::Run(uint64_t& budget) {
     if (op.flow == Flow::kNextUnlessFault) steps_ = budget - left - 1;
     Execute(op);
     if (op.flow == Flow::kNext) continue;
-    if (core_->fault || (op.flow == Flow::kWait && gives_way_)) [[unlikely]]
-      break;
+    if (core_->attention) [[unlikely]] {
+      if (core_->fault) break;
+      core_->attention = false;
+      if (!GiveWay()) break;
+    }
+    if (gives_way_) [[unlikely]] break;
   }
   executed_ += budget - left;
   budget = left;
@@ -240,147 +237,6 @@ void Warp::Reconverge() {
   }
 }
 
-LaneMask Warp::ContextLanes() const {
-  LaneMask lanes = top_.mask;
-  for (const Entry& entry : stack_) lanes |= entry.mask;
-  return lanes;
-}
-
-void Warp::Restrict(LaneMask lanes) {
-  top_.mask &= lanes;
-  for (Entry& entry : stack_) entry.mask &= lanes;
-  frame_.mask &= lanes;
-  for (Frame& frame : frames_) frame.mask &= lanes;
-}
-
-Warp::Context Warp::Save() {
-  return {top_, std::move(stack_), frame_, std::move(frames_)};
-}
-
-Warp::Context Warp::Detach(LaneMask lanes) {
-  const LaneMask rest = ContextLanes() & ~lanes;
-  Context whole{top_, stack_, frame_, frames_};
-  Restrict(lanes);
-  Context detached = Save();
-  Resume(std::move(whole));
-  Restrict(rest);
-  return detached;
-}
-
-void Warp::Resume(Context context) {
-  top_ = context.top;
-  stack_ = std::move(context.stack);
-  frame_ = context.frame;
-  frames_ = std::move(context.frames);
-  base_[0] = registers_.data() + frame_.registers;
-}
-
-bool Warp::Rotate() {
-  for (size_t i = 0; i < others_.size(); ++i) {
-    if (others_[i].waits_at != nullptr) continue;
-    Context next = std::move(others_[i]);
-    others_.erase(others_.begin() + static_cast<ptrdiff_t>(i));
-    Resume(std::move(next));
-    if (top_.pc == top_.reconverge) Reconverge();
-    return true;
-  }
-  return false;
-}
-
-// The paths of one context wait for each other where they meet. A path that
-// spins for another one must therefore become a context of its own.
-void Warp::Yield() {
-  const LaneMask mine = top_.mask;
-  const LaneMask rest = ContextLanes() & ~mine;
-  if (rest == 0 && others_.empty()) return;
-  if (rest != 0) {
-    others_.push_back(Detach(mine));
-    // Continues where lanes are left: on another path, or back in a caller.
-    DropEmpty();
-    Reconverge();
-    return;
-  }
-  Context waiting = Save();
-  if (Rotate()) {
-    others_.push_back(std::move(waiting));
-  } else {
-    Resume(std::move(waiting));
-  }
-}
-
-void Warp::Merge(Context& other) {
-  const auto same_frame = [](const Frame& a, const Frame& b) {
-    return a.function == b.function && a.call == b.call && a.depth == b.depth &&
-           a.registers == b.registers && a.local_base == b.local_base;
-  };
-  const auto same_entry = [](const Entry& a, const Entry& b) {
-    return a.pc == b.pc && a.reconverge == b.reconverge;
-  };
-  if (!same_entry(top_, other.top) || !same_frame(frame_, other.frame) ||
-      !std::ranges::equal(stack_, other.stack, same_entry) ||
-      !std::ranges::equal(frames_, other.frames, same_frame)) {
-    return;
-  }
-  top_.mask |= std::exchange(other.top.mask, 0);
-  frame_.mask |= other.frame.mask;
-  for (size_t i = 0; i < stack_.size(); ++i) {
-    stack_[i].mask |= other.stack[i].mask;
-  }
-  for (size_t i = 0; i < frames_.size(); ++i) {
-    frames_[i].mask |= other.frames[i].mask;
-  }
-}
-
-bool Warp::Meet(const Op& op, uint64_t what, LaneMask needed, LaneMask& lanes) {
-  const LaneMask here = lanes;
-  std::vector<Context*> there;
-  for (Context& other : others_) {
-    if (other.waits_at == nullptr || other.waits_for != what) continue;
-    const bool same_place =
-        other.waits_at == &op && other.frame.registers == frame_.registers;
-    if (!same_place && (!OnlyMeets(op) || !OnlyMeets(*other.waits_at) ||
-                        op.flow != other.waits_at->flow)) {
-      continue;
-    }
-    there.push_back(&other);
-    lanes |= other.top.mask;
-  }
-  if ((needed & ~lanes) != 0) {
-    Context waiting = Detach(here);
-    waiting.top.pc = op.pc;
-    waiting.waits_at = &op;
-    waiting.waits_for = what;
-    others_.push_back(std::move(waiting));
-    return false;
-  }
-  for (Context* const other : there) {
-    other->waits_at = nullptr;
-    ++other->top.pc;
-    Merge(*other);
-  }
-  if (!there.empty()) {
-    std::erase_if(others_,
-                  [](const Context& other) { return other.top.mask == 0; });
-  }
-  return true;
-}
-
-void Warp::FailIfAllWait(const Op& op, LaneMask lanes, LaneMask needed) {
-  if (ContextLanes() != 0 ||
-      std::ranges::any_of(others_, [](const Context& other) {
-        return other.waits_at == nullptr;
-      })) {
-    return;
-  }
-  Fail(op, needed & ~lanes,
-       fmt::format("lanes {:#010x} wait for lanes {:#010x} of the warp, which "
-                   "never come",
-                   lanes, needed & ~lanes));
-  // Somebody must be there, whatever is done with the warp now.
-  others_.back().waits_at = nullptr;
-  Rotate();
-}
-
 // The first byte behind the registers of the running function and of those that
 // other contexts run.
 uint32_t Warp::EndOfFrames() const {
@@ -410,38 +266,6 @@ uint32_t Warp::PlaceOfFrame(const Call& call,
     }
   }
   return EndOfFrames();
-}
-
-// Each group of lanes that name each other does it for itself.
-void Warp::WarpSync(const Op& op, LaneMask mask) {
-  const uint32_t* const named = From<uint32_t>(op.operands[op.members]);
-  LaneMask waiting = 0;
-  LaneMask needed = 0;
-  for (LaneMask left = mask; left != 0;) {
-    const auto first = static_cast<uint32_t>(std::countr_zero(left));
-    const LaneMask members = named[first];
-    LaneMask group = left & Equal(named, members);
-    left &= ~group;
-    if (const LaneMask wrong = group & ~members; wrong != 0) {
-      return Fail(
-          op, wrong,
-          fmt::format("member mask {:#010x} does not name the lane itself",
-                      members));
-    }
-    if (const LaneMask wrong = members & mask & ~group; wrong != 0) {
-      return Fail(op, wrong,
-                  fmt::format("member mask {:#010x}, where lane {} names "
-                              "{:#010x}",
-                              named[std::countr_zero(wrong)], first, members));
-    }
-    if (Meet(op, members, members & live_, group)) {
-      op.handler(op, *this, group);
-    } else {
-      waiting = group;
-      needed = members & live_;
-    }
-  }
-  if (waiting != 0) FailIfAllWait(op, waiting, needed);
 }
 
 void Warp::CopyLocal(LaneMask mask, uint64_t to, uint64_t from,
@@ -517,7 +341,9 @@ void Warp::DoCall(const Op& op, LaneMask mask) {
       .depth = stack_.size() + 1,
       .registers = PlaceOfFrame(call, callee),
       .local_base =
-          (frame_.local_base + frame_.function->local_bytes + 15) / 16 * 16,
+          (StackEnd(mask, frame_.local_base + frame_.function->local_bytes) +
+           15) /
+          16 * 16,
       .mask = mask,
   };
   if (frames_.size() >= kMaxCallDepth ||
@@ -569,6 +395,7 @@ void Warp::DropEmpty() {
       frames_.pop_back();
       base_[0] = registers_.data() + frame_.registers;
       const LaneMask returned = callee.mask & live_;
+      CutStack(returned, callee.local_base);
       for (size_t i = 0; i < callee.call->results.size(); ++i) {
         const FrameVariable& to = callee.call->results[i];
         const FrameVariable& from = callee.function->results[i];
@@ -590,124 +417,12 @@ void Warp::DropEmpty() {
   }
 }
 
-uint64_t Warp::Argument(const Call& call, size_t which, uint32_t lane) {
-  uint64_t value = 0;
-  const FrameVariable& at = call.arguments[which];
-  for (uint32_t byte = 0; byte < at.bytes && byte < 8; ++byte) {
-    value |= static_cast<uint64_t>(
-                 *Local(frame_.local_base + at.offset + byte, lane))
-             << (8 * byte);
-  }
-  return value;
-}
-
-void Warp::WaitThreads(const Op& op, const Call& call, LaneMask mask) {
-  if (!AllAreHere(op, 0, mask)) return;
-  const auto first = static_cast<uint32_t>(std::countr_zero(mask));
-  const uint64_t barrier =
-      call.arguments.empty() ? 0 : Argument(call, 0, first);
-  for (uint32_t lane = first; lane < kLanes; ++lane) {
-    const bool other = (mask >> lane & 1) != 0 && !call.arguments.empty() &&
-                       Argument(call, 0, lane) != barrier;
-    if (barrier < kWaitReleaseBarriers && !other) continue;
-    Fail(op, LaneMask{1} << lane,
-         other ? "lanes of a warp wait at different wait-release barriers"
-               : fmt::format("wait-release barrier {}: there are {}", barrier,
-                             kWaitReleaseBarriers));
-    return;
-  }
-  if (!block_->Wait(*this, static_cast<uint32_t>(barrier))) {
-    state_ = State::kWaits;
-  }
-  // The exited warp may be the last one that others waited for.
-  block_->WakeReleased();
-}
-
-void Warp::ReleaseThreads(const Op& op, const Call& call, LaneMask mask) {
-  uint32_t barriers = 0;
-  for (uint32_t lane = 0; lane < kLanes; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
-    const uint64_t barrier =
-        call.arguments.empty() ? 0 : Argument(call, 0, lane);
-    if (barrier >= kWaitReleaseBarriers) {
-      Fail(op, LaneMask{1} << lane,
-           fmt::format("wait-release barrier {}: there are {}", barrier,
-                       kWaitReleaseBarriers));
-      return;
-    }
-    barriers |= 1u << barrier;
-  }
-  for (uint32_t i = 0; i < kWaitReleaseBarriers; ++i) {
-    if (barriers >> i & 1) core_->releases.Release(i);
-  }
-  ++core_->writes;
-}
-
-void Warp::CallBuiltin(const Op& op, const Call& call, LaneMask mask) {
-  if (call.builtin == Builtin::kWaitThreads) return WaitThreads(op, call, mask);
-  if (call.builtin == Builtin::kReleaseThreads) {
-    return ReleaseThreads(op, call, mask);
-  }
-  if (call.builtin == Builtin::kGraphLaunch) return LaunchGraph(op, call, mask);
-  for (uint32_t lane = 0; lane < kLanes; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
-    const ByteReader read = [&](DeviceAddress address, std::byte& byte) {
-      if (address - kLocalWindow < local_bytes()) {
-        byte = *Local(address - kLocalWindow, lane);
-        return true;
-      }
-      const auto found = core_->memory->At(address, 1);
-      if (found.ok()) byte = found->front();
-      return found.ok();
-    };
-    std::string text;
-    if (call.builtin == Builtin::kAssertFail) {
-      std::string why = "assertion failed: ";
-      if (!ReadText(read, Argument(call, 0, lane), why)) why += "(unreadable)";
-      Fail(op, LaneMask{1} << lane, why);
-      return;
-    }
-    if (!Print(read, Argument(call, 0, lane), Argument(call, 1, lane), text)) {
-      Fail(op, LaneMask{1} << lane, fmt::format("printf: {}", text));
-      return;
-    }
-    if (core_->printed != nullptr) *core_->printed += text;
-    if (!call.results.empty()) {
-      // CUDA returns the number of arguments or of bytes here; nobody looks at
-      // it.
-      *Local(frame_.local_base + call.results[0].offset, lane) = std::byte{0};
-    }
-  }
-}
-
-void Warp::LaunchGraph(const Op& op, const Call& call, LaneMask mask) {
-  if (!core_->launch_graph) {
-    return Fail(op, mask, "graphs are not launched by kernels here");
-  }
-  for (uint32_t lane = 0; lane < kLanes; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
-    const uint32_t result = core_->launch_graph(*this, Argument(call, 0, lane),
-                                                Argument(call, 1, lane));
-    for (uint32_t byte = 0; byte < sizeof(result); ++byte) {
-      *Local(frame_.local_base + call.results[0].offset + byte, lane) =
-          static_cast<std::byte>(result >> (8 * byte));
-    }
-  }
-  ++core_->writes;
-}
-
-bool Warp::AllAreHere(const Op& op, uint64_t what, LaneMask& mask) {
-  if (mask == live_ || Meet(op, what, live_, mask)) return true;
-  FailIfAllWait(op, mask, live_);
-  return false;
-}
-
 void Warp::Barrier(const Op& op, LaneMask mask) {
   const auto lane = static_cast<uint32_t>(std::countr_zero(mask));
   const uint32_t* const barriers = From<uint32_t>(op.operands[1]);
   const uint32_t barrier = barriers[lane];
   const uint32_t threads = From<uint32_t>(op.operands[2])[lane];
-  if (const LaneMask other = mask & ~Equal(barriers, barrier); other != 0) {
+  if (const LaneMask other = mask & ~LanesWith(barriers, barrier); other != 0) {
     return Fail(op, other,
                 fmt::format("barrier {}, where lane {} is at barrier {}",
                             barriers[std::countr_zero(other)], lane, barrier));
@@ -721,14 +436,20 @@ void Warp::Barrier(const Op& op, LaneMask mask) {
   arrival.waits = arrival.mode != BarrierMode::kArrive;
   arrival.lanes = static_cast<uint32_t>(std::popcount(mask));
   if (arrival.waits && arrival.mode != BarrierMode::kSync) {
-    const LaneMask predicate = Predicate(op.operands[3]);
-    arrival.value = static_cast<uint32_t>(
-        std::popcount((op.offset != 0 ? ~predicate : predicate) & mask));
+    for (const Place& place : places_) {
+      const Slot slot = place.op->operands[3];
+      const std::byte* const base =
+          slot.is_constant() ? base_[1] : registers_.data() + place.registers;
+      LaneMask predicate = 0;
+      std::memcpy(&predicate, base + slot.byte(), sizeof(predicate));
+      if (place.op->offset != 0) predicate = ~predicate;
+      arrival.value +=
+          static_cast<uint32_t>(std::popcount(predicate & place.lanes));
+    }
   }
   if (arrival.waits) {
     state_ = State::kAtBarrier;
-    waiting_ = &op;
-    waiting_mask_ = mask;
+    waiting_.swap(places_);
   }
   std::string what;
   if (!block_->Arrive(*this, arrival, what)) Fail(op, mask, std::move(what));
@@ -736,21 +457,21 @@ void Warp::Barrier(const Op& op, LaneMask mask) {
 
 void Warp::Release(uint32_t result) {
   state_ = State::kReady;
-  switch (static_cast<BarrierMode>(waiting_->variant)) {
-    case BarrierMode::kCount: {
-      uint32_t* const to = To<uint32_t>(waiting_->operands[0]);
+  const auto mode = static_cast<BarrierMode>(waiting_[0].op->variant);
+  if (mode == BarrierMode::kSync) return;
+  for (const Place& place : waiting_) {
+    std::byte* const to =
+        registers_.data() + place.registers + place.op->operands[0].byte();
+    if (mode == BarrierMode::kCount) {
+      auto* const counts = reinterpret_cast<uint32_t*>(to);
       for (uint32_t lane = 0; lane < kLanes; ++lane) {
-        if (waiting_mask_ >> lane & 1) to[lane] = result;
+        if (place.lanes >> lane & 1) counts[lane] = result;
       }
-      break;
+    } else {
+      auto& predicate = *reinterpret_cast<LaneMask*>(to);
+      predicate = (predicate & ~place.lanes) |
+                  (result != 0 ? place.lanes : LaneMask{0});
     }
-    case BarrierMode::kAnd:
-    case BarrierMode::kOr:
-      SetPredicate(waiting_->operands[0], waiting_mask_,
-                   result != 0 ? kAllLanes : 0);
-      break;
-    default:
-      break;
   }
 }
 

@@ -13,6 +13,7 @@
 
 #include "sim/exec/aligned_bytes.h"
 #include "sim/exec/memory.h"
+#include "sim/exec/print_buffer.h"
 #include "sim/exec/program.h"
 #include "sim/exec/wait_release.h"
 
@@ -36,6 +37,12 @@ struct Launch {
   std::vector<std::byte> parameters;  // laid out as cuLaunchKernel's buffer
   uint64_t id = 0;
   uint64_t graph_exec = 0;  // %current_graph_exec; 0: it is in no graph
+  // A cooperative launch, whose blocks are resident all at once and may wait for
+  // each other (cudaLaunchCooperativeKernel): the address of kGridWorkspaceBytes
+  // of zeroes, which the kernel gets in %envreg1 and 2 and grid.sync() counts
+  // in. No other launch that runs may have the same.
+  uint64_t grid_workspace = 0;
+  static constexpr uint64_t kGridWorkspaceBytes = 16;
 
   uint32_t shared_bytes() const {
     return kernel->static_shared_bytes + dynamic_shared_bytes;
@@ -75,6 +82,15 @@ class Warp;
 
 class WeakMemory;
 
+// The lanes with this value.
+inline LaneMask LanesWith(const uint32_t* values, uint32_t value) {
+  LaneMask lanes = 0;
+  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+    lanes |= LaneMask{values[lane] == value} << lane;
+  }
+  return lanes;
+}
+
 // What executes warps, one at a time: an SM, or a host thread. Not thread safe.
 struct Core {
   explicit Core(const Memory* memory) : memory(memory) {}
@@ -91,15 +107,19 @@ struct Core {
   // instead.
   uint64_t clock = 0;
   std::function<uint64_t()> nanoseconds;  // %globaltimer; clock if empty
-  std::string* printed = nullptr;         // what printf writes; may be null
+  PrintBuffer* printed = nullptr;         // what printf writes; may be null
   // cudaGraphLaunch() of an exec into a stream; returns a cudaError_t. Empty:
   // this GPU launches no graphs itself.
   std::function<uint32_t(const Warp&, uint64_t exec, uint64_t stream)>
       launch_graph;
   std::optional<Fault> fault;  // the first
+  // There is a fault, or a warp looked again at what it waits for
+  // (Warp::Looks()). Whoever executes clears it.
+  bool attention = false;
   Access access;
   // Stores and atomics that were done, as a sign that a kernel makes progress.
   uint64_t writes = 0;
+  uint64_t time_reads = 0;  // how often a clock was read
   Releases releases;
   WeakMemory* weak = nullptr;  // if set, loads and stores go through it
 
@@ -129,12 +149,13 @@ class Warp {
   // Lane 0 becomes thread `index` * 32 of the block.
   void Start(const Launch& launch, Block* block, uint32_t index, Core* core);
 
-  // Executes until the warp waits, exits, faults (Core::fault), or has executed
-  // `budget` operations; `budget` becomes what is left of it. `at`, if given,
-  // receives the last operation's Pc.
+  // Executes until the warp waits, exits, faults (Core::fault), has executed
+  // `budget` operations, or all of its lanes only look again for what others do
+  // (Looks()). `budget` becomes what is left of it.
   void Run(uint64_t& budget);
   // Executes one operation of a ready warp. Returns the lanes that executed it,
-  // none if its guard is false for all. Faults as Run() does.
+  // none if its guard is false for all. Faults as Run() does. Where Run() would
+  // let other lanes go on, it only sets Core::attention.
   LaneMask Step();
 
   State state() const { return state_; }
@@ -145,6 +166,9 @@ class Warp {
   LaneMask active() const { return top_.mask; }
   LaneMask live() const { return live_; }  // lanes that have not exited
   uint64_t executed() const { return executed_; }
+  // How many operations it has executed since Looks() was last true, if only
+  // Step() executes it.
+  uint64_t since_look() const { return executed_ - looked_at_; }
   uint32_t index() const { return index_; }
   Block& block() const { return *block_; }
   Core& core() const { return *core_; }
@@ -164,6 +188,18 @@ class Warp {
   void Yield();
 
   // --- For the operations' code.
+
+  // Counts a store, or what is like one, for Core::writes.
+  [[gnu::always_inline]] void Wrote() {
+    ++core_->writes;
+    ++writes_;
+  }
+  // The lanes look for what others do and change nothing: by a load that is not
+  // weak, an atomic that stores what was there, a fence or a pause. `seen`
+  // stands for what they saw, and where. If the same lanes saw the same there
+  // before and the warp has written nothing since, they wait: returns true and
+  // sets Core::attention.
+  bool Looks(const Op& op, LaneMask mask, uint64_t seen);
 
   template <class T>
   T* To(Slot slot) {
@@ -239,6 +275,25 @@ class Warp {
     uint64_t waits_for = 0;  // the members, or the barrier: Meet()'s `what`
   };
 
+  // What a loop looked at last; it may look at a few places in turn.
+  struct Look {
+    const Op* op = nullptr;
+    LaneMask mask = 0;
+    uint64_t seen = 0;
+    uint64_t writes = 0;  // the warp's own, before
+  };
+
+  // Lets other lanes go on because the present ones wait. Returns false if all
+  // have done so since the warp last wrote anything.
+  bool GiveWay();
+  // Lanes at an operation that they do together with others, and where the
+  // registers of their function begin.
+  struct Place {
+    const Op* op = nullptr;
+    uint32_t registers = 0;
+    LaneMask lanes = 0;
+  };
+
   void Reconverge();
   LaneMask ContextLanes() const;
   void Restrict(LaneMask lanes);
@@ -260,6 +315,10 @@ class Warp {
   // while the others of the context go on. `what` tells those apart who do
   // different things there.
   bool Meet(const Op& op, uint64_t what, LaneMask needed, LaneMask& lanes);
+  // Whether lanes may do these together (PTX ISA: with the same qualifiers).
+  bool AreCopies(const Op& a, const Op& b) const;
+  // Lanes do it together that came to copies of it: places_.
+  void DoFromPlaces(const Op& op, LaneMask lanes);
   void FailIfAllWait(const Op& op, LaneMask lanes, LaneMask needed);
   void Pop() {
     top_ = stack_.back();
@@ -280,6 +339,18 @@ class Warp {
   void EnterFrame();
   void CallBuiltin(const Op& op, const Call& call, LaneMask mask);
   uint64_t Argument(const Call& call, size_t which, uint32_t lane);
+  void Malloc(const Op& op, const Call& call, LaneMask mask);
+  void Free(const Op& op, const Call& call, LaneMask mask);
+  void Stack(const Op& op, LaneMask mask);
+  template <class T>
+  void ChangeStack(const Op& op, LaneMask mask);
+  // The first byte of local memory behind the running function's frame and what
+  // the lane has allocated.
+  uint64_t StackEnd(uint32_t lane) const;
+  // The same for some lanes, where the frame ends at `frame`.
+  uint64_t StackEnd(LaneMask lanes, uint64_t frame) const;
+  // Takes back what the lanes have allocated behind `end`.
+  void CutStack(LaneMask lanes, uint64_t end);
   // Waits for all live lanes. Returns false when the operation failed or the
   // lanes must wait.
   bool AllAreHere(const Op& op, uint64_t what, LaneMask& mask);
@@ -298,6 +369,12 @@ class Warp {
   Frame frame_;
   std::vector<Frame> frames_;  // below frame_
   std::vector<Context> others_;
+  uint64_t writes_ = 0;  // this warp's part of Core::writes
+  std::array<Look, 4> looks_;
+  uint32_t next_look_ = 0;
+  uint64_t looked_at_ = 0;    // executed_ when Looks() was last true
+  size_t gave_way_ = 0;       // so often in a row,
+  uint64_t gave_way_at_ = 0;  // after so many own writes
   AlignedBytes registers_;
   AlignedBytes local_;
   struct PhaseWait {
@@ -306,8 +383,11 @@ class Warp {
   };
   PhaseWait phase_wait_;
   bool gives_way_ = false;
-  const Op* waiting_ = nullptr;  // the barrier operation
-  LaneMask waiting_mask_ = 0;
+  // Where each lane's part of local_ ends, for lanes that have allocated any of
+  // it themselves; empty until one does.
+  std::vector<uint64_t> stack_ends_;
+  std::vector<Place> places_;   // where the lanes met last (Meet())
+  std::vector<Place> waiting_;  // at a barrier
   std::array<std::array<uint32_t, kLanes>, 3> tid_{};
   Block* block_ = nullptr;
   Core* core_ = nullptr;

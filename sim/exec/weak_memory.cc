@@ -168,6 +168,11 @@ void WeakMemory::Use(const std::shared_ptr<const SegmentTable>& table) {
   table_ = table;
   for (auto cell = global_.begin(); cell != global_.end();) {
     const DeviceAddress address = cell->second.address;
+    // The heap's bytes stay where they are.
+    if (address - kHeapBegin < kMaxHeapBytes) {
+      ++cell;
+      continue;
+    }
     // A cell may reach beyond its segment.
     const size_t index = table->Find(address, 1);
     const bool mapped =

@@ -691,6 +691,9 @@ void FunctionLowering::LowerMoveSpecial(const Instruction& i,
       {"%globaltimer_hi", Special::kGlobalTimerHi},
       {"%dynamic_smem_size", Special::kDynamicSharedBytes},
       {"%total_smem_size", Special::kTotalSharedBytes},
+      // The driver's own way to tell of a cooperative launch.
+      {"%envreg2", Special::kGridWorkspaceLow},
+      {"%envreg1", Special::kGridWorkspaceHigh},
   };
   const Operand& from = i.operands[1];
   const auto special = kSpecials.find(from.name);

@@ -1,4 +1,6 @@
 // Branches, calls, barriers, and what lanes of a warp do together.
+#include <bit>
+
 #include "fmt/format.h"
 #include "sim/lower/function_lowering.h"
 
@@ -86,8 +88,23 @@ void FunctionLowering::LowerCall(const Instruction& i) {
   check(call.arguments, parameters, "parameters");
   check(call.results, results, "results");
   if (callee != nullptr && !callee->defined) {
+    const auto takes = [&](std::string_view function,
+                           const std::vector<uint32_t>& arguments,
+                           const std::vector<uint32_t>& returns) {
+      return callee->name == function &&
+             std::ranges::equal(call.arguments, arguments, {},
+                                &FrameVariable::bytes) &&
+             std::ranges::equal(call.results, returns, {},
+                                &FrameVariable::bytes);
+    };
     if (callee->name == "vprintf" && call.arguments.size() == 2) {
       call.builtin = Builtin::kPrintf;
+    } else if (takes("malloc", {8}, {8})) {
+      call.builtin = Builtin::kMalloc;
+    } else if (takes("__cuda_syscall_aligned_malloc", {8, 8}, {8})) {
+      call.builtin = Builtin::kAlignedMalloc;
+    } else if (takes("free", {8}, {})) {
+      call.builtin = Builtin::kFree;
     } else if (callee->name == "__assertfail" && !call.arguments.empty()) {
       call.builtin = Builtin::kAssertFail;
     } else if (TakesBarrier(*callee, "__wait_threads")) {
@@ -99,11 +116,16 @@ void FunctionLowering::LowerCall(const Instruction& i) {
                call.results[0].bytes == 4) {
       call.builtin = Builtin::kGraphLaunch;
     } else {
-      Unsupported(i.at,
-                  "'{}' is not defined here: of CUDA's own functions there are "
-                  "printf and assert, of EDGE's __wait_threads() and "
-                  "__release_threads(), and both with _on(unsigned barrier)",
-                  callee->name);
+      Unsupported(
+          i.at,
+          "'{}' is not defined here: of CUDA's own functions there are "
+          "printf, assert, malloc and free, of EDGE's __wait_threads() "
+          "and __release_threads(), and both with _on(unsigned "
+          "barrier){}",
+          callee->name,
+          callee->name.starts_with("cuda") || callee->name.starts_with("__cuda")
+              ? "; kernels do not launch others here"
+              : "");
     }
   }
   op_.target = static_cast<Pc>(program_->calls.size());
@@ -140,6 +162,7 @@ void FunctionLowering::LowerBarrier(const Instruction& i) {
     return;
   }
   s_.operation = Operation::kBarrier;
+  if (suffixes.Take("cluster")) return Unsupported();
   suffixes.Take("cta");
   suffixes.Take("aligned");
   BarrierMode mode = BarrierMode::kSync;
@@ -190,6 +213,39 @@ void FunctionLowering::LowerSleep(const Instruction& i) {
   if (!OperandCount(i, 1, 1)) return;
   op_.operands[0] = Source(i.operands[0], Type::kU32);
   Finish(suffixes, Flow::kYield);
+}
+
+// alloca.type ptr, size{, align}; stacksave.type d; stackrestore.type a.
+void FunctionLowering::LowerStack(const Instruction& i) {
+  Suffixes suffixes(i);
+  TakeType(suffixes);
+  s_.operation = Operation::kStack;
+  const uint32_t bytes = ptx::BytesOf(s_.type);
+  if (s_.type != Type::kU32 && s_.type != Type::kU64) return Unsupported();
+  op_.address_bytes = static_cast<uint8_t>(bytes);
+  StackChange change = StackChange::kAllocate;
+  if (i.opcode == "stackrestore") {
+    change = StackChange::kRestore;
+    if (!OperandCount(i, 1, 1)) return;
+    op_.operands[1] = Source(i.operands[0], s_.type);
+  } else {
+    const bool save = i.opcode == "stacksave";
+    if (save) change = StackChange::kSave;
+    if (!OperandCount(i, save ? 1 : 2, save ? 1 : 3)) return;
+    op_.operands[0] = Result(i.operands[0], bytes);
+    if (!save) op_.operands[1] = Source(i.operands[1], s_.type);
+  }
+  op_.offset = 8;  // the default alignment
+  if (i.operands.size() == 3) {
+    const Operand& align = i.operands[2];
+    if (align.kind != Kind::kImmediate || !std::has_single_bit(align.value) ||
+        align.value > kMaxLocalBytes) {
+      return Fail(align.at, "'{}' is no alignment: a power of two", align.name);
+    }
+    op_.offset = static_cast<int64_t>(align.value);
+  }
+  op_.variant = static_cast<uint8_t>(change);
+  Finish(suffixes, Flow::kStack);
 }
 
 // shfl.sync.mode.b32 d{|p}, a, b, c, members.

@@ -458,6 +458,8 @@ FunctionLowering::Lowerers() {
       {"sin", &F::LowerFloat},           {"slct", &F::LowerSelect},
       {"sqrt", &F::LowerFloat},          {"st", &F::LowerAccess},
       {"sub", &F::LowerAddSub},          {"subc", &F::LowerAddSub},
+      {"stackrestore", &F::LowerStack},  {"stacksave", &F::LowerStack},
+      {"alloca", &F::LowerStack},
       {"szext", &F::LowerMaskOrExtend},  {"tanh", &F::LowerFloat},
       {"testp", &F::LowerTestProperty},  {"trap", &F::LowerLeave},
       {"vabsdiff2", &F::LowerVideo},     {"vabsdiff4", &F::LowerVideo},

@@ -175,6 +175,7 @@ class FunctionLowering {
   void LowerLeave(const Instruction& i);
   void LowerBarrier(const Instruction& i);
   void LowerSleep(const Instruction& i);
+  void LowerStack(const Instruction& i);
 
   const ptx::Module& module_;
   const uint32_t index_;

@@ -17,9 +17,6 @@ namespace {
 
 using Kind = ptx::Operand::Kind;
 
-// CUDA's own limit per thread.
-constexpr uint64_t kMaxLocalBytes = 512 << 10;
-
 uint64_t AlignUp(uint64_t value, uint64_t align) {
   return (value + align - 1) / align * align;
 }
@@ -82,6 +79,7 @@ class ModuleLowering {
       RETURN_IF_ERROR(LowerFunction(f, constants));
     }
     RefuseKernels();
+    FindCooperative();
     CountRegisters();
     return std::shared_ptr<const Program>(std::move(program_));
   }
@@ -126,6 +124,20 @@ class ModuleLowering {
         kernel.refused = program_->functions[r].refused;
         break;
       }
+    }
+  }
+
+  void FindCooperative() {
+    for (uint32_t f = 0; f < module_.functions.size(); ++f) {
+      if (!program_->functions[f].is_entry) continue;
+      program_->functions[f].asks_for_workspace =
+          std::ranges::any_of(Reachable(f), [this](uint32_t r) {
+            const auto& body = module_.functions[r].body;
+            return std::ranges::any_of(body, [](const auto& instruction) {
+              return std::ranges::count(instruction.operands, "%envreg2",
+                                        &ptx::Operand::name) != 0;
+            });
+          });
     }
   }
 

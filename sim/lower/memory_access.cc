@@ -186,7 +186,8 @@ void FunctionLowering::LowerFence(const Instruction& i) {
   suffixes.Take("mbarrier_init");
   TakeOrder(suffixes);
   if (!OperandCount(i, 0, 0)) return;
-  Finish(suffixes);
+  // It may be all that lanes do while they wait: Warp::Looks().
+  Finish(suffixes, Flow::kNextUnlessFault);
 }
 
 // The operation has no effect that a program can see.

@@ -13,7 +13,8 @@ namespace {
 bool HasNoResult(std::string_view opcode) {
   for (const std::string_view name :
        {"st", "red", "bra", "call", "membar", "fence", "ret", "exit", "trap",
-        "nanosleep", "prefetch", "prefetchu", "brkpt", "pmevent"}) {
+        "nanosleep", "prefetch", "prefetchu", "brkpt", "pmevent",
+        "stackrestore"}) {
     if (opcode == name) return true;
   }
   return false;

@@ -32,9 +32,17 @@ Gpu::Gpu(Config config, const Memory* memory, Options options)
       event_dispatcher_(config_),
       reservation_(config_) {
   for (uint32_t i = 0; i < config_.sm.count; ++i) {
-    Core& core = sms_.emplace_back(config_, i, memory, &memory_system_,
-                                   options_.no_progress_limit, &signals_)
-                     .core();
+    Core& core =
+        sms_.emplace_back(
+                config_, i, memory, &memory_system_,
+                Sm::Limits{
+                    .idle = options_.no_progress_limit,
+                    .looks = options_.alone
+                                 ? options_.no_progress_limit / Options::kLook
+                                 : 0,
+                },
+                &signals_)
+            .core();
     core.printed = options_.printed;
     core.nanoseconds = [this] { return nanoseconds(); };
     sms_.back().Reserve(Reserved());
@@ -103,6 +111,24 @@ absl::StatusOr<Contexts> Gpu::ContextsFor(const Launch& launch,
   return block;
 }
 
+absl::Status Gpu::CheckCoResident(const Launch& launch, const Contexts& block,
+                                  const SubmitOptions& options) const {
+  Contexts left = ContextsOfSm(config_);
+  if (!options.event) left.Take(Reserved());
+  uint64_t sms = 0;
+  for (const Sm& sm : sms_) {
+    sms += options.event ? sm.takes_events() : sm.takes_others();
+  }
+  uint64_t of_an_sm = 0;
+  for (; left.Holds(block); left.Take(block)) ++of_an_sm;
+  if (launch.grid.count() <= sms * of_an_sm) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format(
+      "{}: a cooperative launch of {} blocks: {} SMs have room for {} each, {} "
+      "at once (limited by {})",
+      launch.kernel->name, launch.grid.count(), sms, of_an_sm, sms * of_an_sm,
+      NameOf(OccupancyOf(block, config_).limit)));
+}
+
 absl::StatusOr<GridId> Gpu::Submit(Launch launch,
                                    const SubmitOptions& options) {
   ASSIGN_OR_RETURN(const auto block,
@@ -110,6 +136,9 @@ absl::StatusOr<GridId> Gpu::Submit(Launch launch,
   ASSIGN_OR_RETURN(auto program, Load(launch.program));
   if (options.announcement != 0 && preemption_ == nullptr) {
     return NoPreemption();
+  }
+  if (launch.grid_workspace != 0) {
+    RETURN_IF_ERROR(CheckCoResident(launch, block, options));
   }
   auto grid = std::make_unique<GridRun>();
   if (options.announcement != 0) {

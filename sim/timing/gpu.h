@@ -42,7 +42,10 @@ class Gpu {
   struct Options {
     // As for FunctionalGpu, separately for each grid.
     uint64_t no_progress_limit = uint64_t{1} << 30;
-    std::string* printed = nullptr;  // receives what kernels print
+    // As for FunctionalGpu; a look counts as kLook instructions.
+    bool alone = false;
+    static constexpr uint64_t kLook = 1 << 12;
+    PrintBuffer* printed = nullptr;  // receives what kernels print
     // The value of %globaltimer at cycle 0.
     uint64_t nanoseconds = 0;
     // Called in the cycle in which a grid ends. It may call Submit().
@@ -57,8 +60,9 @@ class Gpu {
 
   // The program must live until the grid has ended, and must not change for as
   // long as the GPU lives. Errors: those of CheckLaunch(); InvalidArgument (a
-  // block is too large for an SM; names what it lacks); NotFound,
-  // FailedPrecondition (SubmitOptions::announcement is unknown, or was used).
+  // block is too large for an SM, or the blocks of a cooperative launch for the
+  // GPU; names what it lacks); NotFound, FailedPrecondition
+  // (SubmitOptions::announcement is unknown, or was used).
   absl::StatusOr<GridId> Submit(Launch launch, const SubmitOptions& options);
   // Stops the grid; its status is Cancelled. Errors: NotFound (no such grid, or
   // it has ended).
@@ -148,6 +152,9 @@ class Gpu {
   // The contexts of a block, after a check that an SM can hold it.
   absl::StatusOr<Contexts> ContextsFor(const Launch& launch, uint32_t registers,
                                        bool event) const;
+  // Whether all blocks of a cooperative launch have room at once.
+  absl::Status CheckCoResident(const Launch& launch, const Contexts& block,
+                               const SubmitOptions& options) const;
   absl::StatusOr<GridId> RingDoorbell(EventId event, SubmitOptions options,
                                       std::vector<std::byte> parameters);
   absl::StatusOr<const LoadedProgram*> Load(const Program* program);

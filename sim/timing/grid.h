@@ -107,6 +107,9 @@ struct GridRun {
   bool arrival_seen = false;  // by preempt/preemption.h
   // Warp instructions since a store, or since a warp passed a barrier or ended.
   uint64_t idle = 0;
+  // How often in a row a warp looked again for what others do (Warp::Looks()),
+  // while no warp did anything else.
+  uint64_t looks = 0;
 
   bool failed() const { return !result.status.ok(); }
   bool has_blocks() const { return more || !flushed.empty(); }

@@ -19,6 +19,9 @@ constexpr uint32_t BitOf(Stall stall) {
 constexpr uint32_t kPatience = 1 << 14;
 constexpr uint32_t kTurn = 1 << 8;
 
+// After so many operations without looking for what others do, a warp works.
+constexpr uint32_t kWorks = 1 << 10;
+
 // Registers per thread of an interrupt routine (EDGE's thesis, 5.6.1).
 constexpr uint32_t kSmallWarp = 8;
 
@@ -27,10 +30,9 @@ constexpr size_t IndexOf(Unit unit) { return static_cast<size_t>(unit); }
 }  // namespace
 
 Sm::Sm(const Config& config, uint32_t index, const Memory* memory,
-       MemorySystem* memory_system, uint64_t no_progress_limit,
-       SmSignals* signals)
+       MemorySystem* memory_system, const Limits& limits, SmSignals* signals)
     : config_(config),
-      no_progress_limit_(no_progress_limit),
+      limits_(limits),
       core_(memory),
       fetch_(config, index, &warps_, memory_system, &counters_),
       lsu_(config, index, memory_system, &events_, &counters_),
@@ -547,12 +549,16 @@ void Sm::Issue(uint32_t slot, Cycle now) {
   ++counters_.instructions;
   counters_.thread_instructions += static_cast<uint64_t>(std::popcount(lanes));
   ++grid->result.warp_instructions;
-  if (core_.fault) [[unlikely]] {
-    Fail(grid,
-         absl::InternalError(Describe(*grid->launch.program, *core_.fault)));
-    core_.fault.reset();
-    warps_.running &= ~timing::BitOf(slot);
-    return;
+  if (core_.attention) [[unlikely]] {
+    core_.attention = false;
+    if (core_.fault) {
+      Fail(grid,
+           absl::InternalError(Describe(*grid->launch.program, *core_.fault)));
+      core_.fault.reset();
+      warps_.running &= ~timing::BitOf(slot);
+      return;
+    }
+    LookedAgain(*grid, context);
   }
   if (block_switch_ != nullptr) [[unlikely]]
     block_switch_->Issued(context, core_.access, lanes != 0);
@@ -615,9 +621,14 @@ void Sm::Issue(uint32_t slot, Cycle now) {
       }
       break;
   }
-  if (op.kind == OpKind::kControl && ++context.idle >= kPatience) {
-    context.warp->Yield();
-    context.idle -= kTurn;
+  if (op.kind == OpKind::kControl) {
+    if (grid->looks != 0 && context.warp->since_look() > kWorks) [[unlikely]] {
+      grid->looks = 0;
+    }
+    if (++context.idle >= kPatience) {
+      context.warp->Yield();
+      context.idle -= kTurn;
+    }
   }
   // After a jump, the i-buffer holds operations that must not execute.
   if (context.warp->pc() != context.head ||
@@ -630,13 +641,26 @@ void Sm::Issue(uint32_t slot, Cycle now) {
     progress = true;
     AfterStep(slot);
   }
-  if (progress) context.idle = 0;
+  if (progress) {
+    context.idle = 0;
+    grid->looks = 0;
+  }
   grid->idle = progress ? 0 : grid->idle + 1;
-  if (grid->idle > no_progress_limit_ && no_progress_limit_ != 0) [[unlikely]] {
+  if (grid->idle > limits_.idle && limits_.idle != 0) [[unlikely]] {
     Fail(grid, NoProgress(*context.warp, grid->idle));
   }
   if (context.warp == nullptr) return;  // it was the last of its warp
   warps_.UpdateHead(slot);
+}
+
+void Sm::LookedAgain(GridRun& grid, WarpContext& context) {
+  const bool timed = core_.time_reads != time_reads_;
+  time_reads_ = core_.time_reads;
+  grid.looks = timed ? 0 : grid.looks + 1;
+  if (grid.looks > limits_.looks && limits_.looks != 0) {
+    Fail(&grid, NoProgress(*context.warp, grid.idle));
+  }
+  context.warp->Yield();
 }
 
 // Handles a warp that may have exited, come to a barrier, or released others.

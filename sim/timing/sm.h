@@ -40,10 +40,15 @@ struct SmSignals {
 
 class Sm final : private EventWarps::Host, private BlockSwitch::Host {
  public:
-  // The pointers must outlive it. `no_progress_limit`: as FunctionalGpu's.
+  // What ends a grid that gets no further; 0: nothing.
+  struct Limits {
+    uint64_t idle = 0;   // GridRun::idle
+    uint64_t looks = 0;  // GridRun::looks
+  };
+
+  // The pointers must outlive it.
   Sm(const Config& config, uint32_t index, const Memory* memory,
-     MemorySystem* memory_system, uint64_t no_progress_limit,
-     SmSignals* signals);
+     MemorySystem* memory_system, const Limits& limits, SmSignals* signals);
   Sm(const Sm&) = delete;
   Sm& operator=(const Sm&) = delete;
 
@@ -177,6 +182,9 @@ class Sm final : private EventWarps::Host, private BlockSwitch::Host {
   uint32_t Schedule(Scheduler& scheduler, Cycle now);
   WarpMask Available(Cycle now) const;
   void Issue(uint32_t slot, Cycle now);
+  // A warp looked again for what others do (Warp::Looks()): other lanes of it go
+  // on.
+  void LookedAgain(GridRun& grid, WarpContext& context);
   void AfterStep(uint32_t slot);
   void WakeReleased();
   void ReleaseBarriers(BlockSlot& block);
@@ -186,7 +194,7 @@ class Sm final : private EventWarps::Host, private BlockSwitch::Host {
   void TakeUnit(Unit unit, Cycle until, Cycle now);
 
   const Config& config_;
-  const uint64_t no_progress_limit_;
+  const Limits limits_;
   Core core_;
   SmCounters counters_;
   EventWheel<SmEvent> events_;
@@ -213,6 +221,7 @@ class Sm final : private EventWarps::Host, private BlockSwitch::Host {
   bool takes_others_ = true;
   const Observer* observer_ = nullptr;
   uint64_t next_age_ = 0;
+  uint64_t time_reads_ = 0;     // of the core, at the last look
   size_t most_operations_ = 0;  // the most of any program so far
   uint64_t last_grid_ = ~uint64_t{0};
   // The cycle in which each unit of a kind takes its next operation.

@@ -39,7 +39,7 @@ struct SimBlockRunner::Engine {
   Nanoseconds stop_at = 0;
   uint64_t imported = 0;  // ReleaseLatch's
   const LaunchRun* run = nullptr;
-  std::string printed;
+  sim::PrintBuffer printed;
   sim::FunctionalGpu gpu;
   sim::Launch launch;
   // LaunchRun::fail_status is the host's; this one kernels can reach.
@@ -149,8 +149,7 @@ void SimBlockRunner::Run(const KernelMetadata& kmd, uint64_t block,
     fail(*engine->status);
   }
   if (!engine->printed.empty()) {
-    spdlog::info("{} prints: {}", kernel.name, engine->printed);
-    engine->printed.clear();
+    spdlog::info("{} prints: {}", kernel.name, engine->printed.Take());
   }
   GiveBack(std::move(engine));
 }

@@ -345,8 +345,7 @@ void TimedLauncher::EndAll() {
   }
   gpu_.ForgetResults();
   if (printed_.empty()) return;
-  spdlog::info("a kernel prints: {}", printed_);
-  printed_.clear();
+  spdlog::info("a kernel prints: {}", printed_.Take());
 }
 
 void TimedLauncher::End(const Running& running, const GridResult& result) {

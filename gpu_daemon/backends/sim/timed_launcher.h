@@ -127,7 +127,7 @@ class TimedLauncher final : public Launcher {
   const Options options_;
   PtxEngine* const ptx_;
   std::shared_ptr<const sim::SegmentTable> segments_;  // gpu_'s
-  std::string printed_;
+  sim::PrintBuffer printed_;
   std::ofstream event_log_;
   sim::timing::Gpu gpu_;
   std::vector<std::unique_ptr<Participant>> participants_;  // by their names

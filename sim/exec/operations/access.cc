@@ -41,7 +41,7 @@ bool ResolveGlobal(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes,
       !segments.segment(hint).Contains(address[first], bytes)) {
     hint = segments.Find(address[first], bytes);
     if (hint == SegmentTable::kNone) {
-      return GlobalFault(op, warp, first, bytes, nullptr);
+      return ResolveOutside(op, warp, mask, bytes, store);
     }
   }
   const Segment& segment = segments.segment(hint);
@@ -62,7 +62,7 @@ bool ResolveGlobal(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes,
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
     const size_t index = segments.Find(address[lane], bytes);
     if (index == SegmentTable::kNone) {
-      return GlobalFault(op, warp, lane, bytes, nullptr);
+      return ResolveOutside(op, warp, mask, bytes, store);
     }
     const Segment& other = segments.segment(index);
     if (store && !other.writable) {
@@ -361,8 +361,18 @@ void Load(const Op& op, Warp& warp, LaneMask mask) {
       });
     }
   });
-  if (op.order == MemoryOrder::kAcquire) {
-    std::atomic_thread_fence(std::memory_order_acquire);
+  if (op.order != MemoryOrder::kWeak) [[unlikely]] {
+    if (op.order == MemoryOrder::kAcquire) {
+      std::atomic_thread_fence(std::memory_order_acquire);
+    }
+    uint64_t seen = 0;
+    for (uint32_t element = 0; element < elements; ++element) {
+      const Slot slot = op.operands[element];
+      if (!slot.is_constant()) {
+        seen = Seen(warp.core(), mask, warp.To<R>(slot), seen);
+      }
+    }
+    warp.Looks(op, mask, seen);
   }
 }
 template <class M, class R>
@@ -374,7 +384,7 @@ void Store(const Op& op, Warp& warp, LaneMask mask) {
   }
   Core& core = warp.core();
   // Nobody waits for what a thread stores for itself, as calls do.
-  if (core.access.space != MemorySpace::kLocal) ++core.writes;
+  if (core.access.space != MemorySpace::kLocal) warp.Wrote();
   if (op.order == MemoryOrder::kRelease) {
     std::atomic_thread_fence(std::memory_order_release);
   }

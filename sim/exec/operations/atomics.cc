@@ -172,7 +172,11 @@ void Atomic(const Op& op, Warp& warp, LaneMask mask) {
   }
   // An atomic that changes nothing, such as a failed attempt to take a lock, is
   // not progress.
-  core.writes += changed ? 1 : 0;
+  if (changed) {
+    warp.Wrote();
+  } else if (!op.operands[0].is_constant()) {
+    warp.Looks(op, mask, Seen(core, mask, befores.data(), 0));
+  }
 }
 
 template <class T, class U>

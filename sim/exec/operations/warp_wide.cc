@@ -139,8 +139,9 @@ void ActiveMask(const Op& op, Warp& warp, LaneMask mask) {
            [=](uint32_t) { return mask; });
 }
 
-void Fence(const Op&, Warp&, LaneMask) {
+void Fence(const Op& op, Warp& warp, LaneMask mask) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
+  warp.Looks(op, mask, 0);
 }
 
 void Nothing(const Op&, Warp&, LaneMask) {}
@@ -159,7 +160,7 @@ uint64_t Nanoseconds(const Core& core, uint64_t clock) {
 template <class T>
 void ReadSpecial(const Op& op, Warp& warp, LaneMask mask) {
   const Launch& launch = warp.launch();
-  const Core& core = warp.core();
+  Core& core = warp.core();
   const auto all = [&](uint64_t value) {
     Special32<T>(op, warp, mask, [=](uint32_t) { return value; });
   };
@@ -218,21 +219,31 @@ void ReadSpecial(const Op& op, Warp& warp, LaneMask mask) {
     case Special::kLanemaskGt:
       return each([](uint32_t i) { return ~0u << i << 1; });
     case Special::kClock:
+      ++core.time_reads;
       return all(static_cast<uint32_t>(clock));
     case Special::kClockHi:
+      ++core.time_reads;
       return all(clock >> 32);
     case Special::kClock64:
+      ++core.time_reads;
       return all(clock);
     case Special::kGlobalTimer:
+      ++core.time_reads;
       return all(Nanoseconds(core, clock));
     case Special::kGlobalTimerLo:
+      ++core.time_reads;
       return all(static_cast<uint32_t>(Nanoseconds(core, clock)));
     case Special::kGlobalTimerHi:
+      ++core.time_reads;
       return all(Nanoseconds(core, clock) >> 32);
     case Special::kDynamicSharedBytes:
       return all(launch.dynamic_shared_bytes);
     case Special::kTotalSharedBytes:
       return all(launch.shared_bytes());
+    case Special::kGridWorkspaceLow:
+      return all(static_cast<uint32_t>(launch.grid_workspace));
+    case Special::kGridWorkspaceHigh:
+      return all(launch.grid_workspace >> 32);
     case Special::kFrameAddress:
       return all(warp.local_base() + static_cast<uint64_t>(op.offset));
   }

@@ -121,9 +121,10 @@ void SimGpu::Loop() {
     }
     for (const auto& [id, one] : running_) LookAtMemory(*one->call);
     // A driver prints it on the process's stdout.
-    std::fputs(printed_.c_str(), stdout);
-    if (!printed_.empty()) std::fflush(stdout);
-    printed_.clear();
+    if (!printed_.empty()) {
+      std::fputs(printed_.Take().c_str(), stdout);
+      std::fflush(stdout);
+    }
     // Long enough for others to get the mutex; also while all warps only wait.
     lock.unlock();
     std::this_thread::sleep_for(kPause);

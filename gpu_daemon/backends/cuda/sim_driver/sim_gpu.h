@@ -14,6 +14,7 @@
 #include "gpu_daemon/backends/cuda/fake/fake_gpu.h"
 #include "sim/exec/interleaved.h"
 #include "sim/exec/memory.h"
+#include "sim/exec/print_buffer.h"
 #include "sim/exec/program.h"
 
 namespace carillon::gpud::cuda {
@@ -53,7 +54,7 @@ class SimGpu {
   sim::Memory memory_{sim::Addresses::kHost};
 
   std::mutex mutex_;
-  std::string printed_;  // by kernels
+  PrintBuffer printed_;
   std::condition_variable changed_;
   sim::InterleavedGpu gpu_;
   std::map<uint64_t, Running*> running_;  // by Launch::id

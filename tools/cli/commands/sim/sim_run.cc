@@ -31,6 +31,8 @@ struct Options {
   std::string grid = "1";
   std::string block = "1";
   uint32_t shared_bytes = 0;
+  uint32_t heap_bytes = sim::Heap::kDefaultBytes;
+  bool cooperative = false;
   std::vector<std::string> set;
   std::string gpu;
   std::vector<std::string> show;
@@ -66,11 +68,12 @@ struct Outcome {
 
 absl::StatusOr<Outcome> RunFunctionally(const sim::Launch& launch,
                                         sim::Memory& memory,
-                                        std::string* printed,
+                                        sim::PrintBuffer* printed,
                                         Console& console) {
   auto said = Clock::now();
   sim::FunctionalGpu gpu(
-      &memory, {.progress =
+      &memory, {.alone = true,
+                .progress =
                     [&](uint64_t blocks) {
                       const auto now = Clock::now();
                       if (now - said < kSayEvery) return;
@@ -85,9 +88,9 @@ absl::StatusOr<Outcome> RunFunctionally(const sim::Launch& launch,
 
 absl::StatusOr<Outcome> RunTimed(const sim::Launch& launch,
                                  const sim::timing::Config& config,
-                                 sim::Memory& memory, std::string* printed,
+                                 sim::Memory& memory, sim::PrintBuffer* printed,
                                  Console& console) {
-  sim::timing::Gpu gpu(config, &memory, {.printed = printed});
+  sim::timing::Gpu gpu(config, &memory, {.alone = true, .printed = printed});
   ASSIGN_OR_RETURN(const auto grid, gpu.Submit(launch, {}));
   auto said = Clock::now();
   for (sim::timing::Cycle until = kTurn; !gpu.Run(until); until += kTurn) {
@@ -126,6 +129,7 @@ absl::Status RunKernel(const Options& options, Console& console) {
     ASSIGN_OR_RETURN(config, sim::timing::LoadConfig(options.gpu));
   }
   sim::Memory memory;
+  RETURN_IF_ERROR(memory.SetHeapBytes(options.heap_bytes));
   ASSIGN_OR_RETURN(const auto program, LoadProgram(options.file, &memory));
   ASSIGN_OR_RETURN(const auto function,
                    ChooseKernel(*program->module, options.kernel));
@@ -140,6 +144,12 @@ absl::Status RunKernel(const Options& options, Console& console) {
     }
   }
 
+  sim::DeviceAddress workspace = 0;
+  if (options.cooperative) {
+    ASSIGN_OR_RETURN(workspace,
+                     memory.Allocate(sim::Launch::kGridWorkspaceBytes,
+                                     "workspace of a cooperative launch"));
+  }
   const sim::Launch launch{
       .program = program.get(),
       .kernel = program->FindEntry(function->name),
@@ -147,14 +157,16 @@ absl::Status RunKernel(const Options& options, Console& console) {
       .block = block,
       .dynamic_shared_bytes = options.shared_bytes,
       .parameters = arguments.bytes,
+      .grid_workspace = workspace,
   };
-  std::string printed;
+  sim::PrintBuffer buffer;
   const auto begin = Clock::now();
-  const auto outcome =
-      config ? RunTimed(launch, *config, memory, &printed, console)
-             : RunFunctionally(launch, memory, &printed, console);
+  const auto outcome = config
+                           ? RunTimed(launch, *config, memory, &buffer, console)
+                           : RunFunctionally(launch, memory, &buffer, console);
   const double seconds =
       std::chrono::duration<double>(Clock::now() - begin).count();
+  const std::string printed = buffer.Take();
   // The output of a kernel that failed may show why.
   if (!console.json()) console.Print(printed);
   if (!outcome.ok()) return outcome.status();
@@ -219,6 +231,11 @@ Run MakeSimRun(Arguments& arguments, Console& console) {
                  "Threads of each, 1024 at most");
   arguments.Number("--shared BYTES", options->shared_bytes, 0, 227 << 10,
                    "Bytes of shared memory beside the kernel's own");
+  arguments.Number("--heap BYTES", options->heap_bytes, 0, 1u << 31,
+                   "Bytes that malloc() of the kernel takes from");
+  arguments.Flag("--cooperative", options->cooperative,
+                 "Launch it as cudaLaunchCooperativeKernel() does, for "
+                 "grid.sync(): all blocks must have room at once");
   arguments
       .Texts("--set NAME=VALUES", options->set,
              "The value of a __constant__ or __device__ variable: "
