@@ -86,7 +86,8 @@ inline constexpr const char* kRegistersCondition =
 inline constexpr const char* kLayersCondition =
     "CONV1, CONV2 and MM get 28 registers a thread, so that all of CONV's 256 "
     "blocks are resident, as in EDGE's artifact (each runs to the kernel's "
-    "end), and that SMs have registers left, as EDGE found (VI-C)";
+    "end), and that SMs have registers left, as EDGE found (VI-C); Figs. 1, 12 "
+    "and 13 have them with 32 as well, which leave none";
 
 // The registers a thread of CONV1 and MM decide whether an SM that they fill
 // has any left, and no paper says how many they have. So a figure about

@@ -19,7 +19,8 @@ namespace reference = kernels::reference;
 // resident, 16 on each SM, and found "always enough registers available in the
 // underutilized register file" (VI-C). Allocated in units of four, 28 registers
 // is the most that 2,048 threads can have then. Our allocation gives CONV more
-// than twice that, and MM 30.
+// than twice that, and MM 30. It is an assumption, so figures that depend on it
+// have 32 as well (kLayerRegisters).
 constexpr uint32_t kRegisters = 28;
 
 class Bp final : public Background {
