@@ -12,11 +12,11 @@
 #include "fmt/format.h"
 #include "kernels/busy.cuh"
 #include "kernels/null_event.cuh"
-#include "sim/experiments/event_kernel.h"
-#include "sim/experiments/isolated.h"
 #include "sim/experiments/load_ptx.h"
 #include "sim/experiments/persistent_job.h"
 #include "sim/experiments/preemption_job.h"
+#include "sim/experiments/workloads/event_kernel.h"
+#include "sim/experiments/workloads/isolated.h"
 #include "sim/timing/edge/interrupts.h"
 #include "sim/timing/gpu.h"
 

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "base/json.h"
 #include "nlohmann/json.hpp"
-#include "sim/experiments/background.h"
+#include "sim/experiments/workloads/background.h"
 #include "sim/timing/config.h"
 #include "sim/timing/timeline.h"
 

@@ -1,7 +1,7 @@
 // One function for each background kernel, whose table is in background.cc, and
 // what several of them need.
-#ifndef CARILLON_SIM_EXPERIMENTS_BACKGROUNDS_H_
-#define CARILLON_SIM_EXPERIMENTS_BACKGROUNDS_H_
+#ifndef CARILLON_SIM_EXPERIMENTS_WORKLOADS_BACKGROUNDS_H_
+#define CARILLON_SIM_EXPERIMENTS_WORKLOADS_BACKGROUNDS_H_
 
 #include <cstdint>
 #include <memory>
@@ -9,7 +9,7 @@
 #include <random>
 #include <span>
 
-#include "sim/experiments/background.h"
+#include "sim/experiments/workloads/background.h"
 
 namespace carillon::sim::figures {
 
@@ -74,4 +74,4 @@ std::unique_ptr<Background> MakeSradV2(Size size, Kernels* kernels);
 
 }  // namespace carillon::sim::figures
 
-#endif  // CARILLON_SIM_EXPERIMENTS_BACKGROUNDS_H_
+#endif  // CARILLON_SIM_EXPERIMENTS_WORKLOADS_BACKGROUNDS_H_

@@ -1,10 +1,10 @@
-#include "sim/experiments/background.h"
+#include "sim/experiments/workloads/background.h"
 
 #include <utility>
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "sim/experiments/backgrounds.h"
+#include "sim/experiments/workloads/backgrounds.h"
 
 namespace carillon::sim::figures {
 namespace {

@@ -1,4 +1,4 @@
-#include "sim/experiments/event_kernel.h"
+#include "sim/experiments/workloads/event_kernel.h"
 
 #include <algorithm>
 #include <cassert>
@@ -16,7 +16,7 @@
 #include "kernels/paper/fig_memc.cuh"
 #include "kernels/paper/lpm_tables.h"
 #include "kernels/paper/memc_sets.h"
-#include "sim/experiments/compare.h"
+#include "sim/experiments/workloads/compare.h"
 
 namespace carillon::sim::figures {
 namespace {

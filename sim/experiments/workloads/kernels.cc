@@ -1,4 +1,4 @@
-#include "sim/experiments/kernels.h"
+#include "sim/experiments/workloads/kernels.h"
 
 #include <cassert>
 #include <cstring>

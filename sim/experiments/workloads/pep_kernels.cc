@@ -1,4 +1,4 @@
-#include "sim/experiments/pep_kernels.h"
+#include "sim/experiments/workloads/pep_kernels.h"
 
 namespace carillon::sim::figures {
 namespace {

@@ -6,8 +6,8 @@
 //   event->Prepare(0);  // new requests
 //   Run(event->launch(0));
 //   event->Check(0);
-#ifndef CARILLON_SIM_EXPERIMENTS_EVENT_KERNEL_H_
-#define CARILLON_SIM_EXPERIMENTS_EVENT_KERNEL_H_
+#ifndef CARILLON_SIM_EXPERIMENTS_WORKLOADS_EVENT_KERNEL_H_
+#define CARILLON_SIM_EXPERIMENTS_WORKLOADS_EVENT_KERNEL_H_
 
 #include <cstdint>
 #include <memory>
@@ -17,8 +17,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "sim/experiments/background.h"
-#include "sim/experiments/kernels.h"
+#include "sim/experiments/workloads/background.h"
+#include "sim/experiments/workloads/kernels.h"
 
 namespace carillon::sim::figures {
 
@@ -74,4 +74,4 @@ absl::StatusOr<std::unique_ptr<EventKernel>> MakeEventKernel(
 
 }  // namespace carillon::sim::figures
 
-#endif  // CARILLON_SIM_EXPERIMENTS_EVENT_KERNEL_H_
+#endif  // CARILLON_SIM_EXPERIMENTS_WORKLOADS_EVENT_KERNEL_H_

@@ -6,8 +6,8 @@
 #include "kernels/paper/fig_lud.cuh"
 #include "kernels/paper/fig_srad.cuh"
 #include "kernels/paper/references.h"
-#include "sim/experiments/backgrounds.h"
-#include "sim/experiments/compare.h"
+#include "sim/experiments/workloads/backgrounds.h"
+#include "sim/experiments/workloads/compare.h"
 
 namespace carillon::sim::figures {
 namespace {

@@ -7,8 +7,8 @@
 #include "kernels/paper/fig_conv1.cuh"
 #include "kernels/paper/fig_conv2.cuh"
 #include "kernels/paper/references.h"
-#include "sim/experiments/backgrounds.h"
-#include "sim/experiments/compare.h"
+#include "sim/experiments/workloads/backgrounds.h"
+#include "sim/experiments/workloads/compare.h"
 
 namespace carillon::sim::figures {
 namespace {

@@ -1,13 +1,13 @@
 // A workload alone on a GPU.
-#ifndef CARILLON_SIM_EXPERIMENTS_ISOLATED_H_
-#define CARILLON_SIM_EXPERIMENTS_ISOLATED_H_
+#ifndef CARILLON_SIM_EXPERIMENTS_WORKLOADS_ISOLATED_H_
+#define CARILLON_SIM_EXPERIMENTS_WORKLOADS_ISOLATED_H_
 
 #include <cstdint>
 
 #include "absl/status/statusor.h"
 #include "sim/exec/memory.h"
-#include "sim/experiments/background.h"
-#include "sim/experiments/event_kernel.h"
+#include "sim/experiments/workloads/background.h"
+#include "sim/experiments/workloads/event_kernel.h"
 #include "sim/timing/config.h"
 #include "sim/timing/statistics.h"
 
@@ -42,4 +42,4 @@ absl::StatusOr<IsolatedRun> RunIsolated(const timing::Config& config,
 
 }  // namespace carillon::sim::figures
 
-#endif  // CARILLON_SIM_EXPERIMENTS_ISOLATED_H_
+#endif  // CARILLON_SIM_EXPERIMENTS_WORKLOADS_ISOLATED_H_

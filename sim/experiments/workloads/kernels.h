@@ -1,7 +1,7 @@
 // The kernels of EDGE's figures and matmul, from the PTX in this binary, ready
 // to be launched in one simulated GPU's memory.
-#ifndef CARILLON_SIM_EXPERIMENTS_KERNELS_H_
-#define CARILLON_SIM_EXPERIMENTS_KERNELS_H_
+#ifndef CARILLON_SIM_EXPERIMENTS_WORKLOADS_KERNELS_H_
+#define CARILLON_SIM_EXPERIMENTS_WORKLOADS_KERNELS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -87,4 +87,4 @@ class Kernels {
 
 }  // namespace carillon::sim::figures
 
-#endif  // CARILLON_SIM_EXPERIMENTS_KERNELS_H_
+#endif  // CARILLON_SIM_EXPERIMENTS_WORKLOADS_KERNELS_H_

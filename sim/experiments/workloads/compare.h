@@ -1,6 +1,6 @@
 // Compares output with a reference.
-#ifndef CARILLON_SIM_EXPERIMENTS_COMPARE_H_
-#define CARILLON_SIM_EXPERIMENTS_COMPARE_H_
+#ifndef CARILLON_SIM_EXPERIMENTS_WORKLOADS_COMPARE_H_
+#define CARILLON_SIM_EXPERIMENTS_WORKLOADS_COMPARE_H_
 
 #include <cmath>
 #include <cstddef>
@@ -35,4 +35,4 @@ absl::Status Compare(std::string_view what, const Got& got,
 
 }  // namespace carillon::sim::figures
 
-#endif  // CARILLON_SIM_EXPERIMENTS_COMPARE_H_
+#endif  // CARILLON_SIM_EXPERIMENTS_WORKLOADS_COMPARE_H_

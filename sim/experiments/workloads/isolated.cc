@@ -1,4 +1,4 @@
-#include "sim/experiments/isolated.h"
+#include "sim/experiments/workloads/isolated.h"
 
 #include <utility>
 

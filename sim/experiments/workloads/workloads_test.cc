@@ -10,9 +10,9 @@
 
 #include "base/status.h"
 #include "sim/exec/functional.h"
-#include "sim/experiments/background.h"
-#include "sim/experiments/event_kernel.h"
-#include "sim/experiments/isolated.h"
+#include "sim/experiments/workloads/background.h"
+#include "sim/experiments/workloads/event_kernel.h"
+#include "sim/experiments/workloads/isolated.h"
 #include "sim/timing/gpu.h"
 
 namespace carillon::sim::figures {

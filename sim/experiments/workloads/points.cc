@@ -5,8 +5,8 @@
 #include "kernels/paper/fig_kmn.cuh"
 #include "kernels/paper/fig_sc.cuh"
 #include "kernels/paper/references.h"
-#include "sim/experiments/backgrounds.h"
-#include "sim/experiments/compare.h"
+#include "sim/experiments/workloads/backgrounds.h"
+#include "sim/experiments/workloads/compare.h"
 
 namespace carillon::sim::figures {
 namespace {

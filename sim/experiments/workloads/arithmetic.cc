@@ -7,8 +7,8 @@
 #include "kernels/background/pathfinder.cuh"
 #include "kernels/background/references.h"
 #include "kernels/background/sgemm.cuh"
-#include "sim/experiments/backgrounds.h"
-#include "sim/experiments/compare.h"
+#include "sim/experiments/workloads/backgrounds.h"
+#include "sim/experiments/workloads/compare.h"
 
 namespace carillon::sim::figures {
 namespace {

@@ -1,7 +1,7 @@
 // The 16 kernels that PEP is evaluated with, each as a background of one launch,
 // and the paper's times of them.
-#ifndef CARILLON_SIM_EXPERIMENTS_PEP_KERNELS_H_
-#define CARILLON_SIM_EXPERIMENTS_PEP_KERNELS_H_
+#ifndef CARILLON_SIM_EXPERIMENTS_WORKLOADS_PEP_KERNELS_H_
+#define CARILLON_SIM_EXPERIMENTS_WORKLOADS_PEP_KERNELS_H_
 
 #include <span>
 #include <string_view>
@@ -22,4 +22,4 @@ std::span<const PepKernel> PepKernels();
 
 }  // namespace carillon::sim::figures
 
-#endif  // CARILLON_SIM_EXPERIMENTS_PEP_KERNELS_H_
+#endif  // CARILLON_SIM_EXPERIMENTS_WORKLOADS_PEP_KERNELS_H_

@@ -10,8 +10,8 @@
 #include "kernels/paper/fig_srad.cuh"
 #include "kernels/paper/fig_srad_v1.cuh"
 #include "kernels/paper/references.h"
-#include "sim/experiments/backgrounds.h"
-#include "sim/experiments/compare.h"
+#include "sim/experiments/workloads/backgrounds.h"
+#include "sim/experiments/workloads/compare.h"
 
 namespace carillon::sim::figures {
 namespace {

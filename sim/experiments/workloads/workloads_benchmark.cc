@@ -12,10 +12,10 @@
 #include <string_view>
 
 #include "fmt/format.h"
-#include "sim/experiments/background.h"
-#include "sim/experiments/event_kernel.h"
-#include "sim/experiments/isolated.h"
-#include "sim/experiments/pep_kernels.h"
+#include "sim/experiments/workloads/background.h"
+#include "sim/experiments/workloads/event_kernel.h"
+#include "sim/experiments/workloads/isolated.h"
+#include "sim/experiments/workloads/pep_kernels.h"
 #include "sim/timing/occupancy.h"
 
 namespace carillon::sim::figures {

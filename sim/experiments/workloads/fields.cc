@@ -11,8 +11,8 @@
 #include "kernels/background/mri_q.cuh"
 #include "kernels/background/references.h"
 #include "kernels/background/stencil.cuh"
-#include "sim/experiments/backgrounds.h"
-#include "sim/experiments/compare.h"
+#include "sim/experiments/workloads/backgrounds.h"
+#include "sim/experiments/workloads/compare.h"
 
 namespace carillon::sim::figures {
 namespace {

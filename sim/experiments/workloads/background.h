@@ -6,8 +6,8 @@
 //   background->Start(seed);
 //   while (auto launch = background->Next()) Run(*launch);  // one by one
 //   background->Check();
-#ifndef CARILLON_SIM_EXPERIMENTS_BACKGROUND_H_
-#define CARILLON_SIM_EXPERIMENTS_BACKGROUND_H_
+#ifndef CARILLON_SIM_EXPERIMENTS_WORKLOADS_BACKGROUND_H_
+#define CARILLON_SIM_EXPERIMENTS_WORKLOADS_BACKGROUND_H_
 
 #include <cstdint>
 #include <memory>
@@ -19,7 +19,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "sim/experiments/kernels.h"
+#include "sim/experiments/workloads/kernels.h"
 
 namespace carillon::sim::figures {
 
@@ -78,4 +78,4 @@ absl::StatusOr<std::unique_ptr<Background>> MakeBackground(
 
 }  // namespace carillon::sim::figures
 
-#endif  // CARILLON_SIM_EXPERIMENTS_BACKGROUND_H_
+#endif  // CARILLON_SIM_EXPERIMENTS_WORKLOADS_BACKGROUND_H_
