@@ -151,9 +151,9 @@ extern "C" __global__ void stacks(const int* in, int* out) {
   out[i] = sum;
 }
 
-__device__ __noinline__ int Below(int depth, int* above) {
+__device__ __noinline__ int Below(int depth, volatile int* above) {
   if (depth == 0) return above[0];
-  auto* const mine = static_cast<int*>(alloca((depth % 4 + 1) * sizeof(int)));
+  auto* const mine = static_cast<volatile int*>(alloca((depth % 4 + 1) * sizeof(int)));
   for (int k = 0; k <= depth % 4; ++k) mine[k] = above[0] + k + depth;
   const int got = Below(depth - 1, mine);
   // What this call has on its stack is as it was.

@@ -200,8 +200,9 @@ bool Warp::Meet(const Op& op, uint64_t what, LaneMask needed, LaneMask& lanes) {
 // Each place names registers of its own. So the operation works on a copy of
 // them behind all frames.
 void Warp::DoFromPlaces(const Op& op, LaneMask lanes) {
-  const auto [results, bytes] =
+  const OperandsOf operands =
       OperandsOfSync(launch_->program->info[op.pc].semantics, op);
+  const std::vector<uint32_t>& bytes = operands.bytes;
   constexpr uint32_t kSlotBytes = kLanes * 8;
   const uint32_t begin = (EndOfFrames() + 63) / 64 * 64;
   registers_.Grow(begin + op.operands.size() * kSlotBytes);
@@ -238,11 +239,12 @@ void Warp::DoFromPlaces(const Op& op, LaneMask lanes) {
     std::memcpy(to_copy ? ours : theirs, &kept, sizeof(kept));
   };
   for (const Place& place : places_) {
-    for (uint32_t n = results; n < bytes.size(); ++n) move(place, n, true);
+    for (uint32_t n = operands.results; n < bytes.size(); ++n)
+      move(place, n, true);
   }
   op.handler(copy, *this, lanes);
   for (const Place& place : places_) {
-    for (uint32_t n = 0; n < results; ++n) move(place, n, false);
+    for (uint32_t n = 0; n < operands.results; ++n) move(place, n, false);
   }
 }
 

@@ -119,6 +119,9 @@ constexpr Command kCommands[] = {
      "carillon sim trace CONV1 IPv4 --out conv1.json\n"
      "carillon sim trace BP MemC --set edge.path=tb_scheduler --out bp.json",
      MakeSimTrace},
+    {"hashsim", kSimulate, "hit rates of hash tables, beside the thesis's",
+     "carillon hashsim 4.8\ncarillon hashsim --quick --out figures",
+     MakeHashSim},
 
     {"doctor", kProve, "check this machine", "carillon doctor", MakeDoctor},
     {"test", kProve, "run all tests",

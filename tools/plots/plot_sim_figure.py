@@ -1,4 +1,4 @@
-"""Draws what `carillon sim figure` made: plot_sim_figure.py FIGURE.json PLOT.png"""
+"""Draws what `carillon sim figure` or `carillon hashsim` made: plot_sim_figure.py FIGURE.json PLOT.png"""
 import plotting
 
 
@@ -35,7 +35,8 @@ def draw_panel(axes, panel):
 
 def draw(document, path):
     panels = document["panels"]
-    title = f"{document['figure']}: {document['title']} (simulated GPU {document['gpu']}, seed {document['seed']})"
+    gpu = f"simulated GPU {document['gpu']}, " if "gpu" in document else ""
+    title = f"{document['figure']}: {document['title']} ({gpu}seed {document['seed']})"
     if document["quick"]:
         title += " (quick: no figures)"
     plotting.draw_panels(path, title, [lambda axes, p=panel: draw_panel(axes, p) for panel in panels], [1] * len(panels),

@@ -54,7 +54,7 @@ class SimGpu {
   sim::Memory memory_{sim::Addresses::kHost};
 
   std::mutex mutex_;
-  PrintBuffer printed_;
+  sim::PrintBuffer printed_;
   std::condition_variable changed_;
   sim::InterleavedGpu gpu_;
   std::map<uint64_t, Running*> running_;  // by Launch::id

@@ -6,6 +6,7 @@
 
 namespace carillon::cli {
 
+Run MakeHashSim(Arguments& arguments, Console& console);
 Run MakeSimCfg(Arguments& arguments, Console& console);
 Run MakeSimFigure(Arguments& arguments, Console& console);
 Run MakeSimOccupancy(Arguments& arguments, Console& console);

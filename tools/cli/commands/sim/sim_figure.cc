@@ -2,7 +2,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <chrono>
 #include <iterator>
 #include <memory>
@@ -17,7 +16,7 @@
 #include "base/text.h"
 #include "sim/experiments/experiment.h"
 #include "tools/cli/commands/sim/commands.h"
-#include "tools/plots/document.h"
+#include "tools/cli/sim/figure_document.h"
 
 namespace carillon::cli {
 namespace {
@@ -34,8 +33,6 @@ struct Options {
   uint32_t seed = 1;
   bool quick = false;
 };
-
-constexpr const char* kPlotter = "tools/plots/plot_sim_figure.py";
 
 absl::StatusOr<std::vector<const Experiment*>> Choose(
     const std::vector<std::string>& names) {
@@ -117,55 +114,6 @@ class Progress {
   double seconds_ = 0;
 };
 
-std::string Cell(const Json& value) {
-  if (value.is_null()) return "-";
-  return value.is_string() ? value.get<std::string>() : value.dump();
-}
-
-// A number without ".0"; all numbers of a column have three digits.
-std::string NumberCell(const Json& value) {
-  return value.is_number() ? fmt::format("{}", value.get<double>())
-                           : Cell(value);
-}
-
-void Print(const Json& document, Console& console) {
-  console.Print(fmt::format(
-      "{}\n", console.Bold(fmt::format("{}: {}", Cell(document["figure"]),
-                                       Cell(document["title"])))));
-  for (const Json& condition : document["conditions"]) {
-    console.Print(fmt::format("- {}\n", Cell(condition)));
-  }
-  for (const Json& table : document["tables"]) {
-    console.Print(fmt::format("\n{}\n", Cell(table["title"])));
-    std::vector<Column> columns;
-    for (size_t i = 0; i < table["columns"].size(); ++i) {
-      std::string header = Cell(table["columns"][i]);
-      std::ranges::transform(header, header.begin(),
-                             [](unsigned char c) { return std::toupper(c); });
-      const Json& first = table["rows"][0][i];
-      columns.push_back(
-          {header, first.is_string() ? Align::kLeft : Align::kRight});
-    }
-    Table text(std::move(columns));
-    for (const Json& row : table["rows"]) {
-      std::vector<std::string> cells;
-      for (const Json& value : row) cells.push_back(NumberCell(value));
-      text.AddRow(std::move(cells));
-    }
-    console.Print(text);
-  }
-  console.Print("\n");
-  Table summary(
-      {"BESIDE THE PAPER", ">PAPER", ">HERE", ">MEDIAN", ">GEOMEAN", ""});
-  for (const Json& row : document["summary"]) {
-    summary.AddRow(Cell(row["what"]), NumberCell(row["paper"]),
-                   NumberCell(row["ours"]), NumberCell(row["median"]),
-                   NumberCell(row["geometric_mean"]), Cell(row["unit"]));
-  }
-  console.Print(summary);
-  console.Print("\n");
-}
-
 absl::Status MakeFigures(const Options& options, Console& console) {
   if (options.names.empty()) return List(options, console);
   ASSIGN_OR_RETURN(const auto chosen, Choose(options.names));
@@ -197,20 +145,10 @@ absl::Status MakeFigures(const Options& options, Console& console) {
                   {"quick", options.quick},
                   {"seed", options.seed}};
     document.update(experiment->figure(results, experiment_options));
-    if (!console.json()) Print(document, console);
+    if (!console.json()) PrintFigure(document, console);
     if (!options.out.empty()) {
-      std::vector<std::string> written;
-      const absl::Status status = plots::WriteDocument(
-          options.out, experiment->name, document, kPlotter, &written);
-      for (const std::string& path : written) {
-        console.Say(fmt::format("wrote {}", path));
-      }
-      // If only the picture is missing, the numbers are still valid.
-      if (absl::IsUnavailable(status)) {
-        console.Say(std::string(status.message()));
-      } else if (!status.ok()) {
-        return status;
-      }
+      RETURN_IF_ERROR(
+          WriteFigure(options.out, experiment->name, document, console));
     }
     documents[std::string(experiment->name)] = std::move(document);
   }
