@@ -53,17 +53,6 @@ extern "C" __global__ void cluster_barrier(int* out) {
 extern "C" __global__ void cluster_rank(unsigned* out) {
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(*out));
 }
-extern "C" __global__ void bulk_copy(const void* from, int* out) {
-  __shared__ alignas(128) int to[64];
-  __shared__ uint64_t barrier;
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
-      "[%0], [%1], 256, [%2];" ::"r"(
-          static_cast<unsigned>(__cvta_generic_to_shared(to))),
-      "l"(from),
-      "r"(static_cast<unsigned>(__cvta_generic_to_shared(&barrier))));
-  out[threadIdx.x] = to[threadIdx.x];
-}
 extern "C" __global__ void tensor_copy(const void* map, int* out) {
   __shared__ alignas(128) int to[64];
   __shared__ uint64_t barrier;

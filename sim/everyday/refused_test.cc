@@ -29,7 +29,6 @@ TEST_P(RefusedTest, EachKernelByWhatItDoes) {
       {"clusters", "cluster"},
       {"cluster_barrier", "barrier.cluster."},
       {"cluster_rank", "%cluster_ctarank"},
-      {"bulk_copy", "cp.async.bulk."},
       {"tensor_copy", "cp.async.bulk.tensor."},
   };
   size_t kernels = 0;
@@ -48,7 +47,7 @@ TEST_P(RefusedTest, EachKernelByWhatItDoes) {
     EXPECT_THAT(std::string(status.message()),
                 testing::ContainsRegex("^sim/everyday/refused[^:]*:[0-9]+:"));
   }
-  EXPECT_EQ(kernels, GetParam().architecture == "75" ? 8u : 13u);
+  EXPECT_EQ(kernels, GetParam().architecture == "75" ? 8u : 12u);
   const DeviceAddress out = Zeroes(1);
   ASSERT_EQ(Run("fine", 1, 1, {out}), absl::OkStatus());
   EXPECT_EQ(Values(out, 1)[0], 2);

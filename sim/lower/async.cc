@@ -70,6 +70,7 @@ void FunctionLowering::LowerCopyAsync(const Instruction& i) {
     return Finish(suffixes, Flow::kNextUnlessFault);
   }
   const bool bulk = suffixes.Take("bulk");
+  if (suffixes.Take("tensor")) return Unsupported();
   if (!TakeShared(suffixes) || !suffixes.Take("global")) return Unsupported();
   suffixes.TakeAllThatBeginWith("L2::");
   op_.space = MemorySpace::kGlobal;

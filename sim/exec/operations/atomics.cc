@@ -155,7 +155,7 @@ void Atomic(const Op& op, Warp& warp, LaneMask mask) {
     for (LaneMask left = mask; left != 0; left &= left - 1) {
       const auto lane = static_cast<uint32_t>(__builtin_ctz(left));
       if constexpr (kOperation == AtomicOperation::kAdd &&
-                    !std::is_floating_point_v<T>) {
+                    std::is_integral_v<T>) {
         // One instruction of the host, which never has to try again.
         const std::atomic_ref<U> cell(*reinterpret_cast<U*>(core.At(lane)));
         befores[lane] = cell.fetch_add(by[lane], order);
