@@ -60,7 +60,7 @@ struct Job {
   // interrupt for each `coalesce` of them (persistent_job.h).
   std::string persistent;
   uint32_t coalesce = 1;
-  // One of PreemptedKernels(): its blocks make room for another grid, once for
+  // One of PepKernels(): its blocks make room for another grid, once for
   // each pair of `launch_ns` and `progress` (preemption_job.h).
   std::string preempted;
   std::vector<uint32_t> launch_ns;  // from the announcement to the arrival

@@ -9,7 +9,7 @@
 #include "fmt/format.h"
 #include "sim/experiments/figures.h"
 #include "sim/experiments/metrics.h"
-#include "sim/experiments/preemption_job.h"
+#include "sim/experiments/workloads/pep_kernels.h"
 
 namespace carillon::sim::figures {
 namespace {
@@ -65,12 +65,12 @@ const std::vector<Family>& OneSmFamilies() {
 }
 constexpr size_t kChimera = 0, kDirty = 1, kPep = 2, kInPlace = 3;
 
-std::span<const PreemptedKernel> KernelsOf(const ExperimentOptions& options) {
-  const auto all = PreemptedKernels();
+std::span<const PepKernel> KernelsOf(const ExperimentOptions& options) {
+  const auto all = PepKernels();
   return options.quick ? all.subspan(0, 2) : all;
 }
 
-Job KernelJob(std::string name, const PreemptedKernel& kernel,
+Job KernelJob(std::string name, const PepKernel& kernel,
               const ExperimentOptions& options) {
   Job job = MakeJob(std::move(name), options);
   job.gpu = kGpu;
@@ -87,7 +87,7 @@ Job KernelJob(std::string name, const PreemptedKernel& kernel,
   return job;
 }
 
-std::string NameOf(const PreemptedKernel& kernel, const Setting& setting) {
+std::string NameOf(const PepKernel& kernel, const Setting& setting) {
   return JobName("pep/{}/{}", kernel.name, setting.name);
 }
 
@@ -103,7 +103,7 @@ Json Conditions() {
       "from a run alone",
       "a context: registers, shared memory, and 128 bytes a warp for PC, SIMT "
       "stack and predicates",
-      "long kernels: those of PEP's first nine that are here"};
+      "long kernels: PEP's first nine"};
 }
 
 // The sums of all runs of a kernel with the settings of a family.
@@ -117,7 +117,7 @@ struct Sum {
   std::map<std::string, double> cases;
 };
 
-Sum SumOf(const Results& results, const PreemptedKernel& kernel,
+Sum SumOf(const Results& results, const PepKernel& kernel,
           const Family& family) {
   Sum sum;
   for (const Setting& setting : family.settings) {
@@ -175,11 +175,10 @@ struct Values {
   Json groups = Json::array();
   Json bars = Json::array();
 
-  std::optional<double> Over(std::span<const PreemptedKernel> kernels,
-                             size_t family, bool only_long) const {
+  std::optional<double> Over(std::span<const PepKernel> kernels, size_t family,
+                             bool only_long) const {
     std::vector<std::optional<double>> values;
     for (size_t k = 0; k < kernels.size(); ++k) {
-      if (kernels[k].paper_block == 0) continue;
       if (only_long && !kernels[k].long_blocks) continue;
       values.push_back(of[family][k]);
     }
@@ -194,7 +193,7 @@ Values ValuesOf(const Results& results, const ExperimentOptions& options,
   const auto kernels = KernelsOf(options);
   values.of.resize(families.size());
   values.bars = EmptyBars(families, &Family::name);
-  for (const PreemptedKernel& kernel : kernels) {
+  for (const PepKernel& kernel : kernels) {
     Json row = Json::array({kernel.name});
     values.groups.push_back(kernel.name);
     for (size_t f = 0; f < families.size(); ++f) {
@@ -226,7 +225,7 @@ Json ColumnsOf(const char* first) {
 
 std::vector<Job> PepJobs(const ExperimentOptions& options) {
   std::vector<Job> jobs;
-  for (const PreemptedKernel& kernel : KernelsOf(options)) {
+  for (const PepKernel& kernel : KernelsOf(options)) {
     std::vector<Setting> settings;
     for (const auto* families : {&Families(), &OneSmFamilies()}) {
       for (const Family& family : *families) {
@@ -261,7 +260,7 @@ Json Pep5(const Results& results, const ExperimentOptions& options) {
   Json groups = Json::array();
   Json bars = EmptyBars(kCases, [](const char* name) { return name; });
   std::vector<double> two, drains;
-  for (const PreemptedKernel& kernel : KernelsOf(options)) {
+  for (const PepKernel& kernel : KernelsOf(options)) {
     Sum sum = SumOf(results, kernel, Families()[kPep]);
     Json row = Json::array({kernel.name});
     groups.push_back(kernel.name);
@@ -269,7 +268,7 @@ Json Pep5(const Results& results, const ExperimentOptions& options) {
       const auto share = PerBlock(100 * sum.cases[kCases[i]], sum.blocks);
       row.push_back(Number(share));
       bars[i]["values"].push_back(Number(share));
-      if (!share.has_value() || kernel.paper_block == 0) continue;
+      if (!share.has_value()) continue;
       if (i == 0 && kernel.long_blocks) two.push_back(*share);
       if (i == 2 && !kernel.long_blocks) drains.push_back(*share);
     }
@@ -350,7 +349,7 @@ Json Pep8(const Results& results, const ExperimentOptions& options) {
                                     "incremental, in place"};
   Json bars = EmptyBars(kParts, [](const char* name) { return name; });
   std::vector<double> incrementals, bases;
-  for (const PreemptedKernel& kernel : KernelsOf(options)) {
+  for (const PepKernel& kernel : KernelsOf(options)) {
     const Sum sum = SumOf(results, kernel, Families()[kInPlace]);
     const auto base = PerBlock(sum.base, sum.saved_blocks);
     const auto sent = PerBlock(sum.incremental, sum.saved_blocks);
@@ -363,7 +362,7 @@ Json Pep8(const Results& results, const ExperimentOptions& options) {
     rows.push_back({kernel.name, Number(base), Number(sent), Number(kept),
                     Number(PerBlock(sum.shared_written, sum.saved_blocks)),
                     Number(PerBlock(sum.shared_whole, sum.saved_blocks))});
-    if (!kernel.long_blocks || kernel.paper_block == 0 || !base.has_value()) {
+    if (!kernel.long_blocks || !base.has_value()) {
       continue;
     }
     incrementals.push_back(*sent + *kept);
@@ -424,7 +423,7 @@ Json Pep9(const Results& results, const ExperimentOptions& options) {
 
 std::vector<Job> PepTableJobs(const ExperimentOptions& options) {
   std::vector<Job> jobs;
-  for (const PreemptedKernel& kernel : KernelsOf(options)) {
+  for (const PepKernel& kernel : KernelsOf(options)) {
     Job job = KernelJob(JobName("pep/{}/switch", kernel.name), kernel, options);
     job.overrides.emplace_back("preemption.technique", "switch");
     job.launch_ns.resize(1);
@@ -439,7 +438,7 @@ Json PepTable(const Results& results, const ExperimentOptions& options) {
   Json bars = Json::array({Bar("a block's time", Json::array()),
                            Bar("a block's switch", Json::array())});
   Json summary = Json::array();
-  for (const PreemptedKernel& kernel : KernelsOf(options)) {
+  for (const PepKernel& kernel : KernelsOf(options)) {
     const Json& job = results.at(JobName("pep/{}/switch", kernel.name));
     const double mhz = job["mhz"].get<double>();
     const double block = job["alone"]["block_cycles"].get<double>() / mhz;
@@ -449,23 +448,18 @@ Json PepTable(const Results& results, const ExperimentOptions& options) {
       blocks += run["blocks"].get<double>();
     }
     const auto switch_time = PerBlock(cycles, blocks);
-    const auto paper = [](double value) {
-      return value == 0 ? Json() : Json(value);
-    };
-    rows.push_back({kernel.name, paper(kernel.paper_launch),
-                    paper(kernel.paper_block), Number(block),
-                    paper(kernel.paper_switch), Number(switch_time),
+    rows.push_back({kernel.name, kernel.launch_us, kernel.block_us,
+                    Number(block), kernel.switch_us, Number(switch_time),
                     job["alone"]["blocks_per_sm"]});
     groups.push_back(kernel.name);
     bars[0]["values"].push_back(Number(block));
     bars[1]["values"].push_back(Number(switch_time));
-    if (kernel.paper_block == 0) continue;
     summary.push_back(SummaryRow(fmt::format("{}: a block's time", kernel.name),
-                                 "us", kernel.paper_block, Number(block)));
+                                 "us", kernel.block_us, Number(block)));
     if (!switch_time.has_value()) continue;
     summary.push_back(
         SummaryRow(fmt::format("{}: a block's switch", kernel.name), "us",
-                   kernel.paper_switch, Number(switch_time)));
+                   kernel.switch_us, Number(switch_time)));
   }
   return PepFigure(
       {"gtx980; blocks' times are of a run alone, of as many as the GPU holds "
@@ -483,16 +477,10 @@ Json PepTable(const Results& results, const ExperimentOptions& options) {
 
 namespace {
 
-constexpr uint32_t kSwitching[] = {1, 2, 3, 4, 5, 6, 7, 8};
+constexpr uint32_t kSwitching[] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
 
-// PEP's is LBM; of the kernels here, the one whose blocks' traffic is nearest.
-const PreemptedKernel& Fig2Kernel() {
-  const auto all = PreemptedKernels();
-  for (const char* name : {"LBM", "SC"}) {
-    const auto found = std::ranges::find(all, name, &PreemptedKernel::name);
-    if (found != all.end()) return *found;
-  }
-  return all[0];
+const PepKernel& Fig2Kernel() {
+  return *std::ranges::find(PepKernels(), "LBM", &PepKernel::name);
 }
 
 std::string Fig2Name(uint32_t switching) {
@@ -541,9 +529,8 @@ Json Pep2(const Results& results, const ExperimentOptions&) {
     if (part.has_value()) times.push_back(*part);
   }
   return PepFigure(
-      {fmt::format("{} in place of PEP's LBM, of which an SM has nine blocks; "
-                   "the others drain; all SMs at once",
-                   Fig2Kernel().name),
+      {"LBM, of which an SM has nine blocks; those that do not switch drain; "
+       "all SMs at once",
        "the paper has a plot without numbers: a block's switch takes less time "
        "the more blocks of an SM switch"},
       Json::array({Table("switch time, us",

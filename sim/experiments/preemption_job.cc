@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "fmt/format.h"
 #include "kernels/busy.cuh"
-#include "sim/exec/functional.h"
+#include "sim/experiments/workloads/pep_kernels.h"
 #include "sim/timing/gpu.h"
 
 namespace carillon::sim::figures {
@@ -19,18 +19,6 @@ using timing::Cycle;
 using timing::Gpu;
 using timing::kNever;
 using timing::PreemptionRecord;
-
-// In the order of PEP's Table 1; those without its numbers are not there.
-constexpr PreemptedKernel kKernels[] = {
-    {"SC", "SC", 0, true, 6.7, 605.6, 8.3},
-    {"GM", "MM", 0, true, 23.4, 193.6, 17.9},
-    {"SRAD2", "SRAD", 0, false, 15, 11.5, 16.4},
-    {"SRAD3", "SRAD", 1, false, 5.2, 7.9, 7.8},
-    {"HS", "HOTSP", 0, false, 33.3, 4.5, 7.7},
-    {"LUD", "LUD", 2, false, 4.4, 5.3, 10.5},
-    {"BP", "BP", 0, false, 16.7, 4.7, 2},
-    {"BP2", "BP", 1, false, 16.7, 1.5, 1.2},
-};
 
 // A job checks after so many cycles whether it is done.
 constexpr Cycle kTurn = 512;
@@ -45,9 +33,9 @@ class PreemptedRun {
       : job_(job), config_(config), control_(control) {}
 
   absl::StatusOr<Json> Run() {
-    const auto found = std::ranges::find(PreemptedKernels(), job_.preempted,
-                                         &PreemptedKernel::name);
-    if (found == PreemptedKernels().end()) {
+    const auto found =
+        std::ranges::find(PepKernels(), job_.preempted, &PepKernel::name);
+    if (found == PepKernels().end()) {
       return absl::NotFoundError(
           fmt::format("{}: no kernel to be preempted", job_.preempted));
     }
@@ -77,19 +65,13 @@ class PreemptedRun {
   }
 
  private:
-  // The kernel's launch, with its data as if those before it had run.
+  // The kernel's one launch, with its data.
   absl::StatusOr<Launch> Prepare() {
     background_->Start(job_.seed);
-    FunctionalGpu before(&memory_, {});
-    for (uint32_t i = 0; i < kernel_->launch; ++i) {
-      const auto launch = background_->Next();
-      if (!launch.has_value()) break;
-      RETURN_IF_ERROR(before.Run(*launch).status());
-    }
     auto launch = background_->Next();
     if (launch.has_value()) return *std::move(launch);
-    return absl::InternalError(fmt::format(
-        "{} has no launch {}", kernel_->background, kernel_->launch));
+    return absl::InternalError(
+        fmt::format("{} launches nothing", kernel_->background));
   }
 
   absl::Status CheckCancelled() const {
@@ -196,7 +178,7 @@ class PreemptedRun {
   const timing::Config& config_;
   const JobControl& control_;
   Memory memory_;
-  const PreemptedKernel* kernel_ = nullptr;
+  const PepKernel* kernel_ = nullptr;
   std::unique_ptr<Kernels> kernels_;
   std::unique_ptr<Background> background_;
   Array<uint32_t> status_word_;
@@ -205,8 +187,6 @@ class PreemptedRun {
 };
 
 }  // namespace
-
-std::span<const PreemptedKernel> PreemptedKernels() { return kKernels; }
 
 absl::StatusOr<Json> RunPreempted(const Job& job, const timing::Config& config,
                                   const JobControl& control) {

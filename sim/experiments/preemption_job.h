@@ -4,28 +4,10 @@
 #ifndef CARILLON_SIM_EXPERIMENTS_PREEMPTION_JOB_H_
 #define CARILLON_SIM_EXPERIMENTS_PREEMPTION_JOB_H_
 
-#include <cstdint>
-#include <span>
-#include <string_view>
-
 #include "absl/status/statusor.h"
 #include "sim/experiments/job.h"
 
 namespace carillon::sim::figures {
-
-// A kernel of PEP's Table 1, or one of ours. To add one, add a line to the
-// table in preemption_job.cc.
-struct PreemptedKernel {
-  std::string_view name;
-  std::string_view background;  // of BackgroundNames()
-  uint32_t launch = 0;          // which of its launches
-  bool long_blocks = false;     // one of the paper's first nine
-  // Of PEP's Table 1, in us; 0: it does not have the kernel.
-  double paper_launch = 0;
-  double paper_block = 0;
-  double paper_switch = 0;
-};
-std::span<const PreemptedKernel> PreemptedKernels();
 
 // {"alone": {"block_cycles", "block_instructions", "blocks_per_sm"},
 //  "mhz": the SMs' clock,

@@ -15,6 +15,7 @@ struct PepKernel {
   double launch_us;
   double block_us;
   double switch_us;
+  bool long_blocks = false;  // one of the nine that the paper tells apart
 };
 
 // In the order of Table 1.
