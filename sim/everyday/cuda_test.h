@@ -7,12 +7,10 @@
 
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "sim/exec/functional.h"
-#include "sim/lower/lower.h"
+#include "sim/everyday/ptx_test.h"
 #include "sim/timing/gpu.h"
 
 namespace carillon::sim {
@@ -23,40 +21,19 @@ struct CudaForm {
 };
 
 // Instantiate it with CUDA_TEST().
-class CudaTest : public testing::TestWithParam<CudaForm> {
+class CudaTest : public testing::TestWithParam<CudaForm>, protected PtxKernels {
  protected:
   // `file` is the .cu's name without its ending.
   void Load(const std::string& file) {
     const std::string& architecture = GetParam().architecture;
-    auto module = ptx::ParseModuleFile(
-        "sim/everyday/" + file +
-        (architecture == "75" ? "" : ".compute_" + architecture) + ".ptx");
-    ASSERT_TRUE(module.ok()) << module.status();
-    auto program = Lower(
-        std::make_shared<const ptx::Module>(*std::move(module)), &memory_);
-    ASSERT_TRUE(program.ok()) << program.status();
-    program_ = *std::move(program);
+    PtxKernels::Load(file +
+                     (architecture == "75" ? "" : ".compute_" + architecture) +
+                     ".ptx");
   }
 
-  template <class T>
-  DeviceAddress Copy(const std::vector<T>& values) {
-    const DeviceAddress at =
-        *memory_.Allocate(values.size() * sizeof(T), "values");
-    std::memcpy(memory_.At(at, 1)->data(), values.data(),
-                values.size() * sizeof(T));
-    return at;
-  }
   DeviceAddress Zeroes(size_t count) {
     return Copy(std::vector<int32_t>(count));
   }
-  template <class T = int32_t>
-  std::vector<T> Values(DeviceAddress at, size_t count) {
-    std::vector<T> values(count);
-    std::memcpy(values.data(), memory_.At(at, count * sizeof(T))->data(),
-                count * sizeof(T));
-    return values;
-  }
-
   // What a launch does: each parameter has as many bytes as the kernel says.
   absl::Status Run(const char* kernel, uint32_t blocks, uint32_t threads,
                    const std::vector<uint64_t>& parameters,
@@ -90,8 +67,6 @@ class CudaTest : public testing::TestWithParam<CudaForm> {
 
   uint64_t executed() const { return executed_; }  // warp instructions
 
-  Memory memory_;
-  std::shared_ptr<const Program> program_;
   uint64_t limit_ = uint64_t{1} << 30;  // no_progress_limit
   PrintBuffer printed_;
 

@@ -34,10 +34,11 @@ inline std::string NameOfFile(const testing::TestParamInfo<std::string>& info) {
   return name;
 }
 
-class PtxTest : public testing::TestWithParam<std::string> {
+// The kernels of one PTX file of this folder, and memory for them.
+class PtxKernels {
  protected:
-  void SetUp() override {
-    auto module = ptx::ParseModuleFile("sim/everyday/" + GetParam());
+  void Load(const std::string& file) {
+    auto module = ptx::ParseModuleFile("sim/everyday/" + file);
     ASSERT_TRUE(module.ok()) << module.status();
     auto program = Lower(
         std::make_shared<const ptx::Module>(*std::move(module)), &memory_);
@@ -53,13 +54,23 @@ class PtxTest : public testing::TestWithParam<std::string> {
                 values.size() * sizeof(T));
     return at;
   }
-  template <class T>
+  template <class T = int32_t>
   std::vector<T> Values(DeviceAddress at, size_t count) {
     std::vector<T> values(count);
     std::memcpy(values.data(), memory_.At(at, count * sizeof(T))->data(),
                 count * sizeof(T));
     return values;
   }
+
+  Memory memory_;
+  std::shared_ptr<const Program> program_;
+};
+
+class PtxTest : public testing::TestWithParam<std::string>,
+                protected PtxKernels {
+ protected:
+  void SetUp() override { Load(GetParam()); }
+
   bool Has(const char* kernel) const {
     return program_->FindEntry(kernel) != nullptr;
   }
@@ -78,9 +89,6 @@ class PtxTest : public testing::TestWithParam<std::string> {
     const auto result = gpu.Run(launch);
     ASSERT_TRUE(result.ok()) << result.status();
   }
-
-  Memory memory_;
-  std::shared_ptr<const Program> program_;
 };
 
 // Some numbers; the same each time.
