@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 #include <random>
+#include <string>
 #include <vector>
 
 namespace carillon::sim {
@@ -45,7 +46,7 @@ TEST(HeapTest, PiecesNeverOverlapAndAreKept) {
         ASSERT_EQ(heap.Find(at + i, 1)[0], std::byte{had.value});
       }
       ASSERT_EQ(heap.Free(at), "");
-      ASSERT_NE(heap.Free(at), "");
+      ASSERT_NE(heap.Free(at).find("freed already"), std::string::npos);
       ASSERT_EQ(heap.Find(at, 1), nullptr);
       used -= (had.bytes + 15) / 16 * 16;
       pieces.erase(piece);
