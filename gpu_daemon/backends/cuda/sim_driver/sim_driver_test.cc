@@ -204,7 +204,9 @@ TEST_F(SimModuleTest, MemoryThatAVariableHasHadInBetweenIsTheDriversAgain) {
     EXPECT_EQ(Store(store, again), CUDA_SUCCESS);
     ASSERT_EQ(driver_.cuMemFree(again), CUDA_SUCCESS);
   }
+#ifndef __SANITIZE_ADDRESS__  // which gives freed memory to nobody for long
   EXPECT_TRUE(same);
+#endif
   EXPECT_EQ(driver_.cuModuleUnload(code), CUDA_SUCCESS);
   EXPECT_EQ(driver_.cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
 }
