@@ -431,13 +431,21 @@ absl::StatusOr<Json> RunEventsAlone(const Job& job,
               {"warp_instructions", run.warp_instructions}};
 }
 
+Json ToJson(const Overrides& overrides) {
+  Json object = Json::object();
+  for (const auto& [key, value] : overrides) object[key] = value;
+  return object;
+}
+
 }  // namespace
 
 Json ToJson(const Job& job) {
-  Json overrides = Json::object();
-  for (const auto& [key, value] : job.overrides) overrides[key] = value;
+  Json techniques = Json::object();
+  for (const auto& [name, overrides] : job.techniques) {
+    techniques[name] = ToJson(overrides);
+  }
   return {{"name", job.name},
-          {"overrides", overrides},
+          {"overrides", ToJson(job.overrides)},
           {"background", job.background},
           {"background_registers", job.background_registers},
           {"runs", job.runs},
@@ -454,6 +462,7 @@ Json ToJson(const Job& job) {
           {"persistent", job.persistent},
           {"coalesce", job.coalesce},
           {"preempted", job.preempted},
+          {"techniques", techniques},
           {"launch_ns", job.launch_ns},
           {"progress", job.progress},
           {"gpu", job.gpu},

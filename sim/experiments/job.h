@@ -60,9 +60,11 @@ struct Job {
   // interrupt for each `coalesce` of them (persistent_job.h).
   std::string persistent;
   uint32_t coalesce = 1;
-  // One of PepKernels(): its blocks make room for another grid, once for
-  // each pair of `launch_ns` and `progress` (preemption_job.h).
+  // One of PepKernels(): its blocks make room for another grid, once for each
+  // of `techniques`, `launch_ns` and `progress` (preemption_job.h).
   std::string preempted;
+  // Names, and keys of "preemption." with their values.
+  std::vector<std::pair<std::string, Overrides>> techniques;
   std::vector<uint32_t> launch_ns;  // from the announcement to the arrival
   std::vector<uint32_t> progress;   // %, of the blocks when it is announced
   std::string gpu;  // a preset in place of the others' configuration
@@ -86,6 +88,8 @@ struct JobControl {
   // A background that takes so many cycles is taken to run for ever; the
   // longest of a figure takes a tenth.
   timing::Cycle limit = 16'000'000;
+  // Receives the processor's time of the job's child processes.
+  double* child_seconds = nullptr;
 };
 
 // {"cycles" (null: most_cycles passed), "launches", "warp_instructions" (of the

@@ -75,6 +75,8 @@ Job KernelJob(std::string name, const PepKernel& kernel,
   Job job = MakeJob(std::move(name), options);
   job.gpu = kGpu;
   job.preempted = kernel.name;
+  // Until the first announcement or arrival; nothing makes room before.
+  job.overrides.emplace_back("preemption.technique", "drain");
   if (options.quick) {
     // Small workloads end soon.
     job.launch_ns = {1000};
@@ -87,8 +89,22 @@ Job KernelJob(std::string name, const PepKernel& kernel,
   return job;
 }
 
-std::string NameOf(const PepKernel& kernel, const Setting& setting) {
-  return JobName("pep/{}/{}", kernel.name, setting.name);
+std::string NameOf(const PepKernel& kernel) {
+  return JobName("pep/{}", kernel.name);
+}
+
+Overrides OverridesOf(const Setting& setting,
+                      const ExperimentOptions& options) {
+  const auto number = [](uint64_t value) { return std::to_string(value); };
+  return {
+      {"preemption.technique", setting.technique},
+      {"preemption.dirty", number(setting.dirty)},
+      {"preemption.in_place", number(setting.in_place)},
+      {"preemption.sms", number(setting.one_sm)},
+      {"preemption.deadline_ns", number(setting.deadline_us * 1000)},
+      {"preemption.predicted_ns",
+       number(setting.predicted_us * (options.quick ? 1 : 1000))},
+  };
 }
 
 Json Conditions() {
@@ -120,10 +136,10 @@ struct Sum {
 Sum SumOf(const Results& results, const PepKernel& kernel,
           const Family& family) {
   Sum sum;
+  const Json& job = results.at(NameOf(kernel));
+  const double mhz = job["mhz"].get<double>();
   for (const Setting& setting : family.settings) {
-    const Json& job = results.at(NameOf(kernel, setting));
-    const double mhz = job["mhz"].get<double>();
-    for (const Json& run : job["runs"]) {
+    for (const Json& run : job["runs"][setting.name]) {
       if (run["latency"].is_null()) continue;
       const auto number = [&](const char* key) {
         return run[key].get<double>();
@@ -226,28 +242,16 @@ Json ColumnsOf(const char* first) {
 std::vector<Job> PepJobs(const ExperimentOptions& options) {
   std::vector<Job> jobs;
   for (const PepKernel& kernel : KernelsOf(options)) {
-    std::vector<Setting> settings;
+    Job job = KernelJob(NameOf(kernel), kernel, options);
     for (const auto* families : {&Families(), &OneSmFamilies()}) {
       for (const Family& family : *families) {
-        settings.insert(settings.end(), family.settings.begin(),
-                        family.settings.end());
+        for (const Setting& setting : family.settings) {
+          job.techniques.emplace_back(setting.name,
+                                      OverridesOf(setting, options));
+        }
       }
     }
-    for (const Setting& setting : settings) {
-      Job job = KernelJob(NameOf(kernel, setting), kernel, options);
-      const auto set = [&](const char* key, std::string value) {
-        job.overrides.emplace_back(std::string("preemption.") + key,
-                                   std::move(value));
-      };
-      set("technique", setting.technique);
-      set("dirty", setting.dirty ? "1" : "0");
-      set("in_place", setting.in_place ? "1" : "0");
-      set("sms", setting.one_sm ? "1" : "0");
-      set("deadline_ns", std::to_string(setting.deadline_us * 1000));
-      set("predicted_ns",
-          std::to_string(setting.predicted_us * (options.quick ? 1 : 1000)));
-      jobs.push_back(std::move(job));
-    }
+    jobs.push_back(std::move(job));
   }
   return jobs;
 }
@@ -421,11 +425,15 @@ Json Pep9(const Results& results, const ExperimentOptions& options) {
 
 // --- Table 1.
 
+namespace {
+constexpr const char* kSwitch = "switch";
+}  // namespace
+
 std::vector<Job> PepTableJobs(const ExperimentOptions& options) {
   std::vector<Job> jobs;
   for (const PepKernel& kernel : KernelsOf(options)) {
     Job job = KernelJob(JobName("pep/{}/switch", kernel.name), kernel, options);
-    job.overrides.emplace_back("preemption.technique", "switch");
+    job.techniques = {{kSwitch, {{"preemption.technique", "switch"}}}};
     job.launch_ns.resize(1);
     jobs.push_back(std::move(job));
   }
@@ -443,7 +451,7 @@ Json PepTable(const Results& results, const ExperimentOptions& options) {
     const double mhz = job["mhz"].get<double>();
     const double block = job["alone"]["block_cycles"].get<double>() / mhz;
     double cycles = 0, blocks = 0;
-    for (const Json& run : job["runs"]) {
+    for (const Json& run : job["runs"][kSwitch]) {
       cycles += run["base_cycles"].get<double>() / mhz;
       blocks += run["blocks"].get<double>();
     }
@@ -477,30 +485,26 @@ Json PepTable(const Results& results, const ExperimentOptions& options) {
 
 namespace {
 
+constexpr const char* kFig2 = "pep/fig2";
 constexpr uint32_t kSwitching[] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
 
 const PepKernel& Fig2Kernel() {
   return *std::ranges::find(PepKernels(), "LBM", &PepKernel::name);
 }
 
-std::string Fig2Name(uint32_t switching) {
-  return fmt::format("pep/fig2/{}", switching);
-}
-
 }  // namespace
 
 std::vector<Job> Pep2Jobs(const ExperimentOptions& options) {
-  std::vector<Job> jobs;
+  Job job = KernelJob(kFig2, Fig2Kernel(), options);
   for (const uint32_t switching : kSwitching) {
-    Job job = KernelJob(Fig2Name(switching), Fig2Kernel(), options);
-    job.overrides.emplace_back("preemption.technique", "switch");
-    job.overrides.emplace_back("preemption.switch_blocks",
-                               std::to_string(switching));
-    job.launch_ns.resize(1);
-    job.progress = {options.quick ? 25u : 50u};
-    jobs.push_back(std::move(job));
+    const std::string blocks = std::to_string(switching);
+    job.techniques.push_back({blocks,
+                              {{"preemption.technique", "switch"},
+                               {"preemption.switch_blocks", blocks}}});
   }
-  return jobs;
+  job.launch_ns.resize(1);
+  job.progress = {options.quick ? 25u : 50u};
+  return {job};
 }
 
 Json Pep2(const Results& results, const ExperimentOptions&) {
@@ -508,10 +512,10 @@ Json Pep2(const Results& results, const ExperimentOptions&) {
   Json groups = Json::array();
   Json values = Json::array();
   std::vector<double> times;
+  const Json& job = results.at(kFig2);
+  const double mhz = job["mhz"].get<double>();
   for (const uint32_t switching : kSwitching) {
-    const Json& job = results.at(Fig2Name(switching));
-    const Json& run = job["runs"][0];
-    const double mhz = job["mhz"].get<double>();
+    const Json& run = job["runs"][std::to_string(switching)][0];
     double switched = 0;
     for (const auto& [name, count] : run["cases"].items()) {
       if (name != "drain") switched += count.get<double>();

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "fmt/format.h"
 #include "kernels/busy.cuh"
+#include "sim/experiments/in_fork.h"
 #include "sim/experiments/workloads/pep_kernels.h"
 #include "sim/timing/gpu.h"
 
@@ -27,6 +28,9 @@ constexpr uint32_t kPreemptorThreads = 256;
 constexpr uint64_t kPreemptorSteps = 1'000'000;
 
 class PreemptedRun {
+  // Its name, and the configuration with it.
+  using Technique = std::pair<std::string, timing::Config>;
+
  public:
   PreemptedRun(const Job& job, const timing::Config& config,
                const JobControl& control)
@@ -48,14 +52,12 @@ class PreemptedRun {
     background_ = std::move(background);
     status_word_ = kernels_->Allocate<uint32_t>(1, "status of the preemptor");
     RETURN_IF_ERROR(kernels_->status());
-    RETURN_IF_ERROR(RunAlone());
-    Json runs = Json::array();
-    for (const uint32_t launch_ns : job_.launch_ns) {
-      for (const uint32_t progress : job_.progress) {
-        ASSIGN_OR_RETURN(Json run, RunOnce(launch_ns, progress));
-        runs.push_back(std::move(run));
-      }
+    for (const auto& [name, overrides] : job_.techniques) {
+      ASSIGN_OR_RETURN(auto changed, Override(config_, overrides));
+      techniques_.emplace_back(name, std::move(changed));
     }
+    RETURN_IF_ERROR(RunAlone());
+    ASSIGN_OR_RETURN(const Json runs, RunAll());
     return Json{{"alone",
                  {{"block_cycles", profile_.cycles},
                   {"block_instructions", profile_.instructions},
@@ -100,36 +102,102 @@ class PreemptedRun {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<Json> RunOnce(uint32_t launch_ns, uint32_t progress) {
+  // A grid that fills the SMs that make room with blocks.
+  Launch PreemptorFor(const timing::Config& config) const {
+    const uint32_t sms =
+        config.preemption.sms != 0 ? config.preemption.sms : config.sm.count;
+    return kernels_->Make(
+        kernels::busy_info,
+        {config.sm.warps * kLanes / kPreemptorThreads * sms, 1, 1},
+        {kPreemptorThreads, 1, 1}, kernels::BusyArgs{kPreemptorSteps},
+        status_word_);
+  }
+
+  absl::StatusOr<Json> RunAll() {
     ASSIGN_OR_RETURN(const auto launch, Prepare());
     Gpu gpu(config_, &memory_, {});
     RETURN_IF_ERROR(gpu.SetBlockProfile(launch.kernel, profile_));
     RETURN_IF_ERROR(
         gpu.Submit(launch, {.registers = background_->registers()}).status());
-    const Cycle announced =
-        config_.dispatch.host_cycles + profile_.cycles * progress / 100;
-    const Cycle arrives =
-        announced + uint64_t{launch_ns} * config_.clock.core_mhz / 1000;
-    const uint32_t sms =
-        config_.preemption.sms != 0 ? config_.preemption.sms : config_.sm.count;
-    const Launch preemptor = kernels_->Make(
-        kernels::busy_info,
-        {config_.sm.warps * kLanes / kPreemptorThreads * sms, 1, 1},
-        {kPreemptorThreads, 1, 1}, kernels::BusyArgs{kPreemptorSteps},
-        status_word_);
-    timing::SubmitOptions options{.priority = 1, .not_before = arrives};
-    if (config_.preemption.technique == timing::PreemptionTechnique::kPep) {
-      ASSIGN_OR_RETURN(options.announcement,
-                       gpu.Announce(preemptor, options, announced));
+    Json runs = Json::object();
+    for (const uint32_t progress : job_.progress) {
+      const Cycle announced =
+          config_.dispatch.host_cycles + profile_.cycles * progress / 100;
+      RETURN_IF_ERROR(RunUntil(announced, &gpu));
+      ASSIGN_OR_RETURN(const Json of_progress, InFork(control_, [&] {
+                         return RunFrom(progress, &gpu);
+                       }));
+      for (const auto& [name, some] : of_progress.items()) {
+        for (const Json& run : some) runs[name].push_back(run);
+      }
     }
-    RETURN_IF_ERROR(gpu.Submit(preemptor, options).status());
-    gpu.Run(arrives + 1);
-    while (!gpu.preemption()->records().empty() &&
-           gpu.preemption()->records()[0].vacated == kNever) {
+    return runs;
+  }
+
+  // From an announcement in this cycle on. What announces nothing shares the
+  // time until the arrivals as well.
+  absl::StatusOr<Json> RunFrom(uint32_t progress, Gpu* gpu) {
+    Json runs = Json::object();
+    std::vector<const Technique*> unannounced;
+    for (const Technique& technique : techniques_) {
+      const auto& [name, config] = technique;
+      if (config.preemption.technique != timing::PreemptionTechnique::kPep) {
+        unannounced.push_back(&technique);
+        continue;
+      }
+      ASSIGN_OR_RETURN(
+          const Json of_technique,
+          InFork(control_, [&]() -> absl::StatusOr<Json> {
+            RETURN_IF_ERROR(gpu->SetPreemption(config));
+            timing::SubmitOptions options{.priority = 1};
+            ASSIGN_OR_RETURN(
+                options.announcement,
+                gpu->Announce(PreemptorFor(config), options, gpu->cycle()));
+            return RunArrivals(progress, {&technique}, options, gpu);
+          }));
+      runs.update(of_technique);
+    }
+    ASSIGN_OR_RETURN(const Json others,
+                     RunArrivals(progress, unannounced, {.priority = 1}, gpu));
+    runs.update(others);
+    return runs;
+  }
+
+  absl::StatusOr<Json> RunArrivals(
+      uint32_t progress, const std::vector<const Technique*>& techniques,
+      const timing::SubmitOptions& options, Gpu* gpu) {
+    Json runs = Json::object();
+    const Cycle announced = gpu->cycle();
+    for (const uint32_t launch_ns : job_.launch_ns) {
+      RETURN_IF_ERROR(RunUntil(
+          announced + uint64_t{launch_ns} * config_.clock.core_mhz / 1000,
+          gpu));
+      for (const Technique* const technique : techniques) {
+        const auto& [name, config] = *technique;
+        ASSIGN_OR_RETURN(
+            Json run, InFork(control_, [&]() -> absl::StatusOr<Json> {
+              RETURN_IF_ERROR(gpu->SetPreemption(config));
+              RETURN_IF_ERROR(
+                  gpu->Submit(PreemptorFor(config), options).status());
+              gpu->Run(gpu->cycle() + 1);
+              const auto& records = gpu->preemption()->records();
+              while (!records.empty() && records[0].vacated == kNever) {
+                gpu->Run(gpu->cycle() + kTurn);
+              }
+              return Describe(launch_ns, progress, records);
+            }));
+        runs[name].push_back(std::move(run));
+      }
+    }
+    return runs;
+  }
+
+  absl::Status RunUntil(Cycle cycle, Gpu* gpu) const {
+    while (gpu->cycle() < cycle) {
       RETURN_IF_ERROR(CheckCancelled());
-      gpu.Run(gpu.cycle() + kTurn);
+      gpu->Run(std::min(cycle, gpu->cycle() + kTurn));
     }
-    return Describe(launch_ns, progress, gpu.preemption()->records());
+    return absl::OkStatus();
   }
 
   static Json Describe(uint32_t launch_ns, uint32_t progress,
@@ -184,6 +252,7 @@ class PreemptedRun {
   Array<uint32_t> status_word_;
   BlockProfile profile_;
   uint32_t blocks_per_sm_ = 0;
+  std::vector<Technique> techniques_;
 };
 
 }  // namespace

@@ -138,8 +138,11 @@ class Pool {
         continue;
       }
       const double begin = ProcessorSeconds();
-      auto result = RunJob(job, config_, {.cancelled = &cancelled_});
-      const double seconds = ProcessorSeconds() - begin;
+      double child_seconds = 0;
+      auto result =
+          RunJob(job, config_,
+                 {.cancelled = &cancelled_, .child_seconds = &child_seconds});
+      const double seconds = ProcessorSeconds() - begin + child_seconds;
       if (result.ok()) {
         const absl::Status kept = cache_.Keep(job, key, *result, seconds);
         if (!kept.ok()) result = kept;

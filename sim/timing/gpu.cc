@@ -186,6 +186,17 @@ absl::Status Gpu::SetBlockProfile(const ProgramFunction* kernel,
   return absl::OkStatus();
 }
 
+absl::Status Gpu::SetPreemption(const Config& config) {
+  if (preemption_ == nullptr ||
+      config.preemption.technique == PreemptionTechnique::kNone) {
+    return absl::FailedPreconditionError(
+        "preemption.technique: none: what has begun with or without one cannot "
+        "change that");
+  }
+  config_.preemption = config.preemption;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<EventId> Gpu::RegisterEvent(EventKernel kernel) {
   RETURN_IF_ERROR(ContextsFor(kernel.launch, kernel.registers, true).status());
   const auto event = event_table_.Add(std::move(kernel));

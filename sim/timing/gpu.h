@@ -80,6 +80,10 @@ class Gpu {
   absl::Status SetBlockProfile(const ProgramFunction* kernel,
                                const BlockProfile& profile);
 
+  // Blocks make room by the `preemption` of this configuration from now on.
+  // Errors: FailedPrecondition (one of the techniques is none).
+  absl::Status SetPreemption(const Config& config);
+
   // Registers an event of EDGE: a launch that can be rung again and again.
   // Errors: those of Submit(); ResourceExhausted (the table is full).
   absl::StatusOr<EventId> RegisterEvent(EventKernel kernel);
@@ -169,7 +173,7 @@ class Gpu {
   void EndEvent(const GridRun& grid);
   void FailAll();
 
-  const Config config_;
+  Config config_;
   const Options options_;
   MemorySystem memory_system_;
   SmSignals signals_;
