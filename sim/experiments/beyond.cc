@@ -24,7 +24,7 @@ constexpr Way kRules[] = {
     {"n / (n + 8)", "warp", 8, false, 8},
 };
 // The one that beyond_rule chose. docs/sim_calibration.md says when.
-constexpr Way kDynamic{"dynamic + preemption", "warp", 8, false, 4};
+constexpr Way kDynamic{"dynamic + preemption", "warp", 8, false, 2};
 constexpr Way kSpreadReservationOf4{"reservation of 4, spread", "tb_scheduler",
                                     4, true};
 // Static reservation without its handicap, the shared turn (Fig. 13).

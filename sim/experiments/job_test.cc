@@ -283,6 +283,36 @@ TEST(RunJob, PersistentBlocksDoAllTheirTasks) {
   EXPECT_EQ(run("wait").status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(RunJob, TechniquesOfOneJobDoNotSeeEachOther) {
+  Job job;
+  job.gpu = "gtx980";
+  job.size = Size::kSmall;
+  job.preempted = "CP";
+  job.overrides = {{"preemption.technique", "drain"},
+                   {"preemption.trap_ns", "100"},
+                   {"preemption.predicted_ns", "500"}};
+  job.launch_ns = {500, 1500};
+  job.progress = {25, 50};
+  const decltype(job.techniques) techniques = {
+      {"drain", {{"preemption.technique", "drain"}}},
+      {"switch", {{"preemption.technique", "switch"}}},
+      {"pep", {{"preemption.technique", "pep"}}}};
+  job.techniques = techniques;
+  const auto all = RunJob(job, Table2());
+  ASSERT_TRUE(all.ok()) << all.status();
+  for (const auto& technique : techniques) {
+    job.techniques = {technique};
+    const auto one = RunJob(job, Table2());
+    ASSERT_TRUE(one.ok()) << one.status();
+    const Json& runs = (*one)["runs"][technique.first];
+    EXPECT_EQ(runs, (*all)["runs"][technique.first]);
+    EXPECT_EQ(runs.size(), 4u);
+    EXPECT_GT(runs[0]["blocks"], 0);
+  }
+  EXPECT_NE((*all)["runs"]["drain"], (*all)["runs"]["switch"]);
+  EXPECT_NE((*all)["runs"]["pep"], (*all)["runs"]["switch"]);
+}
+
 TEST(RunJob, CanBeCancelled) {
   const std::atomic<bool> cancelled = true;
   EXPECT_EQ(RunJob(SmallJob("c"), Table2(), {.cancelled = &cancelled})

@@ -183,6 +183,7 @@ void ForEach(C& c, Number number, Choice choice) {
   number("preemption.control_lines", c.preemption.control_lines, 0, 64);
   number("preemption.shared_lines", c.preemption.shared_lines, 0, 1);
   number("preemption.in_place_cycles", c.preemption.in_place_cycles, 0, 1024);
+  number("preemption.whole_sm", c.preemption.whole_sm, 0, 1);
   number("preemption.switch_blocks", c.preemption.switch_blocks, 0, 64);
   number("preemption.quantum_ns", c.preemption.quantum_ns, 0, kSecond);
 }

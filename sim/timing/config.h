@@ -263,6 +263,9 @@ struct Config {
     // written; 0: all.
     uint32_t shared_lines = 0;
     uint32_t in_place_cycles = 0;  // for each line
+    // 1: the grid's blocks start on an SM when the last one that had to leave
+    // there has left; 0: as soon as there is room for one.
+    uint32_t whole_sm = 0;
     // kSwitch: so many of an SM's blocks, and the others drain; 0: all.
     uint32_t switch_blocks = 0;
     uint32_t quantum_ns =

@@ -259,7 +259,7 @@ class Stencil final : public SingleLaunch {
 // 27 bins of atoms are within reach of a block.
 std::unique_ptr<Background> MakeCp(Size size, Kernels* kernels) {
   return size == Size::kFull
-             ? std::make_unique<Cp>(Dim3{8, 8, 4}, 48, 1, kernels)
+             ? std::make_unique<Cp>(Dim3{26, 26, 2}, 48, 1, kernels)
              : std::make_unique<Cp>(Dim3{3, 2, 2}, 5, 1, kernels);
 }
 

@@ -324,6 +324,7 @@ Trial Any(Random& random) {
   p.shared_lines = Pick(random, 0, 1);
   p.in_place_cycles = Pick(random, 0, 2);
   p.quantum_ns = Pick(random, 0, 2) == 0 ? Pick(random, 200, 2000) : 0;
+  p.whole_sm = Pick(random, 0, 1);
   return trial;
 }
 

@@ -3,6 +3,7 @@
 #ifndef CARILLON_SIM_TIMING_PREEMPT_BLOCK_PROFILES_H_
 #define CARILLON_SIM_TIMING_PREEMPT_BLOCK_PROFILES_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 
@@ -11,20 +12,22 @@
 
 namespace carillon::sim::timing {
 
-// Means over a kernel's blocks; 0: not known.
+// Means over so many of a kernel's blocks; 0: not known.
 struct BlockProfile {
   Cycle cycles = 0;  // from its start to its end
   uint64_t instructions = 0;
+  uint64_t blocks = 1;
 };
 
 class BlockProfiles {
  public:
   // From now on the kernel's means are these, together with what Add() says.
   void Set(const ProgramFunction* kernel, const BlockProfile& profile) {
-    sums_[kernel] = {.cycles = profile.cycles,
-                     .instructions = profile.instructions,
-                     .timed = profile.cycles != 0,
-                     .counted = profile.instructions != 0};
+    sums_[kernel] = {
+        .cycles = profile.cycles * profile.blocks,
+        .instructions = profile.instructions * profile.blocks,
+        .timed = profile.cycles == 0 ? 0 : profile.blocks,
+        .counted = profile.instructions == 0 ? 0 : profile.blocks};
   }
   // A block has ended.
   void Add(const ProgramFunction* kernel, Cycle cycles, uint64_t instructions) {
@@ -39,7 +42,8 @@ class BlockProfiles {
     if (found == sums_.end()) return {};
     const Sums& sums = found->second;
     return {sums.timed == 0 ? 0 : sums.cycles / sums.timed,
-            sums.counted == 0 ? 0 : sums.instructions / sums.counted};
+            sums.counted == 0 ? 0 : sums.instructions / sums.counted,
+            std::max(sums.timed, sums.counted)};
   }
 
   // How long a block still takes that has run so long: what is left of the mean

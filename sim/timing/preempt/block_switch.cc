@@ -54,17 +54,24 @@ BlockSwitch::BlockSwitch(const Config& config, uint32_t sm, SmWarps* warps,
 void BlockSwitch::Favor(const GridRun* grid, Cycle now) {
   if (favored_ == grid) return;
   favored_ = grid;
+  Open(now);
+}
+
+void BlockSwitch::Open(Cycle now) {
+  closed_ = false;
   look_ = true;
   host_->OnFreeChanged();
   if (active_) host_->Touch(now);
 }
 
+bool BlockSwitch::Admits(const GridRun& grid) const {
+  if (favored_ == nullptr || (favored_ == &grid && !closed_)) return true;
+  return grid.options.priority > favored_->options.priority;
+}
+
 bool BlockSwitch::Allows(const GridRun& grid) const {
+  if (!Admits(grid)) return false;
   const uint32_t priority = grid.options.priority;
-  if (favored_ != nullptr && favored_ != &grid &&
-      priority <= favored_->options.priority) {
-    return false;
-  }
   // Blocks that were here come back before new ones start.
   for (const Away& away : away_) {
     if (away.block.grid->options.priority < priority) continue;
@@ -330,14 +337,10 @@ void BlockSwitch::ComeBack(Cycle now) {
   while (true) {
     size_t best = away_.size();
     for (size_t i = 0; i < away_.size(); ++i) {
-      const GridRun* const grid = away_[i].block.grid;
-      const uint32_t priority = grid->options.priority;
-      if (favored_ != nullptr && favored_ != grid &&
-          priority <= favored_->options.priority) {
-        continue;
-      }
+      const GridRun& grid = *away_[i].block.grid;
+      if (!Admits(grid)) continue;
       if (best == away_.size() ||
-          priority > away_[best].block.grid->options.priority) {
+          grid.options.priority > away_[best].block.grid->options.priority) {
         best = i;
       }
     }

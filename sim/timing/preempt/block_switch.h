@@ -130,6 +130,9 @@ class BlockSwitch {
   // for grids of a higher priority. nullptr: none is favored.
   void Favor(const GridRun* grid, Cycle now);
   const GridRun* favored() const { return favored_; }
+  // While it is closed, none of the favored grid does so either.
+  void Close() { closed_ = true; }
+  void Open(Cycle now);
   bool Allows(const GridRun& grid) const;
 
   // --- Commands. The block must be on the SM and run, or be stopped.
@@ -195,6 +198,8 @@ class BlockSwitch {
   // Takes free contexts for as many of the lines as there is room for.
   uint64_t KeepOnChip(Tracked& tracked, const Contexts& limit, uint64_t lines);
   void Saved(uint32_t slot, Cycle now);
+  // Whether one of the grid's may start or come back here.
+  bool Admits(const GridRun& grid) const;
   void Leave(uint32_t slot, Cycle now);
   void GoOn(uint32_t slot, Cycle now);
   void ComeBack(Cycle now);
@@ -213,6 +218,7 @@ class BlockSwitch {
   Host* const host_;
   Client* client_ = nullptr;
   const GridRun* favored_ = nullptr;
+  bool closed_ = false;           // only with favored_
   std::vector<Tracked> tracked_;  // by the slot of the SM
   std::vector<Contexts> limits_;  // the same: what may be taken in place
   std::vector<Away> away_;        // in the order in which they left

@@ -313,6 +313,19 @@ void Preemption::PreemptSm(Request& request, uint32_t sm, Cycle now) {
     if (!IsVictim(request, BlocksOf(sm)[slot])) continue;
     PreemptBlock(request, sm, slot, switched++, now);
   }
+  if (config_.preemption.whole_sm != 0 && IsAwaited(request.id, sm)) {
+    sms_[sm].block_switch()->Close();
+  }
+}
+
+bool Preemption::IsAwaited(uint64_t request, uint32_t sm) const {
+  for (auto victim = victims_.lower_bound({sm, 0});
+       victim != victims_.end() && victim->first.first == sm; ++victim) {
+    if (victim->second.counted && victim->second.request == request) {
+      return true;
+    }
+  }
+  return false;
 }
 
 void Preemption::PreemptBlock(Request& request, uint32_t sm, uint32_t slot,
@@ -414,6 +427,10 @@ void Preemption::OnLeft(uint32_t sm, const BlockSlot& block,
   if (!victim.counted || request == nullptr) return;
   PreemptionRecord& record = records_[request->record];
   NoLongerAwaited(victim.request, now);
+  BlockSwitch& unit = *sms_[sm].block_switch();
+  if (unit.favored() == request->grid && !IsAwaited(victim.request, sm)) {
+    unit.Open(now);
+  }
   PreemptedBlock left{.sm = sm,
                       .saved = tracked.saved,
                       .base_cycles = tracked.base_cycles,

@@ -165,6 +165,8 @@ class Preemption final : private BlockSwitch::Client {
   bool IsVictim(const Request& request, const BlockSlot& block) const;
   // The SM is being changed for another grid.
   bool IsTaken(const Request& request, uint32_t sm) const;
+  // Whether the request waits for a block of the SM.
+  bool IsAwaited(uint64_t request, uint32_t sm) const;
   // A block that the request waits for has left, or goes for another.
   void NoLongerAwaited(uint64_t request, Cycle now);
   Request* Find(uint64_t id);

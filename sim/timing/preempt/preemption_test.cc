@@ -284,6 +284,23 @@ TEST_F(PreemptionTest, ABlockThatHasWrittenIsSwitchedInstead) {
   EXPECT_EQ(gpu.preemption()->counters().switched, 4u);
 }
 
+TEST_F(PreemptionTest, AnSmIsHandedOverAsAWholeOrBlockByBlock) {
+  config_.preemption.technique = PreemptionTechnique::kDrain;
+  for (const uint32_t whole_sm : {0, 1}) {
+    config_.preemption.whole_sm = whole_sm;
+    Gpu gpu(config_, &runner_.memory(), {});
+    const GridId brief = *gpu.Submit(Low("quiet", 500, 2), {});
+    const GridId lasting = *gpu.Submit(Low("quiet", 2000, 2), {});
+    const GridId high = *gpu.Submit(High(), {.priority = 1, .not_before = 500});
+    Finish(gpu, {brief, lasting, high});
+    ExpectHigh();
+    // A block leaves before its store is done.
+    const Cycle first = gpu.result(high)->dispatched + 100;
+    EXPECT_GE(first, gpu.result(brief)->completed);
+    EXPECT_EQ(first >= gpu.result(lasting)->completed, whole_sm == 1) << first;
+  }
+}
+
 TEST_F(PreemptionTest, ChimeraDrainsWhatMeetsTheDeadline) {
   config_.preemption.technique = PreemptionTechnique::kChimera;
   const auto counters = [&](uint64_t instructions, uint32_t deadline_ns,
@@ -661,6 +678,12 @@ TEST(BlockProfiles, MeansAreOfGivenAndOfMeasuredBlocks) {
   // 30 instructions are left, at 5 cycles each.
   EXPECT_EQ(profiles.LeftByInstructions(&kernel, 50, 10), 150u);
   EXPECT_EQ(profiles.LeftByInstructions(&kernel, 50, 40), 0u);
+  // What is known of many blocks outweighs the few that end first.
+  profiles.Set(&kernel, {.cycles = 100, .instructions = 40, .blocks = 9});
+  profiles.Add(&kernel, 200, 140);
+  EXPECT_EQ(profiles.Of(&kernel).cycles, 110u);
+  EXPECT_EQ(profiles.Of(&kernel).instructions, 50u);
+  EXPECT_EQ(profiles.Of(&kernel).blocks, 10u);
 }
 
 }  // namespace
