@@ -127,6 +127,43 @@ TEST_F(ControlTest, MovesSixteenBytesAtOnce) {
   }
 }
 
+// --- The stack: what is allocated between a save and its restore is gone.
+
+TEST_F(ControlTest, ARestoredStackGivesTheSamePlacesAgain) {
+  ASSERT_EQ(Run("mad.lo.u32 %r1, %t, 8, 8; cvt.u64.u32 %rd1, %r1;\n"
+                "alloca.u64 %rd2, %rd1; st.local.u32 [%rd2], %t;\n"
+                "stacksave.u64 %rd3;\n"
+                "alloca.u64 %rd4, %rd1; st.local.u32 [%rd4], 7;\n"
+                "stackrestore.u64 %rd3;\n"
+                "alloca.u64 %rd5, 16; alloca.u64 %rd6, 16;\n"
+                "sub.s64 %rd6, %rd6, %rd5; cvt.u32.u64 %r2, %rd6;\n"
+                "sub.s64 %rd5, %rd5, %rd4; cvt.u32.u64 %r3, %rd5;\n"
+                "shl.b32 %r3, %r3, 16; ld.local.u32 %o, [%rd2];\n"
+                "shl.b32 %r2, %r2, 8; add.s32 %o, %o, %r2;\n"
+                "add.s32 %o, %o, %r3;"),
+            absl::OkStatus());
+  for (uint32_t t = 0; t < 32; ++t) EXPECT_EQ(Out(t), t + (16 << 8)) << t;
+}
+
+TEST_F(ControlTest, ALoopThatRestoresItsStackMayAllocateForEver) {
+  const auto loop = [](const char* restore) {
+    return fmt::format(
+        "mov.u32 %r1, 0;\nLOOP: stacksave.u64 %rd1; alloca.u64 %rd2, 1024;\n"
+        "st.local.u32 [%rd2], %r1; {}\n"
+        "add.s32 %r1, %r1, 1; setp.lt.u32 %q1, %r1, 2000; @%q1 bra LOOP;\n"
+        "ld.local.u32 %o, [%rd2];",
+        restore);
+  };
+  EXPECT_EQ(Run(loop("stackrestore.u64 %rd1;")), absl::OkStatus());
+  EXPECT_EQ(Out(31), 1999u);
+  EXPECT_THAT(Run(loop("")).message(), HasSubstr("the stack overflows"));
+}
+
+TEST_F(ControlTest, OnlyAnEndThatTheStackHadIsRestored) {
+  EXPECT_THAT(Run("mov.u64 %rd1, 1048576; stackrestore.u64 %rd1;").message(),
+              HasSubstr("0x100000 is no end of the stack"));
+}
+
 // --- Calls by address.
 
 constexpr char kTwice[] =
