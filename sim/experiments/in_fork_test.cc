@@ -10,8 +10,6 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "base/status.h"
-
 namespace carillon::sim::figures {
 namespace {
 
@@ -32,10 +30,8 @@ TEST(InFork, ForksMayFork) {
   const auto result = InFork({}, []() -> absl::StatusOr<Json> {
     Json all = Json::array();
     for (int i = 0; i < 3; ++i) {
-      ASSIGN_OR_RETURN(
-          const Json one,
-          InFork({}, [&]() -> absl::StatusOr<Json> { return Json(i); }));
-      all.push_back(one);
+      all.push_back(
+          *InFork({}, [&]() -> absl::StatusOr<Json> { return Json(i); }));
     }
     return all;
   });

@@ -16,53 +16,54 @@ namespace {
 
 constexpr const char* kGpu = "gtx980";
 
-struct Setting {
+// PEP does not say how many SMs make room. All share memory's bandwidth; one
+// has what the others' blocks leave.
+struct Scope {
   const char* name;
-  const char* technique;
-  bool dirty = false;
-  bool in_place = false;
-  uint32_t deadline_us = 15;
-  uint32_t predicted_us = 20;
-  bool one_sm = false;
+  bool one_sm;
 };
+constexpr Scope kScopes[] = {{"all SMs", false}, {"one SM", true}};
+
 struct Family {
   const char* name;
-  std::vector<Setting> settings;
+  const char* technique;
+  bool dirty;
+  bool in_place;
+};
+constexpr Family kFamilies[] = {
+    {"Chimera", "chimera", false, false},
+    {"Chimera+Dirty", "chimera", true, false},
+    {"PEP", "pep", false, false},
+    {"PEP+in-place", "pep", false, true},
+};
+// Chimera's deadlines, and PEP's predictions of the launch time.
+constexpr uint32_t kDeadlinesUs[] = {5, 10, 15};
+constexpr uint32_t kPredictionsUs[] = {20, 25, 30};
+
+struct Setting {
+  std::string name;
+  Overrides overrides;
 };
 
-const std::vector<Family>& Families() {
-  static const std::vector<Family> families = {
-      {"Chimera",
-       {{"Chimera, 5 us", "chimera", false, false, 5},
-        {"Chimera, 10 us", "chimera", false, false, 10},
-        {"Chimera, 15 us", "chimera", false, false, 15}}},
-      {"Chimera+Dirty",
-       {{"Chimera+Dirty, 5 us", "chimera", true, false, 5},
-        {"Chimera+Dirty, 10 us", "chimera", true, false, 10},
-        {"Chimera+Dirty, 15 us", "chimera", true, false, 15}}},
-      {"PEP",
-       {{"PEP, 20 us", "pep", false, false, 15, 20},
-        {"PEP, 25 us", "pep", false, false, 15, 25},
-        {"PEP, 30 us", "pep", false, false, 15, 30}}},
-      {"PEP+in-place",
-       {{"PEP+in-place, 20 us", "pep", false, true, 15, 20},
-        {"PEP+in-place, 25 us", "pep", false, true, 15, 25},
-        {"PEP+in-place, 30 us", "pep", false, true, 15, 30}}},
-  };
-  return families;
+std::vector<Setting> SettingsOf(const Family& family, const Scope& scope,
+                                const ExperimentOptions& options) {
+  const bool pep = std::string_view(family.technique) == "pep";
+  std::vector<Setting> settings;
+  for (const uint32_t us : pep ? kPredictionsUs : kDeadlinesUs) {
+    const char* const key =
+        pep ? "preemption.predicted_ns" : "preemption.deadline_ns";
+    const uint32_t ns = us * (pep && options.quick ? 1 : 1000);
+    settings.push_back(
+        {fmt::format("{}, {} us, {}", family.name, us, scope.name),
+         {{"preemption.technique", family.technique},
+          {"preemption.dirty", family.dirty ? "1" : "0"},
+          {"preemption.in_place", family.in_place ? "1" : "0"},
+          {"preemption.sms", scope.one_sm ? "1" : "0"},
+          {key, std::to_string(ns)}}});
+  }
+  return settings;
 }
-// The same with one SM that makes room, which has memory's bandwidth for itself.
-const std::vector<Family>& OneSmFamilies() {
-  static const std::vector<Family> families = {
-      {"Chimera", {{"Chimera, 1 SM", "chimera", false, false, 15, 20, true}}},
-      {"Chimera+Dirty",
-       {{"Chimera+Dirty, 1 SM", "chimera", true, false, 15, 20, true}}},
-      {"PEP", {{"PEP, 1 SM", "pep", false, false, 15, 20, true}}},
-      {"PEP+in-place",
-       {{"PEP+in-place, 1 SM", "pep", false, true, 15, 20, true}}},
-  };
-  return families;
-}
+
 constexpr size_t kChimera = 0, kDirty = 1, kPep = 2, kInPlace = 3;
 
 std::span<const PepKernel> KernelsOf(const ExperimentOptions& options) {
@@ -78,7 +79,8 @@ Job KernelJob(std::string name, const PepKernel& kernel,
   // Until the first announcement or arrival; nothing makes room before.
   job.overrides.emplace_back("preemption.technique", "drain");
   if (options.quick) {
-    // Small workloads end soon.
+    // Small workloads end soon, and fill one SM.
+    job.overrides.emplace_back("sm.count", "1");
     job.launch_ns = {1000};
     job.progress = {25};
     job.overrides.emplace_back("preemption.trap_ns", "100");
@@ -93,25 +95,12 @@ std::string NameOf(const PepKernel& kernel) {
   return JobName("pep/{}", kernel.name);
 }
 
-Overrides OverridesOf(const Setting& setting,
-                      const ExperimentOptions& options) {
-  const auto number = [](uint64_t value) { return std::to_string(value); };
-  return {
-      {"preemption.technique", setting.technique},
-      {"preemption.dirty", number(setting.dirty)},
-      {"preemption.in_place", number(setting.in_place)},
-      {"preemption.sms", number(setting.one_sm)},
-      {"preemption.deadline_ns", number(setting.deadline_us * 1000)},
-      {"preemption.predicted_ns",
-       number(setting.predicted_us * (options.quick ? 1 : 1000))},
-  };
-}
-
 Json Conditions() {
   return {
-      "gtx980; the kernel fills the GPU, and a grid of higher priority that "
-      "fills it, too, arrives: all SMs make room at once and share memory's "
-      "bandwidth (PEP does not say how many do)",
+      "gtx980; the kernel fills the GPU, and a grid of higher priority "
+      "arrives that fills it, too, or one SM: PEP does not say how many SMs "
+      "make room; all at once share memory's bandwidth, and one has what the "
+      "others' blocks leave",
       "launch times of 5, 15, 25 and 35 us, progress of 25, 50 and 75 %; "
       "Chimera and Chimera+Dirty with deadlines of 5, 10 and 15 us, PEP with "
       "predictions of 20, 25 and 30 us: means over all, as in the paper",
@@ -133,12 +122,12 @@ struct Sum {
   std::map<std::string, double> cases;
 };
 
-Sum SumOf(const Results& results, const PepKernel& kernel,
-          const Family& family) {
+Sum SumOf(const Results& results, const PepKernel& kernel, const Family& family,
+          const Scope& scope, const ExperimentOptions& options) {
   Sum sum;
   const Json& job = results.at(NameOf(kernel));
   const double mhz = job["mhz"].get<double>();
-  for (const Setting& setting : family.settings) {
+  for (const Setting& setting : SettingsOf(family, scope, options)) {
     for (const Json& run : job["runs"][setting.name]) {
       if (run["latency"].is_null()) continue;
       const auto number = [&](const char* key) {
@@ -204,16 +193,16 @@ struct Values {
 
 template <class Value>
 Values ValuesOf(const Results& results, const ExperimentOptions& options,
-                Value value, const std::vector<Family>& families = Families()) {
+                const Scope& scope, Value value) {
   Values values;
-  const auto kernels = KernelsOf(options);
-  values.of.resize(families.size());
-  values.bars = EmptyBars(families, &Family::name);
-  for (const PepKernel& kernel : kernels) {
+  values.of.resize(std::size(kFamilies));
+  values.bars = EmptyBars(kFamilies, &Family::name);
+  for (const PepKernel& kernel : KernelsOf(options)) {
     Json row = Json::array({kernel.name});
     values.groups.push_back(kernel.name);
-    for (size_t f = 0; f < families.size(); ++f) {
-      const auto one = value(SumOf(results, kernel, families[f]));
+    for (size_t f = 0; f < std::size(kFamilies); ++f) {
+      const auto one =
+          value(SumOf(results, kernel, kFamilies[f], scope, options));
       values.of[f].push_back(one);
       row.push_back(Number(one));
       values.bars[f]["values"].push_back(Number(one));
@@ -233,9 +222,29 @@ Json PepFigure(Json conditions, Json tables, Json summary, Json panels) {
 
 Json ColumnsOf(const char* first) {
   Json columns = Json::array({first});
-  for (const Family& family : Families()) columns.push_back(family.name);
+  for (const Family& family : kFamilies) columns.push_back(family.name);
   return columns;
 }
+
+// Adds to each part of a figure what belongs to one scope.
+struct Parts {
+  Json tables = Json::array();
+  Json summary = Json::array();
+  Json panels = Json::array();
+
+  void Add(const Scope& scope, const std::string& what, Json columns, Json rows,
+           Json groups, Json bars) {
+    const std::string title = fmt::format("{}: {}", scope.name, what);
+    tables.push_back(Table(title, std::move(columns), std::move(rows)));
+    panels.push_back(Panel(title, false, std::move(groups), std::move(bars)));
+  }
+  void Compare(const Scope& scope, const std::string& what, const char* unit,
+               double paper, std::optional<double> here) {
+    summary.push_back(SummaryRow(fmt::format("{}, {}", scope.name, what), unit,
+                                 paper, Number(here)));
+  }
+  Json AsFigure() { return PepFigure(Conditions(), tables, summary, panels); }
+};
 
 }  // namespace
 
@@ -243,11 +252,11 @@ std::vector<Job> PepJobs(const ExperimentOptions& options) {
   std::vector<Job> jobs;
   for (const PepKernel& kernel : KernelsOf(options)) {
     Job job = KernelJob(NameOf(kernel), kernel, options);
-    for (const auto* families : {&Families(), &OneSmFamilies()}) {
-      for (const Family& family : *families) {
-        for (const Setting& setting : family.settings) {
-          job.techniques.emplace_back(setting.name,
-                                      OverridesOf(setting, options));
+    for (const Scope& scope : kScopes) {
+      for (const Family& family : kFamilies) {
+        for (Setting& setting : SettingsOf(family, scope, options)) {
+          job.techniques.emplace_back(std::move(setting.name),
+                                      std::move(setting.overrides));
         }
       }
     }
@@ -260,167 +269,161 @@ Json Pep5(const Results& results, const ExperimentOptions& options) {
   constexpr const char* kCases[] = {"two checkpoints", "one checkpoint",
                                     "drain", "drain, one checkpoint",
                                     "drain, two checkpoints"};
-  Json rows = Json::array();
-  Json groups = Json::array();
-  Json bars = EmptyBars(kCases, [](const char* name) { return name; });
-  std::vector<double> two, drains;
-  for (const PepKernel& kernel : KernelsOf(options)) {
-    Sum sum = SumOf(results, kernel, Families()[kPep]);
-    Json row = Json::array({kernel.name});
-    groups.push_back(kernel.name);
-    for (size_t i = 0; i < std::size(kCases); ++i) {
-      const auto share = PerBlock(100 * sum.cases[kCases[i]], sum.blocks);
-      row.push_back(Number(share));
-      bars[i]["values"].push_back(Number(share));
-      if (!share.has_value()) continue;
-      if (i == 0 && kernel.long_blocks) two.push_back(*share);
-      if (i == 2 && !kernel.long_blocks) drains.push_back(*share);
+  Parts parts;
+  for (const Scope& scope : kScopes) {
+    Json rows = Json::array();
+    Json groups = Json::array();
+    Json bars = EmptyBars(kCases, [](const char* name) { return name; });
+    std::vector<double> two, drains;
+    for (const PepKernel& kernel : KernelsOf(options)) {
+      Sum sum = SumOf(results, kernel, kFamilies[kPep], scope, options);
+      Json row = Json::array({kernel.name});
+      groups.push_back(kernel.name);
+      for (size_t i = 0; i < std::size(kCases); ++i) {
+        const auto share = PerBlock(100 * sum.cases[kCases[i]], sum.blocks);
+        row.push_back(Number(share));
+        bars[i]["values"].push_back(Number(share));
+        if (!share.has_value()) continue;
+        // The six whose blocks take more than 100 us.
+        if (i == 0 && kernel.block_us > 100) two.push_back(*share);
+        if (i == 2 && !kernel.long_blocks) drains.push_back(*share);
+      }
+      rows.push_back(std::move(row));
     }
-    rows.push_back(std::move(row));
+    parts.Add(scope, "how PEP's blocks make room, %",
+              {"kernel", kCases[0], kCases[1], kCases[2], kCases[3], kCases[4]},
+              rows, groups, bars);
+    parts.Compare(scope, "blocks > 100 us: two checkpoints", "%", 100,
+                  Mean(two));
+    if (!options.quick) {
+      parts.Compare(scope, "short kernels: drain", "%", 100, Mean(drains));
+    }
   }
-  Json summary = Json::array({SummaryRow("long kernels: two checkpoints", "%",
-                                         100, Number(Mean(two)))});
-  if (!options.quick) {
-    summary.push_back(
-        SummaryRow("short kernels: drain", "%", 100, Number(Mean(drains))));
-  }
-  return PepFigure(Conditions(),
-                   Json::array({Table("how PEP's blocks make room, %",
-                                      {"kernel", kCases[0], kCases[1],
-                                       kCases[2], kCases[3], kCases[4]},
-                                      rows)}),
-                   summary,
-                   Json::array({Panel("how PEP's blocks make room, %", false,
-                                      groups, bars)}));
+  return parts.AsFigure();
 }
 
 Json Pep6(const Results& results, const ExperimentOptions& options) {
   const auto kernels = KernelsOf(options);
-  const Values values = ValuesOf(
-      results, options, [](const Sum& sum) { return Mean(sum.latency_us); });
-  Json rows = values.rows;
-  Json summary = Json::array();
   constexpr double kMeans[] = {8.9, 0, 4.5, 3.6};
   constexpr double kLong[] = {0, -31.8, -58.5, -70.3};
-  for (const size_t f : {kChimera, kPep, kInPlace}) {
-    summary.push_back(SummaryRow(fmt::format("{}: mean", Families()[f].name),
-                                 "us", kMeans[f],
-                                 Number(values.Over(kernels, f, false))));
+  Parts parts;
+  for (const Scope& scope : kScopes) {
+    const Values values = ValuesOf(results, options, scope, [](const Sum& sum) {
+      return Mean(sum.latency_us);
+    });
+    parts.Add(scope, "preemption latency, us", ColumnsOf("kernel"), values.rows,
+              values.groups, values.bars);
+    for (const size_t f : {kChimera, kPep, kInPlace}) {
+      parts.Compare(scope, fmt::format("{}: mean", kFamilies[f].name), "us",
+                    kMeans[f], values.Over(kernels, f, false));
+    }
+    for (const size_t f : {kDirty, kPep, kInPlace}) {
+      parts.Compare(
+          scope, fmt::format("long kernels: {} to Chimera", kFamilies[f].name),
+          "%", kLong[f],
+          Change(values.Over(kernels, f, true),
+                 values.Over(kernels, kChimera, true)));
+    }
   }
-  for (const size_t f : {kDirty, kPep, kInPlace}) {
-    summary.push_back(SummaryRow(
-        fmt::format("long kernels: {} to Chimera", Families()[f].name), "%",
-        kLong[f],
-        Number(Change(values.Over(kernels, f, true),
-                      values.Over(kernels, kChimera, true)))));
-  }
-  return PepFigure(
-      Conditions(),
-      Json::array({Table("preemption latency, us", ColumnsOf("kernel"), rows)}),
-      summary,
-      Json::array({Panel("preemption latency, us", false, values.groups,
-                         values.bars)}));
+  return parts.AsFigure();
 }
 
 Json Pep7(const Results& results, const ExperimentOptions& options) {
   const auto kernels = KernelsOf(options);
-  const Values values = ValuesOf(results, options, [](const Sum& sum) {
-    return PerBlock(sum.base + sum.incremental, sum.saved_blocks);
-  });
-  Json summary = Json::array();
-  const auto compare = [&](size_t family, double paper) {
-    summary.push_back(SummaryRow(
-        fmt::format("long kernels: {} to Chimera", Families()[family].name),
-        "%", paper,
-        Number(Change(values.Over(kernels, family, true),
-                      values.Over(kernels, kChimera, true)))));
-  };
-  compare(kDirty, -34.4);
-  compare(kPep, 0);
-  compare(kInPlace, -16.2);
-  return PepFigure(Conditions(),
-                   Json::array({Table("context sent to memory, KB a block",
-                                      ColumnsOf("kernel"), values.rows)}),
-                   summary,
-                   Json::array({Panel("context sent to memory, KB a block",
-                                      false, values.groups, values.bars)}));
+  Parts parts;
+  for (const Scope& scope : kScopes) {
+    const Values values = ValuesOf(results, options, scope, [](const Sum& sum) {
+      return PerBlock(sum.base + sum.incremental, sum.saved_blocks);
+    });
+    parts.Add(scope, "context sent to memory, KB a block", ColumnsOf("kernel"),
+              values.rows, values.groups, values.bars);
+    const auto compare = [&](size_t family, double paper) {
+      parts.Compare(
+          scope,
+          fmt::format("long kernels: {} to Chimera", kFamilies[family].name),
+          "%", paper,
+          Change(values.Over(kernels, family, true),
+                 values.Over(kernels, kChimera, true)));
+    };
+    compare(kDirty, -34.4);
+    compare(kPep, 0);
+    compare(kInPlace, -16.2);
+  }
+  return parts.AsFigure();
 }
 
 Json Pep8(const Results& results, const ExperimentOptions& options) {
-  Json rows = Json::array();
-  Json groups = Json::array();
   constexpr const char* kParts[] = {"base", "incremental, to memory",
                                     "incremental, in place"};
-  Json bars = EmptyBars(kParts, [](const char* name) { return name; });
-  std::vector<double> incrementals, bases;
-  for (const PepKernel& kernel : KernelsOf(options)) {
-    const Sum sum = SumOf(results, kernel, Families()[kInPlace]);
-    const auto base = PerBlock(sum.base, sum.saved_blocks);
-    const auto sent = PerBlock(sum.incremental, sum.saved_blocks);
-    const auto kept = PerBlock(sum.in_place, sum.saved_blocks);
-    groups.push_back(kernel.name);
-    size_t i = 0;
-    for (const auto& value : {base, sent, kept}) {
-      bars[i++]["values"].push_back(Number(value));
+  Parts parts;
+  for (const Scope& scope : kScopes) {
+    Json rows = Json::array();
+    Json groups = Json::array();
+    Json bars = EmptyBars(kParts, [](const char* name) { return name; });
+    std::vector<double> incrementals, bases;
+    for (const PepKernel& kernel : KernelsOf(options)) {
+      const Sum sum =
+          SumOf(results, kernel, kFamilies[kInPlace], scope, options);
+      const auto base = PerBlock(sum.base, sum.saved_blocks);
+      const auto sent = PerBlock(sum.incremental, sum.saved_blocks);
+      const auto kept = PerBlock(sum.in_place, sum.saved_blocks);
+      groups.push_back(kernel.name);
+      size_t i = 0;
+      for (const auto& value : {base, sent, kept}) {
+        bars[i++]["values"].push_back(Number(value));
+      }
+      rows.push_back({kernel.name, Number(base), Number(sent), Number(kept),
+                      Number(PerBlock(sum.shared_written, sum.saved_blocks)),
+                      Number(PerBlock(sum.shared_whole, sum.saved_blocks))});
+      if (!kernel.long_blocks || !base.has_value()) continue;
+      incrementals.push_back(*sent + *kept);
+      bases.push_back(*base);
     }
-    rows.push_back({kernel.name, Number(base), Number(sent), Number(kept),
-                    Number(PerBlock(sum.shared_written, sum.saved_blocks)),
-                    Number(PerBlock(sum.shared_whole, sum.saved_blocks))});
-    if (!kernel.long_blocks || !base.has_value()) {
-      continue;
-    }
-    incrementals.push_back(*sent + *kept);
-    bases.push_back(*base);
+    parts.Add(
+        scope, "PEP+in-place, KB a block",
+        {"kernel", "base", "incremental, to memory", "incremental, in place",
+         "shared memory in it, if written lines", "if all of it"},
+        rows, groups, bars);
+    parts.Compare(scope, "long kernels: incremental checkpoint", "KB", 3.34,
+                  Mean(incrementals));
+    const auto share = Ratio(Mean(incrementals), Mean(bases));
+    parts.Compare(
+        scope, "long kernels: incremental to base", "%", 29.4,
+        share.has_value() ? std::optional(*share * 100) : std::nullopt);
   }
-  const auto share = Ratio(Mean(incrementals), Mean(bases));
-  return PepFigure(
-      Conditions(),
-      Json::array({Table(
-          "PEP+in-place, KB a block",
-          {"kernel", "base", "incremental, to memory", "incremental, in place",
-           "shared memory in it, if written lines", "if all of it"},
-          rows)}),
-      Json::array(
-          {SummaryRow("long kernels: incremental checkpoint", "KB", 3.34,
-                      Number(Mean(incrementals))),
-           SummaryRow("long kernels: incremental to base", "%", 29.4,
-                      Number(share.has_value() ? std::optional(*share * 100)
-                                               : std::nullopt))}),
-      Json::array({Panel("PEP+in-place, KB a block", false, groups, bars)}));
+  return parts.AsFigure();
 }
 
 Json Pep9(const Results& results, const ExperimentOptions& options) {
   const auto kernels = KernelsOf(options);
-  const Values values = ValuesOf(results, options, [](const Sum& sum) {
-    return PerBlock(sum.base_us + sum.incremental_us, sum.saved_blocks);
-  });
-  const Values bases = ValuesOf(results, options, [](const Sum& sum) {
-    return PerBlock(sum.base_us, sum.saved_blocks);
-  });
-  Json rows = Json::array();
-  for (size_t k = 0; k < kernels.size(); ++k) {
-    Json row = values.rows[k];
-    row.push_back(Number(bases.of[kPep][k]));
-    rows.push_back(std::move(row));
+  Parts parts;
+  for (const Scope& scope : kScopes) {
+    const Values values = ValuesOf(results, options, scope, [](const Sum& sum) {
+      return PerBlock(sum.base_us + sum.incremental_us, sum.saved_blocks);
+    });
+    const Values bases = ValuesOf(results, options, scope, [](const Sum& sum) {
+      return PerBlock(sum.base_us, sum.saved_blocks);
+    });
+    Json rows = Json::array();
+    for (size_t k = 0; k < kernels.size(); ++k) {
+      Json row = values.rows[k];
+      row.push_back(Number(bases.of[kPep][k]));
+      rows.push_back(std::move(row));
+    }
+    Json columns = ColumnsOf("kernel");
+    columns.push_back("PEP's base alone");
+    parts.Add(scope, "time for which a block stands still, us", columns, rows,
+              values.groups, values.bars);
+    const auto chimera = values.Over(kernels, kChimera, true);
+    const auto pep = values.Over(kernels, kPep, true);
+    parts.Compare(scope, "long kernels: base checkpoint to Chimera", "%", -37.9,
+                  Change(bases.Over(kernels, kPep, true), chimera));
+    parts.Compare(scope, "long kernels: PEP to Chimera", "%", -6.3,
+                  Change(pep, chimera));
+    parts.Compare(scope, "long kernels: PEP+in-place to PEP", "%", -16.4,
+                  Change(values.Over(kernels, kInPlace, true), pep));
   }
-  Json columns = ColumnsOf("kernel");
-  columns.push_back("PEP's base alone");
-  const auto chimera = values.Over(kernels, kChimera, true);
-  const auto pep = values.Over(kernels, kPep, true);
-  return PepFigure(
-      Conditions(),
-      Json::array(
-          {Table("time for which a block stands still, us", columns, rows)}),
-      Json::array(
-          {SummaryRow("long kernels: base checkpoint to Chimera", "%", -37.9,
-                      Number(Change(bases.Over(kernels, kPep, true), chimera))),
-           SummaryRow("long kernels: PEP to Chimera", "%", -6.3,
-                      Number(Change(pep, chimera))),
-           SummaryRow(
-               "long kernels: PEP+in-place to PEP", "%", -16.4,
-               Number(Change(values.Over(kernels, kInPlace, true), pep)))}),
-      Json::array({Panel("time for which a block stands still, us", false,
-                         values.groups, values.bars)}));
+  return parts.AsFigure();
 }
 
 // --- Table 1.

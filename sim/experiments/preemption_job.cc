@@ -23,8 +23,9 @@ using timing::PreemptionRecord;
 
 // A job checks after so many cycles whether it is done.
 constexpr Cycle kTurn = 512;
-// The preemptor's blocks: eight fill an SM's 2,048 threads.
-constexpr uint32_t kPreemptorThreads = 256;
+// The preemptor's blocks: two fill an SM's 2,048 threads, and none has room
+// beside the kernel's.
+constexpr uint32_t kPreemptorThreads = 1024;
 constexpr uint64_t kPreemptorSteps = 1'000'000;
 
 class PreemptedRun {
