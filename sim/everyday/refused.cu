@@ -1,7 +1,5 @@
 // What is refused by its name, for refused_test.cc: kernels of one file, of which
 // `fine` runs.
-#include <mma.h>
-
 #include <cstdint>
 
 extern "C" __global__ void fine(int* out) { *out = 2; }
@@ -28,18 +26,6 @@ extern "C" __global__ void surface_write(cudaSurfaceObject_t to, float* in) {
 extern "C" __global__ void allocates(int* out) {
   void* place = nullptr;
   *out = cudaMalloc(&place, 100) + cudaFree(place);
-}
-
-extern "C" __global__ void matrices(const half* a, const half* b, float* c) {
-  using namespace nvcuda::wmma;
-  fragment<matrix_a, 16, 16, 16, half, row_major> of_a;
-  fragment<matrix_b, 16, 16, 16, half, col_major> of_b;
-  fragment<accumulator, 16, 16, 16, float> of_c;
-  fill_fragment(of_c, 0.f);
-  load_matrix_sync(of_a, a, 16);
-  load_matrix_sync(of_b, b, 16);
-  mma_sync(of_c, of_a, of_b, of_c);
-  store_matrix_sync(c, of_c, 16, mem_row_major);
 }
 
 #if __CUDA_ARCH__ >= 900

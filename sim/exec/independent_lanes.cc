@@ -300,6 +300,30 @@ void Warp::WarpSync(const Op& op, LaneMask mask) {
   if (waiting != 0) FailIfAllWait(op, waiting, needed);
 }
 
+// PTX ISA, .aligned: the behaviour is undefined if a thread of the warp has
+// exited, or if they do not all execute the same instruction.
+void Warp::WholeWarp(const Op& op, LaneMask mask) {
+  if (live_ != kAllLanes) {
+    return Fail(op, ~live_,
+                fmt::format("all 32 lanes of the warp do this together; lanes "
+                            "{:#010x} have exited or never were there",
+                            ~live_));
+  }
+  if (!AllAreHere(op, 0, mask)) {
+    // A model of time sees that nothing was touched.
+    core_->access.space = MemorySpace::kShared;
+    core_->access.mask = 0;
+    return;
+  }
+  if (places_.size() > 1) {
+    return Fail(op, places_[1].lanes,
+                fmt::format("lanes {:#010x} came here by another call than "
+                            "lanes {:#010x}",
+                            places_[1].lanes, places_[0].lanes));
+  }
+  op.handler(op, *this, mask);
+}
+
 bool Warp::AllAreHere(const Op& op, uint64_t what, LaneMask& mask) {
   if (mask == live_) {
     places_.resize(1);

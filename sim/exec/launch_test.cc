@@ -131,7 +131,7 @@ TEST(LaunchTest, OnlyAKernelThatDoesWhatIsNotSupportedIsRefused) {
   EXPECT_EQ(
       bench
           .Load(".func help() { .reg .b32 %r; mov.u32 %r, 1;\n"
-                "wmma.load.a.sync.aligned.row.m16n16k16.global.f16 %r; ret; }\n"
+                "wgmma.fence.sync.aligned; ret; }\n"
                 ".visible .entry good(.param .u64 p) { .reg .b64 %rd;\n"
                 "ld.param.u64 %rd, [p]; st.global.u32 [%rd], 7; ret; }\n"
                 ".visible .entry bad(.param .u64 p) { call.uni help; ret; }")
@@ -143,8 +143,7 @@ TEST(LaunchTest, OnlyAKernelThatDoesWhatIsNotSupportedIsRefused) {
   EXPECT_EQ(bench.At<uint32_t>(at, 1)[0], 7u);
   EXPECT_EQ(bench.Run("bad", {1, 1, 1}, {32, 1, 1}, {at}).status(),
             absl::UnimplementedError(
-                "test.ptx:3:1: instruction "
-                "'wmma.load.a.sync.aligned.row.m16n16k16.global.f16' is not "
+                "test.ptx:3:1: instruction 'wgmma.fence.sync.aligned' is not "
                 "supported"));
 }
 
@@ -170,7 +169,8 @@ TEST(MemoryTest, WhatTheHostGivesAnewIsNoLongerWhatItWas) {
 
 TEST(LaunchTest, WhatOnlyNewerGpusDoIsRefusedByName) {
   for (const std::string body :
-       {"cvt.rn.satfinite.e4m3x2.f32 %h, %f, %f;", "cvt.rna.tf32.f32 %r, %f;",
+       {"cvt.rn.satfinite.e4m3x2.f32 %h, %f, %f;",
+        "cvt.rna.satfinite.tf32.f32 %r, %f;",
         "atom.global.v4.f32.add {%f, %f, %f, %f}, [%rd], {%f, %f, %f, %f};"}) {
     Bench bench;
     const absl::Status status = bench.Load(

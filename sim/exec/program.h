@@ -12,15 +12,12 @@
 #include <vector>
 
 #include "sim/exec/aligned_bytes.h"
+#include "sim/exec/matrix.h"
 #include "sim/exec/semantics.h"
+#include "sim/exec/slot.h"
 #include "sim/ptx/module.h"
 
 namespace carillon::sim {
-
-inline constexpr uint32_t kLanes = 32;  // per warp
-// Bit i is lane i.
-using LaneMask = uint32_t;
-inline constexpr LaneMask kAllLanes = ~LaneMask{0};
 
 // A function's address; no memory is there. It means something only in the
 // function's own program.
@@ -37,24 +34,6 @@ inline constexpr uint64_t kMaxLocalBytes = 512 << 10;
 using Pc = uint32_t;
 inline constexpr Pc kNoPc = ~Pc{0};
 
-// 32 values, one per lane, in the registers of a function's frame or among the
-// program's constants. A predicate is one LaneMask.
-class Slot {
- public:
-  constexpr Slot() = default;
-  static constexpr Slot Register(uint32_t byte) { return Slot(byte); }
-  static constexpr Slot Constant(uint32_t byte) { return Slot(byte | kBit); }
-
-  constexpr bool is_constant() const { return (bits_ & kBit) != 0; }
-  constexpr uint32_t byte() const { return bits_ & ~kBit; }
-  bool operator==(const Slot&) const = default;
-
- private:
-  static constexpr uint32_t kBit = 1u << 31;
-  constexpr explicit Slot(uint32_t bits) : bits_(bits) {}
-  uint32_t bits_ = kBit;
-};
-
 class Warp;
 struct Op;
 // Executes the operation for the lanes of the mask. Reports a fault to the
@@ -70,10 +49,11 @@ enum class Flow : uint8_t {
   kReturn,
   kExit,
   kBarrier,
-  kWarpSync,  // lanes of a warp do something together; it can fail
-  kYield,     // lanes that wait let others of their warp go on
-  kWait,      // a warp that must wait lets other warps go on; it can fail
-  kStack,     // changes a thread's stack, or fails
+  kWarpSync,   // lanes of a warp do something together; it can fail
+  kWholeWarp,  // all 32 lanes do the same operation together; it can fail
+  kYield,      // lanes that wait let others of their warp go on
+  kWait,       // a warp that must wait lets other warps go on; it can fail
+  kStack,      // changes a thread's stack, or fails
   kTrap,
 };
 
@@ -85,7 +65,8 @@ struct Op {
   int64_t offset =
       0;       // bytes, of an address; of bar.red, 1: negates its source
   Slot guard;  // a predicate, if guarded
-  // A branch's target; for a call, its index in Program::calls.
+  // A branch's target; for a call, its index in Program::calls, and for an
+  // operation on fragments that in Program::matrices.
   Pc target = kNoPc;
   Pc reconverge = kNoPc;  // where the sides of a branch meet: its immediate
                           // post-dominator
@@ -185,6 +166,7 @@ struct Program {
   std::vector<OpInfo> info;  // one for each of ops
   std::vector<ProgramFunction> functions;
   std::vector<Call> calls;
+  std::vector<MatrixOperands> matrices;
   std::vector<ProgramVariable> variables;
   // 32 copies of each.
   AlignedBytes constants;

@@ -110,6 +110,14 @@ enum class Operation : uint8_t {
   kMatchAll,
   kReduce,  // redux; variant: AtomicOperation
   kActiveMask,
+  // Matrices in the registers of a warp.
+  kLoadMatrix,     // ldmatrix; variant: MatrixBits
+  kStoreMatrix,    // stmatrix; the same
+  kTranspose,      // movmatrix
+  kLoadFragment,   // wmma.load
+  kStoreFragment,  // wmma.store
+  kToTf32,         // cvt to tf32; variant: ToTf32, and kReluBit
+  kMultiply,       // mma, wmma.mma; type: of A's elements
   // Control.
   kBranch,
   kCall,
@@ -200,6 +208,9 @@ enum MbarrierBits : uint8_t {
   kMbarrierParity = 32
 };
 enum class ShuffleMode : uint8_t { kUp, kDown, kButterfly, kIndex };
+// How many matrices, and whether they are transposed on the way.
+enum MatrixBits : uint8_t { kMatrixCount = 7, kMatrixTranspose = 8 };
+enum class ToTf32 : uint8_t { kAway, kNearest, kZero };  // away: of ties
 enum class VoteMode : uint8_t { kAll, kAny, kUniform, kBallot };
 enum class StackChange : uint8_t { kAllocate, kSave, kRestore };
 enum class BarrierMode : uint8_t { kSync, kArrive, kCount, kAnd, kOr };

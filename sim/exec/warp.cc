@@ -130,6 +130,9 @@ void Warp::Divert(const Op& op, LaneMask mask) {
     case Flow::kWarpSync:
       WarpSync(op, mask);
       break;
+    case Flow::kWholeWarp:
+      WholeWarp(op, mask);
+      break;
     case Flow::kYield:
       if (!Looks(op, mask, 0)) Yield();
       break;

@@ -310,6 +310,7 @@ class Warp {
   uint32_t EndOfFrames() const;
   uint32_t PlaceOfFrame(const Call& call, const ProgramFunction& callee) const;
   void WarpSync(const Op& op, LaneMask mask);
+  void WholeWarp(const Op& op, LaneMask mask);
   // `lanes` come to an operation that all of `needed` do together. If these are
   // there, `lanes` receives all who are. Else returns false, and `lanes` wait
   // while the others of the context go on. `what` tells those apart who do

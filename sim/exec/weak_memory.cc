@@ -221,18 +221,10 @@ void WeakMemory::After(const Op& op, const Semantics& semantics,
       if (IsAcquire(op.order)) Acquire(lanes, op.scope);
       break;
     case Operation::kStore:
-    case Operation::kCopyAsync: {
-      const uint32_t bytes = ptx::BytesOf(semantics.type);
-      for (uint32_t lane = 0; lane < kLanes; ++lane) {
-        if ((staged_ >> lane & 1) == 0) continue;
-        const Target& target = targets_[lane];
-        for (uint32_t i = 0; i < op.elements; ++i) {
-          Put(lane, *target.cell, target.place + i * bytes, bytes,
-              stage_[lane].data() + i * bytes, staged_floor_[lane]);
-        }
-      }
+    case Operation::kCopyAsync:
+    case Operation::kStoreMatrix:
+      PutStaged(ptx::BytesOf(semantics.type), op.elements);
       break;
-    }
     case Operation::kFence: {
       // membar has no order of its own: it is fence.sc.
       const bool full = op.order == MemoryOrder::kSequential ||
@@ -266,6 +258,18 @@ void WeakMemory::After(const Op& op, const Semantics& semantics,
     default:
       break;
   }
+}
+
+void WeakMemory::PutStaged(uint32_t bytes, uint32_t elements) {
+  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+    if ((staged_ >> lane & 1) == 0) continue;
+    const Target& target = targets_[lane];
+    for (uint32_t i = 0; i < elements; ++i) {
+      Put(lane, *target.cell, target.place + i * bytes, bytes,
+          stage_[lane].data() + i * bytes, staged_floor_[lane]);
+    }
+  }
+  staged_ = 0;
 }
 
 void WeakMemory::Redirect(const Op& op, Warp& warp, LaneMask mask,

@@ -175,6 +175,10 @@ class WeakMemory {
   // to places of its own, and takes a store's values from there (After()).
   void Redirect(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes,
                 bool store, bool atomic);
+  // The stores that Redirect() staged last are made: so many elements of so many
+  // bytes a lane. After() does so at the end; an operation that stores several
+  // times calls it after each.
+  void PutStaged(uint32_t bytes, uint32_t elements);
 
  private:
   struct Target {

@@ -489,6 +489,7 @@ void FunctionLowering::LowerTestProperty(const Instruction& i) {
 
 void FunctionLowering::LowerConvert(const Instruction& i) {
   Suffixes suffixes(i);
+  if (suffixes.Take("tf32")) return LowerToTf32(i, suffixes);
   s_.operation = Operation::kConvert;
   // There are types of which only cvt knows.
   const auto to = suffixes.TakeType();
@@ -553,6 +554,19 @@ void FunctionLowering::LowerConvert(const Instruction& i) {
   op_.to = ConvertTo(s_);
   op_.from = ConvertFrom(s_);
   Finish(suffixes);
+}
+
+// cvt.{rna, rn, rz}{.relu}.tf32.f32 d, a.
+void FunctionLowering::LowerToTf32(const Instruction& i, Suffixes& suffixes) {
+  const auto rounding = suffixes.TakeOneOf<ToTf32>({{"rna", ToTf32::kAway},
+                                                    {"rn", ToTf32::kNearest},
+                                                    {"rz", ToTf32::kZero}});
+  if (!rounding || !suffixes.Take("f32")) return Unsupported();
+  op_.variant = static_cast<uint8_t>(*rounding);
+  if (rounding != ToTf32::kAway && suffixes.Take("relu")) {
+    op_.variant |= kReluBit;
+  }
+  Mixed(i, suffixes, Operation::kToTf32, 4, {Type::kF32});
 }
 
 void FunctionLowering::LowerConvertAddress(const Instruction& i) {

@@ -383,7 +383,8 @@ void FunctionLowering::Finish(const Suffixes& suffixes, Flow flow) {
   s_.space = op_.space;
   s_.order = op_.order;
   if (flow != Flow::kNext && flow != Flow::kNextUnlessFault &&
-      flow != Flow::kWarpSync && flow != Flow::kWait) {
+      flow != Flow::kWarpSync && flow != Flow::kWholeWarp &&
+      flow != Flow::kWait) {
     return;
   }
   op_.handler = FindHandler(s_);
@@ -459,7 +460,9 @@ FunctionLowering::Lowerers() {
       {"sqrt", &F::LowerFloat},          {"st", &F::LowerAccess},
       {"sub", &F::LowerAddSub},          {"subc", &F::LowerAddSub},
       {"stackrestore", &F::LowerStack},  {"stacksave", &F::LowerStack},
-      {"alloca", &F::LowerStack},
+      {"alloca", &F::LowerStack},        {"ldmatrix", &F::LowerMoveMatrix},
+      {"mma", &F::LowerMma},             {"movmatrix", &F::LowerMoveMatrix},
+      {"wmma", &F::LowerWmma},           {"stmatrix", &F::LowerMoveMatrix},
       {"szext", &F::LowerMaskOrExtend},  {"tanh", &F::LowerFloat},
       {"testp", &F::LowerTestProperty},  {"trap", &F::LowerLeave},
       {"vabsdiff2", &F::LowerVideo},     {"vabsdiff4", &F::LowerVideo},

@@ -148,6 +148,7 @@ class FunctionLowering {
   void LowerCompare(const Instruction& i);
   void LowerTestProperty(const Instruction& i);
   void LowerConvert(const Instruction& i);
+  void LowerToTf32(const Instruction& i, Suffixes& suffixes);
   void LowerConvertAddress(const Instruction& i);
   void LowerIsInSpace(const Instruction& i);
   void LowerMove(const Instruction& i);
@@ -169,6 +170,16 @@ class FunctionLowering {
   void LowerMatch(const Instruction& i);
   void LowerReduce(const Instruction& i);
   void LowerActiveMask(const Instruction& i);
+
+  void LowerMoveMatrix(const Instruction& i);
+  void LowerMma(const Instruction& i);
+  void LowerWmma(const Instruction& i);
+  // A fragment's registers, of which there must be as many as it says.
+  void TakeFragment(const Operand& operand, bool result, Fragment& fragment);
+  // `types` are those of D, A, B and C.
+  void LowerMultiply(const Instruction& i, Suffixes& suffixes,
+                     const std::optional<MatrixShape>& shape,
+                     const std::array<MatrixType, 4>& types, bool of_wmma);
 
   void LowerBranch(const Instruction& i);
   void LowerCall(const Instruction& i);

@@ -104,6 +104,7 @@ class ModuleLowering {
   absl::Status LowerFunction(uint32_t f, Constants& constants) {
     const size_t ops = program_->ops.size();
     const size_t calls = program_->calls.size();
+    const size_t matrices = program_->matrices.size();
     FunctionLowering lowering(module_, f, placement_, &constants,
                               program_.get());
     const absl::Status status = lowering.Run();
@@ -111,6 +112,7 @@ class ModuleLowering {
     program_->ops.resize(ops);
     program_->info.resize(ops);
     program_->calls.resize(calls);
+    program_->matrices.resize(matrices);
     program_->functions[f].refused = std::string(status.message());
     return absl::OkStatus();
   }

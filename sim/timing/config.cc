@@ -66,6 +66,7 @@ void ForEach(C& c, Number number, Choice choice) {
   number("units.sp", c.units.sp, 1, 4);
   number("units.dp", c.units.dp, 1, 4);
   number("units.sfu", c.units.sfu, 1, 4);
+  number("units.tensor", c.units.tensor, 1, 4);
   const auto cost = [&](const std::string& key, auto& value) {
     number(key + ".latency", value.latency, 1, 900);
     number(key + ".interval", value.interval, 1, 900);
@@ -78,6 +79,7 @@ void ForEach(C& c, Number number, Choice choice) {
   }
   cost("costs.special", c.special);
   cost("costs.exchange", c.exchange);
+  cost("costs.matrix", c.matrix);
   number("lsu.queue", c.lsu.queue, 1, 64);
   number("lsu.banks", c.lsu.banks, 1, 64);
   number("lsu.shared_latency", c.lsu.shared_latency, 1, 900);

@@ -131,11 +131,14 @@ struct Config {
     uint32_t sp = 1;
     uint32_t dp = 1;
     uint32_t sfu = 1;
+    uint32_t tensor = 1;  // tensor cores
   } units;
 
   std::array<std::array<Cost, kCostClasses>, kCostTypes> costs;
   Cost special;   // for the SFU: sine, reciprocal and their like
   Cost exchange;  // for operations between lanes: shfl, vote
+  // For mma.m16n8k16 of f16: 2,048 multiply-adds in a tensor core.
+  Cost matrix;
 
   struct {
     uint32_t queue = 1;  // memory operations of an SM on the way to the L1

@@ -60,7 +60,8 @@ bool IsSpecial(Operation operation) {
 
 bool IsExchange(Operation operation) {
   using enum Operation;
-  return IsOneOf(operation, {kShuffle, kVote, kMatchAny, kMatchAll, kReduce});
+  return IsOneOf(operation,
+                 {kShuffle, kVote, kMatchAny, kMatchAll, kReduce, kTranspose});
 }
 
 bool IsMove(Operation operation) {
@@ -98,6 +99,36 @@ Cost Arithmetic(const Semantics& s, const Config& config, Unit* unit) {
   }
   return config
       .costs[static_cast<size_t>(type)][static_cast<size_t>(cost_class)];
+}
+
+// In proportion to the multiply-adds, of which an A100's tensor core does half as
+// many in a cycle of tf32 as of f16, a 16th of f64, and twice, four and 16 times
+// as many of 8 bits, 4 bits and one.
+Cost MatrixCost(const MatrixOperands& matrices, const Config& config) {
+  constexpr uint64_t kWhole = 4 * 2048;
+  const auto weight = [&]() -> uint64_t {
+    switch (matrices.a.type) {
+      case MatrixType::kTf32:
+      case MatrixType::kB1:  // 32 at once
+        return 8;
+      case MatrixType::kF64:
+        return 64;
+      case MatrixType::kS8:
+      case MatrixType::kU8:
+        return 2;
+      case MatrixType::kS4:
+      case MatrixType::kU4:
+        return 1;
+      default:
+        return 4;
+    }
+  };
+  const Cost& whole = config.matrix;
+  const uint64_t work = matrices.multiply_adds() * weight() * whole.interval;
+  const auto interval = static_cast<uint32_t>((work + kWhole - 1) / kWhole);
+  const uint32_t rest =
+      whole.latency > whole.interval ? whole.latency - whole.interval : 0;
+  return {.latency = rest + interval, .interval = interval};
 }
 
 // Parameters are in registers or in the constant bank, which arithmetic reads.
@@ -164,6 +195,24 @@ absl::StatusOr<std::vector<OpTiming>> BuildOpTable(const Program& program,
                                                     : OpKind::kAtomic;
         t.past_l1 = s.order != MemoryOrder::kWeak;
         break;
+      case Operation::kLoadMatrix:
+      case Operation::kLoadFragment:
+        t.unit = Unit::kMemory;
+        t.kind = OpKind::kLoad;
+        break;
+      case Operation::kStoreMatrix:
+      case Operation::kStoreFragment:
+        t.unit = Unit::kMemory;
+        t.kind = OpKind::kStore;
+        break;
+      case Operation::kMultiply: {
+        const Cost cost =
+            MatrixCost(program.matrices[program.ops[pc].target], config);
+        t.unit = Unit::kTensor;
+        latency += cost.latency;
+        t.interval = static_cast<uint16_t>(cost.interval);
+        break;
+      }
       case Operation::kFence:
         t.kind = OpKind::kFence;
         break;

@@ -12,8 +12,8 @@
 
 namespace carillon::sim::timing {
 
-enum class Unit : uint8_t { kNone, kSp, kDp, kSfu, kMemory };
-inline constexpr size_t kUnits = 5;
+enum class Unit : uint8_t { kNone, kSp, kDp, kSfu, kTensor, kMemory };
+inline constexpr size_t kUnits = 6;
 
 // What issuing it involves besides its unit.
 enum class OpKind : uint8_t {
@@ -43,7 +43,8 @@ struct OpTiming {
   uint16_t interval = 1;  // cycles that the unit is taken
   // Scoreboard places: of the registers that it writes, then of those that it
   // reads.
-  std::array<uint16_t, 14> places{};
+  // mma.m16n8k16 of f64 has the most.
+  std::array<uint16_t, 42> places{};
 };
 
 // Errors: Internal (an operation with more registers than there are places).

@@ -27,7 +27,7 @@ constexpr char kDeclarations[] = R"(
 {
   .reg .pred %p<4>;
   .reg .b16 %h<8>;
-  .reg .b32 %r<8>;
+  .reg .b32 %r<9>;
   .reg .f32 %f<8>;
   .reg .b64 %d<8>;
   .reg .f64 %e<8>;
@@ -83,6 +83,44 @@ TEST(OpTable, OperationsHaveTheirUnitsAndCosts) {
       {"min.s16x2 %r1, %r2, %r3;", kSp, kArithmetic, 4, 1},
       {"vabsdiff4.u32.u32.u32.add %r1, %r2, %r3, %r4;", kSp, kArithmetic, 8, 2},
       {"red.global.add.noftz.f16x2 [%d1], %r1;", kMemory, kAtomic, 0, 1},
+      {"ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r1, %r2}, [%r3];", kMemory,
+       kLoad, 0, 1},
+      {"stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r3], {%r1};", kMemory,
+       kStore, 0, 1},
+      {"movmatrix.sync.aligned.m8n8.trans.b16 %r1, %r2;", kSp, kArithmetic, 8,
+       2},
+      {"wmma.load.a.sync.aligned.row.m8n8k4.global.f64 {%e1}, [%d1];", kMemory,
+       kLoad, 0, 1},
+      {"wmma.store.d.sync.aligned.row.m8n8k4.global.f64 [%d1], {%e1, %e2};",
+       kMemory, kStore, 0, 1},
+      {"mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%r1, %r2},\n"
+       "{%r1, %r2, %r3, %r4}, {%r5, %r6}, {%r1, %r2};",
+       kTensor, kArithmetic, 10, 4},
+      {"mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 {%r1, %r2},\n"
+       "{%r1, %r2}, {%r5}, {%r1, %r2};",
+       kTensor, kArithmetic, 8, 2},
+      {"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32\n"
+       "{%f1, %f2, %f3, %f4}, {%r1, %r2, %r3, %r4}, {%r5, %r6},\n"
+       "{%f1, %f2, %f3, %f4};",
+       kTensor, kArithmetic, 10, 4},
+      {"mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32\n"
+       "{%r1, %r2, %r3, %r4}, {%r1, %r2, %r3, %r4}, {%r5, %r6},\n"
+       "{%r1, %r2, %r3, %r4};",
+       kTensor, kArithmetic, 10, 4},
+      {"mma.sync.aligned.m8n8k32.row.col.s32.s4.s4.s32 {%r1, %r2}, {%r1},\n"
+       "{%r5}, {%r1, %r2};",
+       kTensor, kArithmetic, 7, 1},
+      {"mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.xor.popc\n"
+       "{%r1, %r2, %r3, %r4}, {%r1, %r2, %r3, %r4}, {%r5, %r6},\n"
+       "{%r1, %r2, %r3, %r4};",
+       kTensor, kArithmetic, 10, 4},
+      {"mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%e1, %e2}, {%e3},\n"
+       "{%e4}, {%e1, %e2};",
+       kTensor, kArithmetic, 14, 8},
+      {"wmma.mma.sync.aligned.row.col.m16n16k16.s32.s8.s8.s32\n"
+       "{%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, {%r1, %r2}, {%r3, %r4},\n"
+       "{%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8};",
+       kTensor, kArithmetic, 10, 4},
       {"cp.async.ca.shared.global [%r1], [%d1], 4;", kMemory, kLoad, 0, 1},
       {"cp.async.commit_group;", kNone, kCommitCopies, 0, 1},
       {"cp.async.wait_group 3;", kNone, kAwaitCopies, 0, 1},

@@ -65,6 +65,7 @@ Sm::Sm(const Config& config, uint32_t index, const Memory* memory,
   unit_count_[IndexOf(Unit::kSp)] = config.units.sp;
   unit_count_[IndexOf(Unit::kDp)] = config.units.dp;
   unit_count_[IndexOf(Unit::kSfu)] = config.units.sfu;
+  unit_count_[IndexOf(Unit::kTensor)] = config.units.tensor;
   FreeChanged();
 }
 
@@ -473,7 +474,7 @@ void Sm::TickEvents(Cycle now) {
 // The warps whose next operation finds its unit free.
 WarpMask Sm::Available(Cycle now) const {
   WarpMask available = warps_.unit[IndexOf(Unit::kNone)];
-  for (const Unit unit : {Unit::kSp, Unit::kDp, Unit::kSfu}) {
+  for (const Unit unit : {Unit::kSp, Unit::kDp, Unit::kSfu, Unit::kTensor}) {
     const size_t index = IndexOf(unit);
     for (uint32_t i = 0; i < unit_count_[index]; ++i) {
       if (unit_free_[index][i] > now) continue;
@@ -588,11 +589,13 @@ void Sm::Issue(uint32_t slot, Cycle now) {
     case Unit::kSp:
     case Unit::kDp:
     case Unit::kSfu:
+    case Unit::kTensor:
       if (op.unit != Unit::kMemory) {
         TakeUnit(op.unit, now + op.interval, now);
-        ++(op.unit == Unit::kSp   ? counters_.sp
-           : op.unit == Unit::kDp ? counters_.dp
-                                  : counters_.sfu);
+        ++(op.unit == Unit::kSp    ? counters_.sp
+           : op.unit == Unit::kDp  ? counters_.dp
+           : op.unit == Unit::kSfu ? counters_.sfu
+                                   : counters_.tensor);
       }
       if (op.writes == 0) break;
       context.scoreboard.Reserve(op, false);

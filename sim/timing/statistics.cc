@@ -28,6 +28,7 @@ void ForEach(C& c, F f) {
   f("sp", c.sp);
   f("dp", c.dp);
   f("sfu", c.sfu);
+  f("tensor", c.tensor);
   f("memory", c.memory);
   f("control", c.control);
   f("icache_hits", c.icache_hits);

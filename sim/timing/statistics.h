@@ -55,6 +55,7 @@ struct SmCounters {
   uint64_t sp = 0;
   uint64_t dp = 0;
   uint64_t sfu = 0;
+  uint64_t tensor = 0;
   uint64_t memory = 0;
   uint64_t control = 0;
 

@@ -126,16 +126,15 @@ TEST_F(SimCommands, AFaultNamesItsPlace) {
 
 TEST_F(SimCommands, RefusesWhatItCannotRun) {
   Write(std::string(kPtx) +
-        ".visible .entry mma() { .reg .b32 %r<9>; mma.sync.aligned.m8n8k16.row."
-        "col.s32.s8.s8.s32 {%r1,%r2}, {%r3}, {%r4}, {%r5,%r6}; ret; }\n");
-  const CliResult outcome = Sim({"run", file_, "mma"});
+        ".visible .entry wgmma() { wgmma.fence.sync.aligned; ret; }\n");
+  const CliResult outcome = Sim({"run", file_, "wgmma"});
   EXPECT_NE(outcome.code, 0);
   EXPECT_THAT(outcome.err, HasSubstr(fmt::format("{}:26:", file_)));
-  EXPECT_THAT(outcome.err, HasSubstr("mma.sync"));
+  EXPECT_THAT(outcome.err, HasSubstr("wgmma.fence"));
   // The file's others run.
   EXPECT_EQ(Sim({"run", file_, "other"}).code, 0);
   const CliResult ops = Sim({"ops", file_});
-  EXPECT_THAT(ops.out, HasSubstr(fmt::format("  mma: {}:26:", file_)));
+  EXPECT_THAT(ops.out, HasSubstr(fmt::format("  wgmma: {}:26:", file_)));
   EXPECT_EQ(Sim({"ops", file_, "-o", "json"}).json()["runs"], false);
   Write("not PTX");
   EXPECT_THAT(Sim({"ops", file_}).err, HasSubstr(file_ + ":1:1: "));

@@ -223,6 +223,25 @@ uint64_t TakeAddresses(const A* from, uint64_t offset, LaneMask mask,
              : ResolveIn(op.space, op, warp, mask, bits, bytes, store);
 }
 
+// Finds where Core::access's addresses lie; `bits` is the OR of them.
+[[gnu::always_inline]] inline bool ResolveTaken(const Op& op, Warp& warp,
+                                                LaneMask mask, uint64_t bits,
+                                                uint32_t bytes, bool store,
+                                                bool atomic) {
+  // Every access comes by here, so there is one test for what is rare.
+  Core& core = warp.core();
+  if (((bits & (bytes - 1)) | reinterpret_cast<uintptr_t>(core.weak)) != 0)
+      [[unlikely]] {
+    if ((bits & (bytes - 1)) != 0) return Misaligned(op, warp, mask, bytes);
+    if (!ResolveAligned(op, warp, mask, bits, bytes, store)) return false;
+    core.weak->Redirect(op, warp, mask, bytes, store, atomic);
+    return true;
+  }
+  return op.space == MemorySpace::kGeneric
+             ? ResolveGeneric(op, warp, mask, bytes, store)
+             : ResolveIn(op.space, op, warp, mask, bits, bytes, store);
+}
+
 }  // namespace
 
 bool Resolve(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes,
@@ -243,18 +262,21 @@ bool Resolve(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes,
                                             mask, access.address)
                             : TakeAddresses(warp.From<uint64_t>(slot), offset,
                                             mask, access.address);
-  // Every access comes by here, so there is one test for what is rare.
-  Core& core = warp.core();
-  if (((bits & (bytes - 1)) | reinterpret_cast<uintptr_t>(core.weak)) != 0)
-      [[unlikely]] {
-    if ((bits & (bytes - 1)) != 0) return Misaligned(op, warp, mask, bytes);
-    if (!ResolveAligned(op, warp, mask, bits, bytes, store)) return false;
-    core.weak->Redirect(op, warp, mask, bytes, store, atomic);
-    return true;
-  }
-  return op.space == MemorySpace::kGeneric
-             ? ResolveGeneric(op, warp, mask, bytes, store)
-             : ResolveIn(op.space, op, warp, mask, bits, bytes, store);
+  return ResolveTaken(op, warp, mask, bits, bytes, store, atomic);
+}
+
+bool ResolveAt(const Op& op, Warp& warp, const Addresses& addresses,
+               uint32_t bytes, bool store) {
+  Access& access = warp.core().access;
+  access.space = op.space;
+  access.store = store;
+  access.atomic = false;
+  access.bytes = bytes;
+  access.mask = kAllLanes;
+  access.address = addresses;
+  uint64_t bits = 0;
+  for (const uint64_t address : addresses) bits |= address;
+  return ResolveTaken(op, warp, kAllLanes, bits, bytes, store, false);
 }
 
 namespace {

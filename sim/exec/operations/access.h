@@ -3,6 +3,8 @@
 #ifndef CARILLON_SIM_EXEC_OPERATIONS_ACCESS_H_
 #define CARILLON_SIM_EXEC_OPERATIONS_ACCESS_H_
 
+#include <array>
+
 #include "sim/exec/operations/lanes.h"
 
 namespace carillon::sim::CARILLON_SIM_ISA {
@@ -12,6 +14,10 @@ namespace carillon::sim::CARILLON_SIM_ISA {
 // a fault.
 bool Resolve(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes,
              bool store, bool atomic);
+// The same for all lanes, at these addresses instead of the operation's.
+bool ResolveAt(const Op& op, Warp& warp,
+               const std::array<uint64_t, kLanes>& addresses, uint32_t bytes,
+               bool store);
 
 namespace {
 

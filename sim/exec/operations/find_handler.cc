@@ -5,7 +5,7 @@ namespace carillon::sim::CARILLON_SIM_ISA {
 Handler FindHandler(const Semantics& semantics) {
   for (const auto find :
        {&FindInteger, &FindBits, &FindFloat, &FindHalf, &FindPacked,
-        &FindConvert, &FindCompare, &FindAccess, &FindAtomic, &FindRare}) {
+        &FindConvert, &FindCompare, &FindAccess, &FindAtomic, &FindMultiply, &FindRare}) {
     if (const Handler handler = find(semantics)) return handler;
   }
   return nullptr;

@@ -24,7 +24,7 @@ Handler FindHandler(const Semantics& semantics) {
 
 Handler FindRare(const Semantics& semantics) {
   for (const auto find : {&baseline::FindRounded, &baseline::FindWarpWide,
-                          &baseline::FindAsync}) {
+                          &baseline::FindAsync, &baseline::FindFragments}) {
     if (const Handler handler = find(semantics)) return handler;
   }
   return nullptr;

@@ -21,6 +21,7 @@ Handler FindHandler(const Semantics& semantics);
 Handler FindRounded(const Semantics& semantics);
 Handler FindWarpWide(const Semantics& semantics);
 Handler FindAsync(const Semantics& semantics);
+Handler FindFragments(const Semantics& semantics);
 }  // namespace baseline
 namespace x86_64_v3 {
 Handler FindHandler(const Semantics& semantics);

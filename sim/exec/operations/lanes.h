@@ -22,6 +22,7 @@ Handler FindConvert(const Semantics& semantics);
 Handler FindCompare(const Semantics& semantics);
 Handler FindAccess(const Semantics& semantics);
 Handler FindAtomic(const Semantics& semantics);
+Handler FindMultiply(const Semantics& semantics);
 
 namespace {
 
