@@ -373,6 +373,95 @@ READER:
   EXPECT_LT(FirstSeed({2}, {32}, any), kSeeds);
 }
 
+// Rows that ldmatrix reads were stored by several lanes, those that stmatrix
+// stores are read by others.
+TEST_F(Weak, MatricesPassBetweenLanesByAWarpBarrier) {
+  const auto text = [](std::string_view access, std::string_view between) {
+    std::string store = "st.shared.u32 [%r2], 0x10001;";
+    std::string load = "ld.shared.u32 %r4, [%r3];";
+    (access == "ldmatrix" ? load : store) =
+        access == "ldmatrix"
+            ? "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r4}, [%r3];"
+            : "mov.u32 %r4, 0x10001;\n"
+              "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r3], {%r4};\n"
+              "add.u32 %r3, %r2, 0;";
+    return fmt::format(R"(
+.visible .entry k(.param .u64 p) {{
+  .reg .b32 %r<9>; .reg .b64 %rd<4>;
+  .shared .align 16 .b32 s[128];
+  ld.param.u64 %rd1, [p];
+  mov.u32 %r1, %laneid;
+  mul.wide.u32 %rd2, %r1, 4;
+  add.u64 %rd2, %rd1, %rd2;
+  mov.u32 %r5, s;
+  mad.lo.u32 %r2, %r1, 4, %r5;
+  mad.lo.u32 %r3, %r1, 16, %r5;
+  {}
+  {}
+  {}
+  st.global.u32 [%rd2+192], %r4;
+  ret;
+}})",
+                       store, between, load);
+  };
+  const Seen stale = [](const Memory& m) {
+    for (size_t i = 0; i < 32; ++i) {
+      if (m.r(i) != 0x10001) return true;
+    }
+    return false;
+  };
+  for (const std::string access : {"ldmatrix", "stmatrix"}) {
+    Load(text(access, "bar.warp.sync -1;"));
+    EXPECT_EQ(FirstSeed({}, {32}, stale), kSeeds) << access;
+    Load(text(access, ""));
+    EXPECT_LT(FirstSeed({}, {32}, stale), kSeeds) << access;
+  }
+}
+
+// Each lane stores several elements of the fragment, which others load.
+TEST_F(Weak, AFragmentIsReleasedLikeOtherStores) {
+  const auto text = [](std::string_view between) {
+    return fmt::format(R"(
+.visible .entry k(.param .u64 p) {{
+  .reg .b32 %r<9>; .reg .b64 %rd<4>, %v<4>; .reg .pred %q<4>;
+  ld.param.u64 %rd1, [p];
+  mov.u32 %r1, %laneid;
+  mov.u32 %r2, %ctaid.x;
+  setp.eq.u32 %q1, %r2, 1;
+  @%q1 bra READER;
+  mov.u64 %v0, 0x100000001;
+  wmma.store.d.sync.aligned.row.m8n8k4.global.f64 [%rd1+512], {{%v0, %v0}};
+  {}
+  setp.ne.u32 %q2, %r1, 0;
+  @%q2 ret;
+  st.release.gpu.global.u32 [%rd1], 1;
+  ret;
+READER:
+  ld.acquire.gpu.global.u32 %r3, [%rd1];
+  setp.eq.u32 %q2, %r3, 0;
+  @%q2 bra READER;
+  wmma.load.c.sync.aligned.col.m8n8k4.global.f64 {{%v1, %v2}}, [%rd1+512];
+  and.b64 %v1, %v1, %v2;
+  cvt.u32.u64 %r4, %v1;
+  mul.wide.u32 %rd2, %r1, 4;
+  add.u64 %rd2, %rd1, %rd2;
+  st.global.u32 [%rd2+192], %r4;
+  ret;
+}})",
+                       between);
+  };
+  const Seen any = [](const Memory& m) {
+    for (size_t i = 0; i < 32; ++i) {
+      if (m.r(i) == 0) return true;
+    }
+    return false;
+  };
+  Load(text("bar.warp.sync -1;"));
+  EXPECT_EQ(FirstSeed({2}, {32}, any), kSeeds);
+  Load(text(""));
+  EXPECT_LT(FirstSeed({2}, {32}, any), kSeeds);
+}
+
 // --- Several places and threads.
 
 std::vector<std::string> StoreBuffering(std::string_view fence) {

@@ -151,6 +151,93 @@ TEST_F(SmTest, AUnitTakesAnOperationEachInterval) {
   EXPECT_GT(Counters().stalls[static_cast<size_t>(Stall::kPipeline)], 0u);
 }
 
+// mma.m16n8k16 has a latency of 10 and an interval of 4.
+constexpr char kMma[] =
+    "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {{%r{0}, %r{1}}},\n"
+    "{{%r3, %r4, %r5, %r6}}, {{%r7, %r8}}, {{%r{0}, %r{1}}};\n";
+
+TEST_F(SmTest, AProductOfMatricesTakesATensorCore) {
+  EXPECT_EQ(Each("", fmt::format(fmt::runtime(kMma), 10, 11)), 12u);
+  // An m16n8k8 has half of the work.
+  EXPECT_EQ(Each("",
+                 "mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 "
+                 "{%r10, %r11}, {%r3, %r4}, {%r7}, {%r10, %r11};"),
+            10u);
+  std::string four, eight;
+  for (int i = 0; i < 8; ++i) {
+    (i < 4 ? four : eight) +=
+        fmt::format(fmt::runtime(kMma), 10 + 2 * i, 11 + 2 * i);
+  }
+  config_.fetch.width = 8;
+  config_.fetch.buffer = 8;
+  EXPECT_EQ(Measure("", four + eight) - Measure("", four), 4u * 4);
+  EXPECT_EQ(Counters().tensor, 3u * 4);
+  // Beside it, other units are free.
+  EXPECT_EQ(Counters().sp + Counters().tensor + Counters().memory +
+                Counters().control,
+            Counters().instructions);
+}
+
+TEST_F(SmTest, MatricesAreRowsOfSharedMemory) {
+  // Every lane of %r1 has the address of its row. A pass has eight rows.
+  const auto passes = [&](const std::string& body) {
+    Run("mov.u32 %r1, %laneid; shl.b32 %r1, %r1, 4;\n" + body + "\nret;");
+    return Counters().shared_passes;
+  };
+  EXPECT_EQ(passes("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r3}, [%r1];"),
+            1u);
+  EXPECT_EQ(passes("ldmatrix.sync.aligned.m8n8.x4.shared.b16 "
+                   "{%r3, %r4, %r5, %r6}, [%r1];"),
+            4u);
+  EXPECT_EQ(passes("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%r1], "
+                   "{%r3, %r4};"),
+            2u);
+  // Rows 128 bytes apart are in the same banks.
+  EXPECT_EQ(passes("shl.b32 %r1, %r1, 3;\n"
+                   "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r3}, [%r1];"),
+            8u);
+  // A fragment of 16 x 16 words.
+  EXPECT_EQ(passes("mov.u32 %r1, 0;\nwmma.load.c.sync.aligned.row.m16n16k16."
+                   "shared.s32 {%r3, %r4, %r5, %r6, %r7, %r8, %r9, %r10}, "
+                   "[%r1];"),
+            8u);
+  // In global memory it is 8 lines of 128 bytes, or 16 if its rows are apart.
+  const auto lines = [&](int stride) {
+    Run(
+        fmt::format("ld.param.u64 %d1, [data];\n"
+                    "wmma.load.c.sync.aligned.row.m16n16k16.global.s32 "
+                    "{{%r3, %r4, %r5, %r6, %r7, %r8, %r9, %r10}}, [%d1], {};\n"
+                    "ret;",
+                    stride));
+    return Counters().transactions;
+  };
+  EXPECT_EQ(lines(16), 8u);
+  EXPECT_EQ(lines(64), 16u);
+}
+
+// Half of the lanes wait for the others, which come in the next round. An
+// operation that waits takes one pass, and touches nothing.
+TEST_F(SmTest, LanesThatComeOneByOneLoadTogether) {
+  Run(R"(
+    mov.u32 %r1, %laneid;
+    shl.b32 %r2, %r1, 4;
+    mov.u32 %r3, 0;
+    setp.lt.u32 %p0, %r1, 16;
+  ROUND:
+    setp.eq.u32 %p1, %r3, 0;
+    xor.pred %p1, %p1, %p0;
+    @%p1 bra NEXT;
+    ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r5, %r6, %r7, %r8}, [%r2];
+  NEXT:
+    add.u32 %r3, %r3, 1;
+    setp.lt.u32 %p1, %r3, 2;
+    @%p1 bra ROUND;
+    ret;
+  )");
+  EXPECT_EQ(Counters().shared_operations, 2u);
+  EXPECT_EQ(Counters().shared_passes, 1u + 4);
+}
+
 TEST_F(SmTest, CodeBeyondTheICacheIsFetchedAgain) {
   std::string body;
   for (int i = 0; i < 16 * 10; ++i) body += "mov.u32 %r3, 1;\n";

@@ -305,6 +305,66 @@ TEST_F(FragmentsTest, WmmaHoldsHalvesTwiceWhereTheyDoNotFillTheRegisters) {
   for (const auto& [x, times] : held) EXPECT_EQ(times, 4) << x;
 }
 
+// One warp's `text` on fragments of .f16 that it has loaded: %a0 to %a7 and %b0 to
+// %b7 of ones, 16 x 16 each. Returns the first element of the accumulator in %c.
+uint64_t FirstOf(const std::string& text, const std::string& store) {
+  Bench bench;
+  const absl::Status loaded = bench.Load(
+      ".visible .entry k(.param .u64 p) { .reg .b64 %p; .reg .b32 %a<8>, "
+      "%b<8>, %c<8>; ld.param.u64 %p, [p];\n"
+      "wmma.load.a.sync.aligned.row.m16n16k16.global.f16\n"
+      "{%a0, %a1, %a2, %a3, %a4, %a5, %a6, %a7}, [%p];\n"
+      "wmma.load.b.sync.aligned.row.m16n16k16.global.f16\n"
+      "{%b0, %b1, %b2, %b3, %b4, %b5, %b6, %b7}, [%p];\n" +
+      text + "\nwmma.store.d.sync.aligned.row.m16n16k16.global." + store +
+      "; ret; }");
+  EXPECT_TRUE(loaded.ok()) << loaded;
+  const DeviceAddress at = bench.Allocate(1024);
+  for (uint16_t& half : bench.At<uint16_t>(at, 256)) half = 0x3c00;
+  const auto ran = bench.Run("k", {1, 1, 1}, {32, 1, 1}, {at});
+  EXPECT_TRUE(ran.ok()) << ran.status();
+  return bench.At<uint32_t>(at, 1)[0];
+}
+constexpr char kAAndB[] =
+    "{%a0, %a1, %a2, %a3, %a4, %a5, %a6, %a7},\n"
+    "{%b0, %b1, %b2, %b3, %b4, %b5, %b6, %b7}, ";
+constexpr char kC[] = "{%c0, %c1, %c2, %c3, %c4, %c5, %c6, %c7}";
+constexpr char kHalfC[] = "{%c0, %c1, %c2, %c3}";
+std::string SetAll(uint32_t value) {
+  std::string text;
+  for (int i = 0; i < 8; ++i) {
+    text += fmt::format("mov.u32 %c{}, {:#x};\n", i, value);
+  }
+  return text;
+}
+
+TEST_F(FragmentsTest, WmmaMayChangeTheTypeOfItsAccumulators) {
+  // 1.5 and 2048 with 16 more.
+  EXPECT_EQ(FirstOf(SetAll(0x3fc00000) +
+                        "wmma.mma.sync.aligned.row.row.m16n16k16.f16.f32\n" +
+                        kHalfC + ", " + kAAndB + kC + ";",
+                    std::string("f16 [%p], ") + kHalfC),
+            0x4c604c60u);
+  EXPECT_EQ(FirstOf(SetAll(0x68006800) +
+                        "wmma.mma.sync.aligned.row.row.m16n16k16.f32.f16\n" +
+                        kC + ", " + kAAndB + kHalfC + ";",
+                    std::string("f32 [%p], ") + kC),
+            0x45010000u);
+}
+
+TEST_F(FragmentsTest, ProductsTakeTheFirstOfRepeatedStrips) {
+  const auto with = [](int register_number) {
+    return FirstOf(SetAll(0) +
+                       fmt::format("mov.u32 %a{0}, 0; mov.u32 %b{0}, 0;\n",
+                                   register_number) +
+                       "wmma.mma.sync.aligned.row.row.m16n16k16.f32.f32\n" +
+                       kC + ", " + kAAndB + kC + ";",
+                   std::string("f32 [%p], ") + kC);
+  };
+  EXPECT_EQ(with(4), 0x41800000u);  // 16
+  EXPECT_EQ(with(0), 0x41000000u);
+}
+
 // --- Lanes.
 
 constexpr char kWhere[] = "; lane {} of warp 0, block (0, 0, 0)";
@@ -351,16 +411,23 @@ TEST_F(FragmentsTest, AllLanesMustComeToTheSameInstruction) {
   }
 }
 
-// Lanes that come one after the other wait for each other.
+// The lower half comes in the first round, the upper one in the second.
 TEST_F(FragmentsTest, LanesOnOtherPathsAreWaitedFor) {
   Randomize();
   ASSERT_EQ(Run("setp.lt.u32 %x, %t, 16; mov.u32 %r5, 0;\n"
-                "@%x bra DO; LOOP: add.u32 %r5, %r5, 1;\n"
-                "setp.lt.u32 %q, %r5, %t; @%q bra LOOP;\n"
-                "DO: movmatrix.sync.aligned.m8n8.trans.b16 %d0, %a0;"),
+                "ROUND: setp.eq.u32 %q, %r5, 0; xor.pred %q, %q, %x;\n"
+                "@%q bra NEXT;\n"
+                "movmatrix.sync.aligned.m8n8.trans.b16 %d0, %a0;\n"
+                "add.u32 %d1, %r5, 10;\n"
+                "NEXT: add.u32 %r5, %r5, 1; setp.lt.u32 %q, %r5, 2;\n"
+                "@%q bra ROUND;"),
             absl::OkStatus());
-  EXPECT_EQ(Half(out_, 31, 0, 1), Half(in_, 31, 0, 1));
-  EXPECT_EQ(Half(out_, 1, 0, 0), Half(in_, 8, 0, 0));
+  for (uint32_t lane = 0; lane < 32; ++lane) {
+    EXPECT_EQ(Half(out_, lane, 0, 0),
+              Half(in_, 8 * (lane % 4) + lane / 8, 0, lane / 4 % 2))
+        << lane;
+    EXPECT_EQ(Half(out_, lane, 1, 0), lane < 16 ? 10u : 11u);
+  }
 }
 
 TEST_F(FragmentsTest, AFunctionCalledFromTwoPlacesIsNotOneInstruction) {

@@ -468,6 +468,49 @@ TEST_P(MmaTest, FloatsAreAddedInBlocksAndCutOff) {
   }
 }
 
+// Whatever the rule: the PTX ISA wants the products exact, and the sum no worse
+// than by single precision.
+TEST_P(MmaTest, SumsAreNearTheExactOnes) {
+  for (const FloatForm& form : kFloatForms) {
+    const bool half = form.accumulator.bits == 16;
+    Bits a(form.shape.m, form.shape.k), b(form.shape.k, form.shape.n),
+        c(form.shape.m, form.shape.n);
+    const auto draw = [&](const Format& f) {
+      // From 1 to 16, with any digits.
+      const int shift = f.digits + f.unused;
+      const auto one = static_cast<uint64_t>(0 - f.least + 1) << shift;
+      const uint64_t sign = (random_() & 1) << (f.bits - 1);
+      return sign | (one + random_() % (uint64_t{4} << shift));
+    };
+    a.Fill([&] { return draw(form.of); });
+    b.Fill([&] { return draw(form.of); });
+    c.Fill([&] { return draw(form.accumulator); });
+    const Bits d =
+        Multiply(form.shape, form.suffixes(), a, b, c, form.accumulator.bits);
+    for (int row = 0; row < form.shape.m; ++row) {
+      for (int column = 0; column < form.shape.n; ++column) {
+        // In units of 2^-40: tf32 has 13 digits that do not count.
+        const auto units = [](double x) {
+          return static_cast<__int128>(std::ldexp(x, 40));
+        };
+        __int128 exact = units(form.accumulator.Value(c.at(row, column)));
+        for (int k = 0; k < form.shape.k; ++k) {
+          exact += units(form.of.Value(a.at(row, k)) *
+                         form.of.Value(b.at(k, column)));
+        }
+        const __int128 error =
+            units(form.accumulator.Value(d.at(row, column))) - exact;
+        // No sum exceeds 2^12; 17 numbers of it are cut off, and the sums.
+        const int digits = half ? 10 : 23;
+        const double bound = half ? 1.5 : 19;
+        EXPECT_LE(std::fabs(static_cast<double>(error)),
+                  bound * std::ldexp(1, 40 + 12 - digits))
+            << form.shape.name << form.suffixes();
+      }
+    }
+  }
+}
+
 // One element of a product by m16n8k8: the sum of `c` and of these products.
 class MmaFactsTest : public MmaTest {
  protected:
