@@ -223,6 +223,7 @@ TEST_F(SmTest, LanesThatComeOneByOneLoadTogether) {
     shl.b32 %r2, %r1, 4;
     mov.u32 %r3, 0;
     setp.lt.u32 %p0, %r1, 16;
+    st.shared.u32 [%r2], %r1;
   ROUND:
     setp.eq.u32 %p1, %r3, 0;
     xor.pred %p1, %p1, %p0;
@@ -234,8 +235,8 @@ TEST_F(SmTest, LanesThatComeOneByOneLoadTogether) {
     @%p1 bra ROUND;
     ret;
   )");
-  EXPECT_EQ(Counters().shared_operations, 2u);
-  EXPECT_EQ(Counters().shared_passes, 1u + 4);
+  EXPECT_EQ(Counters().shared_operations, 3u);
+  EXPECT_EQ(Counters().shared_passes, 4u + 1 + 4);
 }
 
 TEST_F(SmTest, CodeBeyondTheICacheIsFetchedAgain) {
