@@ -92,3 +92,22 @@ KERNEL(local_arrays) {
   for (unsigned i = 0; i < 64; ++i) sum += own[i];
   out[1 + Thread()] = sum;
 }
+
+// Two products of 16 x 8 by 8 x 8 numbers less than 2 each round.
+KERNEL(matrices) {
+  const unsigned a = data[Thread() % kWords] & 0xbfffbfffu;
+  const unsigned b = Mixed(a) & 0xbfffbfffu;
+  float c[2][4] = {};
+  for (unsigned i = 0; i < n; ++i) {
+    for (float (&sum)[4] : c) {
+      asm volatile(
+          "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
+          "{%4, %5}, {%5}, {%0, %1, %2, %3};"
+          : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+          : "r"(a), "r"(b));
+    }
+  }
+  float sum = 0;
+  for (const float (&of)[4] : c) sum += of[0] + of[1] + of[2] + of[3];
+  out[1 + Thread()] = __float_as_uint(sum);
+}

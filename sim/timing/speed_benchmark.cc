@@ -49,6 +49,7 @@ const Case kCases[] = {
     OfSpeedCu("scattered_loads", 60),
     OfSpeedCu("scattered_stores", 60),
     OfSpeedCu("local_arrays", 60),
+    OfSpeedCu("matrices", 60),
 };
 
 // Return how many warp instructions there were.
