@@ -57,7 +57,7 @@ MatrixType Signed(MatrixType type) {
   return type == kU8 ? kS8 : type == kU4 ? kS4 : type;
 }
 bool IsWhole(MatrixType type) {
-  return Signed(type) != type || type == kS8 || type == kS4;
+  return Signed(type) == kS8 || Signed(type) == kS4;
 }
 
 // Whether an accumulator of this type goes with A's elements.
@@ -75,13 +75,15 @@ bool Accumulates(MatrixType a, MatrixType c) {
   }
 }
 
-// Takes the shape. nullopt if there is none for this type, or for the type of an
-// accumulator.
+// Takes the shape. nullopt if there is none in which matrices of this role have
+// elements of this type.
 std::optional<MatrixShape> TakeShape(Suffixes& suffixes,
                                      std::span<const Form> forms,
-                                     MatrixType type) {
+                                     MatrixRole role, MatrixType type) {
   for (const Form& form : forms) {
-    const bool fits = form.type == Signed(type) || Accumulates(form.type, type);
+    const bool fits = role == MatrixRole::kAccumulator
+                          ? Accumulates(form.type, type)
+                          : form.type == Signed(type);
     if (fits && suffixes.Take(form.shape.name)) return form.shape;
   }
   return std::nullopt;
@@ -170,8 +172,8 @@ void FunctionLowering::LowerMma(const Instruction& i) {
   if (!c || Signed(*a) != Signed(*b) || !Accumulates(*a, *c) || *c != *d) {
     return Unsupported();
   }
-  LowerMultiply(i, suffixes, TakeShape(suffixes, kMma, *a), {*d, *a, *b, *c},
-                false);
+  LowerMultiply(i, suffixes, TakeShape(suffixes, kMma, MatrixRole::kA, *a),
+                {*d, *a, *b, *c}, false);
 }
 
 // wmma.mma.sync.aligned.layout.layout.shape.types{.rn}{.satfinite} {d}, {a}, {b},
@@ -194,21 +196,22 @@ void FunctionLowering::LowerWmma(const Instruction& i) {
       return Unsupported();
     }
     if (types[1] == kF64) suffixes.Take("rn");
-    return LowerMultiply(i, suffixes, TakeShape(suffixes, kWmma, types[1]),
+    return LowerMultiply(i, suffixes,
+                         TakeShape(suffixes, kWmma, MatrixRole::kA, types[1]),
                          {types[0], types[1], types[2], types[3]}, true);
   }
   const bool store = suffixes.Take("store");
   if (!store && !suffixes.Take("load")) return Unsupported();
   const auto role =
-      suffixes.TakeOneOf<MatrixRole>({{"a", MatrixRole::kA},
-                                      {"b", MatrixRole::kB},
-                                      {"c", MatrixRole::kAccumulator},
-                                      {"d", MatrixRole::kAccumulator}});
+      store ? suffixes.TakeOneOf<MatrixRole>({{"d", MatrixRole::kAccumulator}})
+            : suffixes.TakeOneOf<MatrixRole>({{"a", MatrixRole::kA},
+                                              {"b", MatrixRole::kB},
+                                              {"c", MatrixRole::kAccumulator}});
   const auto column_major =
       suffixes.TakeOneOf<bool>({{"row", false}, {"col", true}});
   const auto type = TakeMatrixType(suffixes);
   if (!role || !column_major || !type) return Unsupported();
-  const auto shape = TakeShape(suffixes, kWmma, *type);
+  const auto shape = TakeShape(suffixes, kWmma, *role, *type);
   bool is_param = false;
   op_.space = TakeSpace(suffixes, is_param).value_or(MemorySpace::kGeneric);
   if (!shape || !suffixes.left().empty()) return Unsupported();

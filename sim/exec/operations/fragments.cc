@@ -144,7 +144,6 @@ bool FindLayout(const Op& op, Warp& warp, const MatrixOperands& matrices,
 // lanes.
 void SetAccess(const Layout& layout, Core& core, bool store) {
   Access& access = core.access;
-  // Core::access has the place of an element in its space.
   const uint32_t bytes = layout.lines * layout.line_bytes / kLanes;
   const uint32_t pieces = layout.line_bytes / bytes;
   access.store = store;

@@ -495,7 +495,15 @@ TEST_F(FragmentsTest, WhatIsNoInstructionIsNamed) {
         "mma.m8n8k16.row.col.s32.s8.s8.s32 {%d0}, {%a0}, {%a1}, {%a2};",
         "wmma.mma.sync.aligned.row.col.m8n8k32.s32.s4.s4.s32 {%d0}, {%a0}, "
         "{%a1}, {%a2};",
+        "mma.sync.aligned.m8n8k16.row.col.s32.s32.s32.s32 {%d0}, {%a0}, {%a1}, "
+        "{%a2};",
+        "wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32.f32.f32 {%d0}, {%a0}, "
+        "{%a1}, {%a2};",
         "wmma.load.a.sync.aligned.row.m16n16k8.f16 {%d0}, [%m];",
+        "wmma.load.a.sync.aligned.row.m16n16k16.f32 {%d0}, [%m];",
+        "wmma.load.c.sync.aligned.row.m16n16k16.s8 {%d0}, [%m];",
+        "wmma.load.d.sync.aligned.row.m16n16k16.f32 {%d0}, [%m];",
+        "wmma.store.a.sync.aligned.row.m16n16k16.s8 [%m], {%d0};",
         "ldmatrix.sync.aligned.m8n8.x3.b16 {%d0}, [%m];",
         "movmatrix.sync.aligned.m8n8.b16 %d0, %a0;"}) {
     const absl::Status status = Run(text);
