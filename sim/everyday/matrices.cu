@@ -231,6 +231,82 @@ extern "C" __global__ void bytes_by_words(const int* a, const int* b, int* c,
 }
 
 #if __CUDA_ARCH__ >= 800
+// C = A B of 64 x 64 by a block of four warps, each of 32 x 32. cp.async fills two
+// stages of shared memory, in whose rows the 16 bytes are permuted so that
+// ldmatrix finds them in different banks.
+extern "C" __global__ void half_in_stages(const half* a, const half* b,
+                                          float* c, long long depth) {
+  constexpr int kTile = 64, kStep = 32;
+  __shared__ alignas(16) half of_a[2][kTile * kStep];
+  __shared__ alignas(16) half of_b[2][kStep * kTile];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int first_row = warp / 2 * 32, first_column = warp % 2 * 32;
+  // Where 16 bytes lie, in elements.
+  const auto in_a = [](int row, int chunk) {
+    return row * kStep + (chunk ^ (row / 2 & 3)) * 8;
+  };
+  const auto in_b = [](int row, int chunk) {
+    return row * kTile + (chunk ^ (row & 7)) * 8;
+  };
+  const auto copy = [](half* to, const half* from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(Shared(to)),
+                 "l"(from)
+                 : "memory");
+  };
+  const auto fill = [&](int stage, int k) {
+    for (int i = threadIdx.x; i < kTile * kStep / 8; i += blockDim.x) {
+      copy(&of_a[stage][in_a(i / 4, i % 4)], a + i / 4 * depth + k + i % 4 * 8);
+      copy(&of_b[stage][in_b(i / 8, i % 8)],
+           b + (k + i / 8) * kTile + i % 8 * 8);
+    }
+    asm volatile("cp.async.commit_group;");
+  };
+  float sums[2][4][4] = {};
+  fill(0, 0);
+  for (int k = 0; k < depth; k += kStep) {
+    const int stage = k / kStep % 2;
+    if (k + kStep < depth) {
+      fill(1 - stage, k + kStep);
+      asm volatile("cp.async.wait_group 1;");
+    } else {
+      asm volatile("cp.async.wait_group 0;");
+    }
+    __syncthreads();
+    for (int step = 0; step < kStep; step += 16) {
+      uint32_t x[2][4], y[4][2];
+      for (int i = 0; i < 2; ++i) {
+        LoadFour(x[i], &of_a[stage][in_a(first_row + 16 * i + lane % 16,
+                                         step / 8 + lane / 16)]);
+      }
+      for (int j = 0; j < 4; ++j) {
+        LoadTwoTransposed(
+            y[j], &of_b[stage][in_b(step + lane % 16, first_column / 8 + j)]);
+      }
+      for (int i = 0; i < 2; ++i) {
+        for (int j = 0; j < 4; ++j) {
+          float(&sum)[4] = sums[i][j];
+          asm volatile(
+              "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+              "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+              : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+              : "r"(x[i][0]), "r"(x[i][1]), "r"(x[i][2]), "r"(x[i][3]),
+                "r"(y[j][0]), "r"(y[j][1]));
+        }
+      }
+    }
+    __syncthreads();
+  }
+  for (int i = 0; i < 2; ++i) {
+    for (int j = 0; j < 4; ++j) {
+      for (int e = 0; e < 4; ++e) {
+        const int row = first_row + 16 * i + lane / 4 + e / 2 * 8;
+        const int column = first_column + 8 * j + lane % 4 * 2 + e % 2;
+        c[row * kTile + column] = sums[i][j][e];
+      }
+    }
+  }
+}
+
 // A by rows, B by columns.
 extern "C" __global__ void tf32_by_mma(const float* a, const float* b, float* c,
                                        long long depth) {

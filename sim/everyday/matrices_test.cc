@@ -175,6 +175,21 @@ TEST_P(MatricesTest, ThroughSharedMemoryAndScaledByElements) {
   EXPECT_EQ(Values<uint8_t>(out, 64 * 64 * 4), Bytes(expected, kSingle, true));
 }
 
+TEST_P(MatricesTest, InStagesOfAsynchronousCopies) {
+  ASSERT_EQ(Has("half_in_stages"), Since(80));
+  if (!Has("half_in_stages")) return;
+  constexpr int kDepth = 160;
+  const Matrix a = Draw(64, kDepth, -3, 3);
+  const Matrix b = Draw(kDepth, 64, -3, 3);
+  const DeviceAddress out = Zeroes(64 * 64);
+  ASSERT_EQ(Run("half_in_stages", 1, 128,
+                {Place(a, kHalf, true), Place(b, kHalf, true), out, kDepth}),
+            absl::OkStatus());
+  EXPECT_EQ(
+      Values<uint8_t>(out, 64 * 64 * 4),
+      Bytes(Product(a, b, {64, 64, std::vector<int>(64 * 64)}), kSingle, true));
+}
+
 TEST_P(MatricesTest, ByMmaWithFragmentsAsTheIsaDrawsThem) {
   const struct {
     const char* kernel;

@@ -39,7 +39,8 @@
 //   with what was ordered when the wait began, and what the GPU read ahead there
 //   may be what their loads give.
 // - mbarrier instructions are both at block scope, whatever they ask for, and
-//   happen at once. cp.async is a load and a store.
+//   happen at once. cp.async is a load and a store; each row of ldmatrix and
+//   stmatrix, and each element of wmma.load and wmma.store, is one.
 // - The end of a grid makes all of its stores visible to everybody; that of a
 //   block does not.
 //

@@ -165,6 +165,10 @@ void FunctionLowering::LowerMma(const Instruction& i) {
   for (const std::string_view needed : {"sync", "aligned", "row", "col"}) {
     if (!suffixes.Take(needed)) return Unsupported();
   }
+  if (std::ranges::find(i.suffixes, "col") <
+      std::ranges::find(i.suffixes, "row")) {
+    return Unsupported();
+  }
   const auto d = TakeMatrixType(suffixes);
   const auto a = TakeMatrixType(suffixes);
   const auto b = TakeMatrixType(suffixes);

@@ -244,6 +244,21 @@ TEST_F(FragmentsTest, WmmaKeepsAMatrixInAnyOrderAndStride) {
   }
 }
 
+TEST_F(FragmentsTest, WmmaFindsSharedMemoryByAGenericAddress) {
+  Randomize();
+  ASSERT_EQ(Run("cvt.u64.u32 %w1, %r1; cvta.shared.u64 %w2, %w1;\n"
+                "wmma.load.b.sync.aligned.row.m16n16k16.s8 {%d0, %d1}, [%w2];\n"
+                "wmma.load.b.sync.aligned.row.m16n16k16.shared::cta.s8 "
+                "{%d2, %d3}, [%r1];"),
+            absl::OkStatus());
+  for (size_t lane = 0; lane < 32; ++lane) {
+    EXPECT_EQ(out_[4 * lane], out_[4 * lane + 2]);
+    EXPECT_EQ(out_[4 * lane + 1], out_[4 * lane + 3]);
+  }
+  // Row 4 of column 1 is the lowest byte of lane 5's first register.
+  EXPECT_EQ(out_[4 * 5] & 0xff, shared_[(4 * 16 + 1) / 2] >> 8);
+}
+
 // matrix.h: m16n16 has two of mma's accumulators side by side, m32n8 two below
 // each other, m8n32 is m32n8 transposed.
 TEST_F(FragmentsTest, WmmaAccumulatorsAreThoseOfMmaPutTogether) {
@@ -483,6 +498,8 @@ TEST_F(FragmentsTest, WhatIsNoInstructionIsNamed) {
        {"mma.sync.aligned.m8n8k4.row.col.f16.f16.f16.f16 {%d0}, {%a0}, {%a1}, "
         "{%a2};",
         "mma.sync.aligned.m16n8k16.row.row.f32.f16.f16.f32 {%d0}, {%a0}, {%a1},"
+        "{%a2};",
+        "mma.sync.aligned.m16n8k16.col.row.f32.f16.f16.f32 {%d0}, {%a0}, {%a1},"
         "{%a2};",
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.bf16.f32 {%d0}, {%a0}, "
         "{%a1}, {%a2};",
