@@ -543,7 +543,8 @@ INSTANTIATE_TEST_SUITE_P(, MmaFactsTest, testing::ValuesIn(Versions()),
                            return info.param ? "X8664V3" : "Baseline";
                          });
 
-// What Fasi et al. found: sections 3.2 to 3.4 of their paper.
+// What Fasi et al. test tensor cores for: how sums are rounded, how many digits
+// are kept below and above, whether partial sums are normalized, and subnormals.
 TEST_P(MmaFactsTest, SumsAreCutOffTowardsZero) {
   EXPECT_EQ(Sum(1, {0x1.8p-24f}), 1.f);
   EXPECT_EQ(Sum(-1, {-0x1.8p-24f}), -1.f);
