@@ -41,12 +41,11 @@ DramChannel::DramChannel(const Config& config, MemoryCounters* counters)
       next_refresh_(refresh_interval_) {
   queues_[0].limit = config.dram.read_queue;
   queues_[1].limit = config.dram.write_queue;
-  for (Queue& queue : queues_) queue.requests.reserve(queue.limit);
 }
 
 void DramChannel::ChooseDirection() {
-  const bool reads = !queues_[0].requests.empty();
-  const size_t writes = queues_[1].requests.size();
+  const bool reads = !queues_[0].by_age.empty();
+  const size_t writes = queues_[1].by_age.size();
   if (writing_) {
     writing_ =
         reads ? writes != 0 && turn_ < write_turn_ : writes >= write_low_;
@@ -60,13 +59,11 @@ size_t DramChannel::Choose(const Queue& queue) const {
   if (queue.passed == row_hits_) return 0;
   size_t chosen = 0;
   Ticks first = ~Ticks{0};
-  for (size_t i = 0; i < queue.requests.size(); ++i) {
-    const Bank& bank = banks_[queue.requests[i].bank];
-    if (bank.row == queue.requests[i].row) return i;
-    const Ticks opens =
-        bank.row == kNoRow ? bank.activate : bank.precharge + precharge_;
-    if (opens < first) {
-      first = opens;
+  for (size_t i = 0; i < queue.by_age.size(); ++i) {
+    const Bank& bank = banks_[queue.by_age[i].bank];
+    if (bank.row == queue.by_age[i].row) return i;
+    if (bank.opens < first) {
+      first = bank.opens;
       chosen = i;
     }
   }
@@ -76,8 +73,9 @@ size_t DramChannel::Choose(const Queue& queue) const {
 DramChannel::Waiting DramChannel::Take(Queue& queue) {
   const size_t chosen = Choose(queue);
   queue.passed = chosen == 0 ? 0 : queue.passed + 1;
-  const Waiting waiting = queue.requests[chosen];
-  queue.requests.erase(queue.requests.begin() + static_cast<ptrdiff_t>(chosen));
+  const Waiting waiting = queue.by_age[chosen];
+  queue.by_age.erase(queue.by_age.begin() + static_cast<ptrdiff_t>(chosen));
+  queue.free.push_back(waiting.request);
   return waiting;
 }
 
@@ -91,7 +89,7 @@ void DramChannel::Refresh(Ticks now) {
   const Ticks end = std::max(begin, bus_free_) + refresh_;
   for (Bank& bank : banks_) {
     bank.row = kNoRow;
-    bank.activate = std::max(bank.activate, end);
+    bank.opens = end;
   }
 }
 
@@ -101,8 +99,9 @@ Ticks DramChannel::Open(Bank& bank, uint64_t row, Ticks now) {
     return std::max(now, bank.column);
   }
   ++counters_->dram_row_misses;
-  Ticks open = bank.row == kNoRow ? std::max(now, bank.activate)
-                                  : std::max(now, bank.precharge) + precharge_;
+  // An open row must be closed first.
+  Ticks open =
+      std::max(bank.row == kNoRow ? now : now + precharge_, bank.opens);
   // The four last ones, in the order in which they were opened.
   if (openings_ != 0) {
     open = std::max(open, opened_[(openings_ - 1) % 4] + activate_gap_);
@@ -112,12 +111,13 @@ Ticks DramChannel::Open(Bank& bank, uint64_t row, Ticks now) {
   }
   opened_[openings_++ % 4] = open;
   bank.row = row;
-  bank.precharge = open + active_;
+  bank.opens = open + active_ + precharge_;
   return open + activate_;
 }
 
-Ticks DramChannel::Serve(const Waiting& waiting, Ticks now) {
-  const bool write = waiting.request.demand.write;
+Ticks DramChannel::Serve(const Waiting& waiting, const DramRequest& request,
+                         Ticks now) {
+  const bool write = request.demand.write;
   Bank& bank = banks_[waiting.bank];
   const Ticks column = Open(bank, waiting.row, now) + column_[write];
   Ticks bus = bus_free_;
@@ -126,15 +126,14 @@ Ticks DramChannel::Serve(const Waiting& waiting, Ticks now) {
     // After a write, a read's command waits; after a read, the bus does.
     bus += write ? read_to_write_ : write_to_read_ + column_[0];
   }
-  const uint64_t bursts =
-      (waiting.request.bytes + burst_bytes_ - 1) / burst_bytes_;
+  const uint64_t bursts = (request.bytes + burst_bytes_ - 1) / burst_bytes_;
   bus_free_ = std::max(column, bus) + bursts * burst_;
   wrote_last_ = write;
   turn_ += write ? 1 : 0;
   bank.column = bus_free_ - column_[write];
-  bank.precharge =
-      std::max(bank.precharge, write ? bus_free_ + write_recovery_
-                                     : bank.column + read_to_precharge_);
+  const Ticks close =
+      write ? bus_free_ + write_recovery_ : bank.column + read_to_precharge_;
+  bank.opens = std::max(bank.opens, close + precharge_);
   ++(write ? counters_->dram_writes : counters_->dram_reads);
   counters_->dram_bytes += bursts * burst_bytes_;
   return bus_free_;

@@ -36,13 +36,13 @@ class DramChannel {
   DramChannel(const Config& config, MemoryCounters* counters);
 
   bool HasRoom(bool write) const {
-    return queues_[write].requests.size() < queues_[write].limit;
+    return queues_[write].by_age.size() < queues_[write].limit;
   }
   void Push(const DramRequest& request) {
     const uint64_t row = row_bytes_.Quotient(request.address);
-    queues_[request.demand.write].requests.push_back(
-        {request, row,
-         static_cast<uint32_t>(bank_.Remainder(row + bank_.Quotient(row)))});
+    const auto bank =
+        static_cast<uint32_t>(bank_.Remainder(row + bank_.Quotient(row)));
+    queues_[request.demand.write].Push(request, row, bank);
   }
 
   // Issues the commands that can be issued now. Calls done(request, cycle) with
@@ -58,9 +58,10 @@ class DramChannel {
       if (refresh_interval_ != 0) Refresh(ticks);
       ChooseDirection();
       Queue& queue = queues_[writing_];
-      if (queue.requests.empty()) return kNever;
+      if (queue.by_age.empty()) return kNever;
       const Waiting waiting = Take(queue);
-      done(waiting.request, CycleAt(Serve(waiting, ticks)) + latency_);
+      const DramRequest request = queue.requests[waiting.request];
+      done(request, CycleAt(Serve(waiting, request, ticks)) + latency_);
       feed();
     }
   }
@@ -70,19 +71,31 @@ class DramChannel {
 
   struct Bank {
     uint64_t row = kNoRow;
-    Ticks column = 0;     // when it takes the next command for its row
-    Ticks precharge = 0;  // when the row may be closed
-    Ticks activate = 0;   // when another may be opened, if none is open
+    Ticks column = 0;  // when it takes the next command for its row
+    Ticks opens = 0;   // when another row may be opened
   };
+  // What a choice looks at, apart from all else.
   struct Waiting {
-    DramRequest request;
     uint64_t row = 0;
     uint32_t bank = 0;
+    uint32_t request = 0;  // its place in Queue::requests
   };
   struct Queue {
-    std::vector<Waiting> requests;  // ordered by age
+    std::vector<Waiting> by_age;
+    std::vector<DramRequest> requests;
+    std::vector<uint32_t> free;  // places in it
     size_t limit = 1;
     uint32_t passed = 0;  // how many went before the oldest
+
+    void Push(const DramRequest& request, uint64_t row, uint32_t bank) {
+      if (free.empty()) {
+        free.push_back(static_cast<uint32_t>(requests.size()));
+        requests.emplace_back();
+      }
+      requests[free.back()] = request;
+      by_age.push_back({row, bank, free.back()});
+      free.pop_back();
+    }
   };
 
   void ChooseDirection();
@@ -92,7 +105,7 @@ class DramChannel {
   // Opens the row if it must. Returns when the column command can go.
   Ticks Open(Bank& bank, uint64_t row, Ticks now);
   // Returns when the last byte has passed the bus.
-  Ticks Serve(const Waiting& waiting, Ticks now);
+  Ticks Serve(const Waiting& waiting, const DramRequest& request, Ticks now);
 
   MemoryCounters* const counters_;
   const Divisor row_bytes_;
