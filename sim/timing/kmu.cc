@@ -17,12 +17,17 @@ void Insert(std::vector<GridRun*>& grids, GridRun* grid, bool events_first) {
 
 }  // namespace
 
-void Kmu::Submit(GridRun* grid) { Insert(pending_, grid, events_first_); }
+void Kmu::Submit(GridRun* grid) {
+  Insert(pending_, grid, events_first_);
+  if (kdu_.size() < config_.dispatch.grids) {
+    next_ = std::min(next_, grid->result.submitted);
+  }
+}
 
 void Kmu::Remove(const GridRun* grid) {
   std::erase(pending_, grid);
   std::erase(kdu_, grid);
-  blocked_ = false;
+  Unblock();
 }
 
 bool Kmu::MakeRoom(const GridRun& grid) {
@@ -38,17 +43,17 @@ bool Kmu::MakeRoom(const GridRun& grid) {
   return true;
 }
 
-void Kmu::FillKdu(Cycle now) {
-  filled_ = false;
+bool Kmu::FillKdu(Cycle now) {
+  bool filled = false;
   for (size_t i = 0; i < pending_.size();) {
     GridRun* const grid = pending_[i];
     if (grid->result.submitted > now) {
       ++i;
       continue;
     }
-    if (!MakeRoom(*grid)) return;
+    if (!MakeRoom(*grid)) break;
     grid->in_kdu = true;
-    filled_ = displaces_;
+    filled = true;
     pending_.erase(pending_.begin() + static_cast<ptrdiff_t>(i));
     const bool host =
         grid->options.origin == LaunchOrigin::kHost && !grid->options.event;
@@ -58,6 +63,7 @@ void Kmu::FillKdu(Cycle now) {
     Insert(kdu_, grid, events_first_);
     next_ready_ = std::min(next_ready_, grid->ready);
   }
+  return filled;
 }
 
 bool Kmu::EventsWait(Cycle now) const {

@@ -26,7 +26,7 @@ class Kmu {
 
   // While it is set, SMs that take events get only events' blocks.
   void HoldOthers(bool hold) {
-    if (hold_others_ && !hold) blocked_ = false;
+    if (hold_others_ && !hold) Unblock();
     hold_others_ = hold;
   }
 
@@ -37,8 +37,28 @@ class Kmu {
   // one behind the last event's block is asked first for events' blocks.
   template <class Sms>
   void Advance(Cycle now, Sms& sms) {
-    FillKdu(now);
-    if (blocked_ && now < next_ready_) return;
+    // One that displaces another may come at any time.
+    if (now < next_ && (!displaces_ || pending_.empty())) return;
+    const bool filled = FillKdu(now);
+    if (!blocked_ || now >= next_ready_) Give(now, sms);
+    // Preemption sees in the next cycle what has come into the KDU.
+    next_ = !blocked_ || (filled && displaces_)
+                ? now + 1
+                : std::min(next_ready_, NextArrival(now));
+  }
+  // The next cycle in which Advance() has something to do.
+  Cycle next(Cycle now) const { return std::max(next_, now + 1); }
+  // Call it when an SM has room again.
+  void Unblock() {
+    blocked_ = false;
+    next_ = 0;
+  }
+
+  size_t pending() const { return pending_.size(); }
+
+ private:
+  template <class Sms>
+  void Give(Cycle now, Sms& sms) {
     blocked_ = true;
     events_wait_ = events_first_ && EventsWait(now);
     given_.assign(sms.size(), 0);
@@ -48,17 +68,6 @@ class Kmu {
     GiveInTurn(now, sms, next_sm_, /*only_events=*/false);
     next_ready_ = NextReady(now);
   }
-  // The next cycle in which Advance() has something to do.
-  Cycle next(Cycle now) const {
-    if (!blocked_ || filled_) return now + 1;
-    return std::min(next_ready_, NextArrival(now));
-  }
-  // Call it when an SM has room again.
-  void Unblock() { blocked_ = false; }
-
-  size_t pending() const { return pending_.size(); }
-
- private:
   // Gives blocks to SMs, beginning with `first`, as long as what an SM would
   // get is an event's, or anything at all.
   template <class Sms>
@@ -79,7 +88,8 @@ class Kmu {
       }
     }
   }
-  void FillKdu(Cycle now);
+  // Returns whether a grid has come into the KDU.
+  bool FillKdu(Cycle now);
   // Whether the KDU has room for the grid. Where blocks are preempted, a grid
   // takes the place of the last one if that has a lower priority.
   bool MakeRoom(const GridRun& grid);
@@ -92,15 +102,13 @@ class Kmu {
   const Config& config_;
   const bool events_first_;
   const bool displaces_;
-  // A grid has come into the KDU in the present cycle, which preemption sees in
-  // the next.
-  bool filled_ = false;
   bool hold_others_ = false;
   bool events_wait_ = false;
   std::vector<GridRun*> pending_;  // ordered by priority, then arrival
   std::vector<GridRun*> kdu_;      // the same
   bool blocked_ = true;            // no SM has room for any
   Cycle next_ready_ = kNever;
+  Cycle next_ = 0;  // before, Advance() has nothing to do
   size_t next_sm_ = 0;
   size_t next_event_sm_ = 0;     // where events have a turn of their own
   std::vector<uint32_t> given_;  // blocks to each SM in this cycle

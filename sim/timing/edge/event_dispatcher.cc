@@ -85,7 +85,7 @@ Sm* EventDispatcher::Choose(const GridRun& grid, Cycle now,
   return best;
 }
 
-Cycle EventDispatcher::next(Cycle now) const {
+Cycle EventDispatcher::NextOfPending(Cycle now) const {
   Cycle next = kNever;
   for (const GridRun* const grid : pending_) {
     if (grid->result.arrived > now) {

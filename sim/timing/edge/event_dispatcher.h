@@ -25,11 +25,14 @@ class EventDispatcher {
   // Assigns the events that have arrived to SMs, by priority and then arrival.
   void Advance(Cycle now, std::deque<Sm>& sms);
   // The next cycle in which Advance() has something to do.
-  Cycle next(Cycle now) const;
+  Cycle next(Cycle now) const {
+    return pending_.empty() ? kNever : NextOfPending(now);
+  }
   // Call it when a table has room again.
   void Unblock() { blocked_ = false; }
 
  private:
+  Cycle NextOfPending(Cycle now) const;
   Sm* Choose(const GridRun& grid, Cycle now, std::deque<Sm>& sms);
 
   const Config& config_;

@@ -5,17 +5,17 @@
 namespace carillon::sim::timing {
 
 SmReservation::SmReservation(const Config& config)
-    : config_(config), window_end_(config.edge.reserve_window) {
+    : config_(config),
+      dynamic_(config.edge.reservation == Reservation::kDynamic &&
+               config.edge.reserve_sms != 0),
+      window_end_(config.edge.reserve_window) {
   if (config.edge.reservation == Reservation::kStatic) {
     sms_ = config.edge.reserve_sms;
   }
 }
 
 bool SmReservation::Advance(Cycle now, uint32_t events) {
-  if (config_.edge.reservation == Reservation::kStatic ||
-      config_.edge.reserve_sms == 0) {
-    return false;
-  }
+  if (!dynamic_) return false;
   const uint32_t before = sms_;
   while (now >= window_end_) {
     load_ += (window_end_ - since_) * events_;
@@ -50,14 +50,6 @@ void SmReservation::EndWindow() {
     --sms_;
     low_windows_ = 0;
   }
-}
-
-Cycle SmReservation::next() const {
-  if (config_.edge.reservation == Reservation::kStatic ||
-      config_.edge.reserve_sms == 0) {
-    return kNever;
-  }
-  return sms_ == 0 && events_ == 0 && load_ == 0 ? kNever : window_end_;
 }
 
 }  // namespace carillon::sim::timing

@@ -34,12 +34,16 @@ class SmReservation {
   // Returns true if sms() has changed.
   bool Advance(Cycle now, uint32_t events);
   // When it must be called next, if nothing changes before.
-  Cycle next() const;
+  Cycle next() const {
+    const bool changes = sms_ != 0 || events_ != 0 || load_ != 0;
+    return dynamic_ && changes ? window_end_ : kNever;
+  }
 
  private:
   void EndWindow();
 
   const Config& config_;
+  const bool dynamic_;
   uint32_t sms_ = 0;
   Cycle window_end_ = 0;
   Cycle since_ = 0;  // events_ has been so many
