@@ -24,7 +24,10 @@ L2Slice::Result L2Slice::ServeMiss(const Waiting& waiting, Sectors missing) {
     return Block(Blocked::kMshr);
   }
   const Sectors ask = merges ? missing & ~mshrs_.entry(index).asked : missing;
-  if (ask != 0 && !HasRoomForDemand()) return Block(Blocked::kDram);
+  if (ask != 0 && !HasRoomForDemand()) {
+    return BlockForDram(waiting,
+                        /*any_fill=*/missing != waiting.request.sectors);
+  }
   if (!merges) index = mshrs_.Allocate(waiting.line);
   // Wait only for the sectors that are not in the cache.
   Waiting rest = waiting;

@@ -53,6 +53,7 @@ class L2Slice {
 
   // The DRAM has delivered a line. Advance() the slice afterwards.
   void Fill(const L2Demand& read, Cycle now) {
+    try_again_ |= any_fill_ || read.line == held_line_;
     Insert(read.line, read.sectors, 0);
     data_free_ = std::max(data_free_, TicksOf(now)) + line_time_;
     mshrs_.Fill(read.mshr, read.sectors, [&](const Waiting& waiting) {
@@ -71,6 +72,12 @@ class L2Slice {
 
   bool Free(Ticks at, Cycle now) const { return at < TicksOf(now + 1); }
   bool HasRoomForDemand() const { return demands_.size() < demands_limit_; }
+  Result BlockForDram(const Waiting& waiting, bool any_fill) {
+    held_line_ = waiting.line;
+    any_fill_ = any_fill;
+    try_again_ = false;
+    return Block(Blocked::kDram);
+  }
   Result Block(Blocked why) {
     if (blocked_ != why) {
       ++(why == Blocked::kMshr    ? counters_->l2_blocked
@@ -109,12 +116,20 @@ class L2Slice {
   GrowingQueue<MemoryRequest> answers_;  // their lines have come
   GrowingQueue<L2Demand> demands_;
   Blocked blocked_ = Blocked::kNothing;
+  // The line of the request that found no place in the queue to DRAM. Until
+  // there is one, only this line's coming can change what a try finds. It is
+  // another with any_fill_: a store waits for the data port, and a line that is
+  // here in part counts as used.
+  uint64_t held_line_ = 0;
+  bool any_fill_ = false;
+  bool try_again_ = false;
   Ticks tags_free_ = 0;
   Ticks data_free_ = 0;
 };
 
 template <class Port>
 Cycle L2Slice::Advance(Cycle now, Port& port) {
+  const bool waits_for_dram = blocked_ == Blocked::kDram;
   while (!answers_.empty()) {
     if (!port.CanReply()) {
       Block(Blocked::kReply);
@@ -123,6 +138,10 @@ Cycle L2Slice::Advance(Cycle now, Port& port) {
     blocked_ = Blocked::kNothing;
     port.Reply(answers_.front());
     answers_.pop();
+  }
+  if (waits_for_dram && !HasRoomForDemand() && !try_again_) {
+    Block(Blocked::kDram);
+    return kNever;
   }
   while (!queue_.empty()) {
     const Waiting& first = queue_.front();
@@ -167,7 +186,7 @@ L2Slice::Result L2Slice::ServeHere(const Waiting& waiting, bool store,
   if (!port.CanReply()) return Block(Blocked::kReply);
   // A store to a line that is not here may put out another.
   if (store && !HasRoomForDemand() && !cache_.Holds(waiting.line)) {
-    return Block(Blocked::kDram);
+    return BlockForDram(waiting, /*any_fill=*/true);
   }
   UseData(static_cast<Ticks>(std::popcount(request.sectors)) * sector_time_,
           now);
