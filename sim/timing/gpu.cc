@@ -26,7 +26,7 @@ Gpu::Gpu(Config config, const Memory* memory, Options options)
     : config_(std::move(config)),
       options_(std::move(options)),
       memory_system_(config_),
-      signals_{.wakes_at = std::vector<Cycle>(config_.sm.count, kNever)},
+      signals_{.wakes = SmWakes(config_.sm.count)},
       kmu_(config_),
       event_table_(config_),
       event_dispatcher_(config_),
@@ -316,15 +316,15 @@ void Gpu::ReleaseThreads(Cycle at) {
 
 // The next cycle after cycle_ in which anything happens.
 Cycle Gpu::Next() const {
-  Cycle next = kmu_.next(cycle_);
-  next = std::min({next, event_dispatcher_.next(cycle_), reservation_.next(),
-                   signals_.next});
+  Cycle next = signals_.wakes.next(cycle_);
+  if (next == cycle_ + 1) return next;  // what usually is so
+  next = std::min({next, kmu_.next(cycle_), event_dispatcher_.next(cycle_),
+                   reservation_.next(), memory_system_.next(cycle_)});
   if (!calls_.empty()) next = std::min(next, calls_.begin()->first);
   if (preemption_ != nullptr) {
     next = std::min(next, preemption_->next(cycle_));
   }
-  if (next <= cycle_ + 1) return cycle_ + 1;
-  return std::min(next, memory_system_.next(cycle_));
+  return std::max(next, cycle_ + 1);
 }
 
 void Gpu::Step() {
@@ -337,20 +337,9 @@ void Gpu::Step() {
   if (events_ != 0 || reservation_.next() <= cycle_) AdvanceEvents();
   if (preemption_ != nullptr) preemption_->Advance(cycle_, grids_);
   kmu_.Advance(cycle_, sms_);
-  if (signals_.next <= cycle_) TickSms();
+  signals_.wakes.Advance(cycle_,
+                         [this](uint32_t sm) { sms_[sm].Tick(cycle_); });
   if (std::exchange(signals_.ended, false)) EndGrids();
-}
-
-void Gpu::TickSms() {
-  // A block that leaves an SM may wake another one, which has had its turn.
-  signals_.next = kNever;
-  Cycle* const wakes_at = signals_.wakes_at.data();
-  Cycle next = kNever;
-  for (size_t i = 0, count = signals_.wakes_at.size(); i < count; ++i) {
-    if (wakes_at[i] <= cycle_) sms_[i].Tick(cycle_);
-    next = std::min(next, wakes_at[i]);
-  }
-  signals_.next = std::min(signals_.next, next);
 }
 
 void Gpu::AdvanceEvents() {

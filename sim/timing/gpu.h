@@ -166,7 +166,6 @@ class Gpu {
   // The contexts of each SM that only events may use.
   Contexts Reserved() const;
   void ReserveSms();
-  void TickSms();
   void AdvanceEvents();
   Cycle Next() const;
   void EndGrids();

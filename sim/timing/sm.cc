@@ -45,8 +45,7 @@ Sm::Sm(const Config& config, uint32_t index, const Memory* memory,
                   .warps = 1,
                   .registers = RegistersOfWarp(kSmallWarp, config)},
       events_first_(config.edge.event_priority >= EventPriority::kP1),
-      signals_(*signals),
-      wakes_at_(signals->wakes_at[index]) {
+      signals_(*signals) {
   if (config.preemption.technique != PreemptionTechnique::kNone) {
     BlockSwitch::Host* const host = this;
     block_switch_ = std::make_unique<BlockSwitch>(config, index, &warps_,
@@ -78,7 +77,7 @@ void Sm::StartBlock(GridRun* grid, Cycle now) {
     }
   }
   Start(grid, EventWarps::kNoEntry, {}, grid->contexts, now);
-  Wake(now);
+  Wake();
 }
 
 void Sm::Start(GridRun* grid, uint32_t entry, std::span<const uint32_t> slots,
@@ -171,7 +170,7 @@ void Sm::Drop(const GridRun* grid, Cycle now) {
   event_warps_.Drop(grid);
   if (block_switch_ != nullptr) block_switch_->Drop(grid, now);
   still_ = false;
-  if (events_here_ || block_switch_ != nullptr) Wake(now);
+  if (events_here_ || block_switch_ != nullptr) Wake();
 }
 
 // Call it when all warps have left the block's contexts.
@@ -222,7 +221,7 @@ void Sm::AcceptEvent(GridRun* grid, Cycle now) {
   CountUntil(now);
   event_warps_.Accept(grid, now);
   events_here_ = true;
-  Wake(now);
+  Wake();
 }
 
 void Sm::StartEvent(GridRun* grid, uint32_t entry,
@@ -324,16 +323,16 @@ const Block* Sm::FindWaiting(const GridRun* grid) const {
 void Sm::Reply(const MemoryRequest& reply, Cycle now) {
   if (reply.kind == RequestKind::kFetch) {
     CountUntil(now);
-    Wake(now);
+    Wake();
     fetch_.Fill(reply);
     return;
   }
   lsu_.Reply(reply, now, [&](const MemoryOperation& operation) {
     CountUntil(now);
-    Wake(now);
+    Wake();
     MemoryDone(operation);
   });
-  if (lsu_.blocked()) WakeLsu(now);
+  if (lsu_.Unblocked(now)) WakeLsu();
 }
 
 const SmCounters& Sm::CountersUntil(Cycle until) {
@@ -364,9 +363,9 @@ void Sm::CountUntil(Cycle until) {
   }
 }
 
-void Sm::Wake(Cycle now) {
+void Sm::Wake() {
   still_ = false;
-  WakeLsu(now);
+  WakeLsu();
 }
 
 bool Sm::TickLsuOnly(Cycle now) {
@@ -418,7 +417,7 @@ void Sm::Tick(Cycle now) {
   active |= events_here_ && event_warps_.again();
   still_ = !active;
   if (active) {
-    wakes_at_ = now + 1;
+    signals_.wakes.Wake(core_.sm);
     return;
   }
   unit_free_next_ = NextUnit(now);
@@ -434,8 +433,8 @@ bool Sm::TickBlockSwitch(Cycle now) {
 }
 
 void Sm::Sleep(Cycle now, Cycle lsu_next) {
-  wakes_at_ =
-      std::min({events_.next(now), fetch_.next(), lsu_next, unit_free_next_});
+  signals_.wakes.Sleep(core_.sm, std::min({events_.next(now), fetch_.next(),
+                                           lsu_next, unit_free_next_}));
 }
 
 // When the next unit becomes free that a warp waits for.
@@ -491,7 +490,7 @@ WarpMask Sm::Available(Cycle now) const {
 uint32_t Sm::Schedule(Scheduler& scheduler, Cycle now) {
   const WarpMask mine = warps_.running & scheduler.of();
   const WarpMask able = mine & warps_.buffered & ~warps_.waiting();
-  const WarpMask ready = able & Available(now);
+  const WarpMask ready = able != 0 ? able & Available(now) : 0;
   if (ready != 0) {
     const uint32_t slot = scheduler.Choose(ready, warps_);
     const uint32_t generation = warps_.slots[slot].generation;
@@ -695,7 +694,7 @@ void Sm::ReleaseThreads(Cycle now) {
   CountUntil(now);
   core_.releases.Release(0);
   WakeReleased();
-  Wake(now);
+  Wake();
 }
 
 void Sm::WakeReleased() {

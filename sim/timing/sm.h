@@ -25,6 +25,7 @@
 #include "sim/timing/occupancy.h"
 #include "sim/timing/preempt/block_switch.h"
 #include "sim/timing/scheduler.h"
+#include "sim/timing/sm_wakes.h"
 #include "sim/timing/statistics.h"
 #include "sim/timing/warp_context.h"
 
@@ -33,9 +34,8 @@ namespace carillon::sim::timing {
 // What the SMs tell the GPU. It is apart from them because the GPU looks at all
 // of it in every cycle.
 struct SmSignals {
-  std::vector<Cycle> wakes_at;  // of each SM: cycles before may be skipped
-  Cycle next = kNever;          // the first of them
-  bool ended = false;           // a block or a grid has ended
+  SmWakes wakes;
+  bool ended = false;  // a block or a grid has ended
 };
 
 class Sm final : private EventWarps::Host, private BlockSwitch::Host {
@@ -103,7 +103,7 @@ class Sm final : private EventWarps::Host, private BlockSwitch::Host {
 
   // Handles memory's answer; call it before Tick() of the same cycle.
   void Reply(const MemoryRequest& reply, Cycle now);
-  // Executes a cycle. Those before its SmSignals::wakes_at may be skipped.
+  // Executes a cycle. Those before SmSignals::wakes has it may be skipped.
   void Tick(Cycle now);
   // A block of the grid with warps that wait for a release; nullptr if none
   // does.
@@ -159,7 +159,7 @@ class Sm final : private EventWarps::Host, private BlockSwitch::Host {
   }
   void Touch(Cycle now) override {
     CountUntil(now);
-    Wake(now);
+    Wake();
   }
   void Vacate(uint32_t slot, Cycle now) override;
   void Occupied(uint32_t slot, Cycle now) override;
@@ -172,11 +172,8 @@ class Sm final : private EventWarps::Host, private BlockSwitch::Host {
   // there is more.
   bool TickLsuOnly(Cycle now);
   bool TickBlockSwitch(Cycle now);
-  void Wake(Cycle now);
-  void WakeLsu(Cycle now) {
-    wakes_at_ = now;
-    signals_.next = std::min(signals_.next, now);
-  }
+  void Wake();
+  void WakeLsu() { signals_.wakes.Wake(core_.sm); }
   void Sleep(Cycle now, Cycle lsu_next);
   Cycle NextUnit(Cycle now) const;
   uint32_t Schedule(Scheduler& scheduler, Cycle now);
@@ -233,7 +230,6 @@ class Sm final : private EventWarps::Host, private BlockSwitch::Host {
   bool still_ = false;
   Cycle unit_free_next_ = kNever;
   SmSignals& signals_;
-  Cycle& wakes_at_;  // this SM's, there
 };
 
 }  // namespace carillon::sim::timing

@@ -87,7 +87,7 @@ class Hammer {
       // Each SM sends as much as it can, and asks no more before it is told.
       for (uint32_t sm = 0; sm < config.sm.count; ++sm) {
         while (may_send[sm] && sent < count) {
-          may_send[sm] = memory.CanSend(sm);
+          may_send[sm] = memory.CanSend(sm, now);
           if (may_send[sm]) memory.Send(RandomRequest(sm, sent++), now);
         }
       }

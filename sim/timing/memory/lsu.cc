@@ -206,6 +206,7 @@ Cycle Lsu::Advance(Cycle now) {
   Waiting& waiting = queue_.front();
   const Cycle from = std::max(waiting.ready, port_free_);
   if (from > now) return from;
+  if (blocked_ != nullptr && !MayGoOn(now)) return kNever;
   const MemoryAccess& asks = accesses_[waiting.operation];
   Cycle done = 0;
   if (asks.path == Path::kFixed) {
@@ -221,7 +222,7 @@ Cycle Lsu::Advance(Cycle now) {
     if (++waiting.next < asks.count) {
       uint64_t* const held = NextHeldBy(waiting, asks);
       if (held == nullptr) return port_free_;
-      Block(held, port_free_);
+      Block(held, asks.transactions[waiting.next].line, port_free_);
       return kNever;
     }
     done = std::max(waiting.done, now + 1);
@@ -232,15 +233,22 @@ Cycle Lsu::Advance(Cycle now) {
   return queue_.empty() ? kNever : std::max(queue_.front().ready, port_free_);
 }
 
-// What will hold up the next line in the next cycle unless a reply comes first.
-// nullptr also where a try may change something: it counts as a use of a line
-// that is in the L1.
+// What will hold up the next line in the next cycle unless a reply or room comes
+// first. nullptr also where a try may change something: it counts as a use of a
+// line that is in the L1.
 uint64_t* Lsu::NextHeldBy(const Waiting& waiting, const MemoryAccess& asks) {
-  if (asks.path == Path::kLocalStore) return nullptr;
-  if (asks.path != Path::kLoad) return StoreHeldBy();
-  const uint64_t line = asks.transactions[waiting.next].line;
-  uint64_t* const held = LoadHeldBy(mshrs_.Find(line));
-  return held != nullptr && l1_.Holds(line) ? nullptr : held;
+  const Transaction& transaction = asks.transactions[waiting.next];
+  if (asks.path == Path::kAtomic || asks.path == Path::kStore) {
+    if (uint64_t* const held = StoreHeldBy()) return held;
+  } else if (l1_.Holds(transaction.line)) {
+    return nullptr;
+  } else if (asks.path == Path::kLoad) {
+    const uint32_t mshr = mshrs_.Find(transaction.line);
+    if (uint64_t* const held = LoadHeldBy(mshr)) return held;
+    if (mshr != mshrs_.kNone) return nullptr;
+  }
+  return memory_->CanSend(sm_, port_free_) ? nullptr
+                                           : &counters_->network_full_cycles;
 }
 
 bool Lsu::Step(Waiting& waiting, const MemoryAccess& asks, Cycle now) {
@@ -249,16 +257,18 @@ bool Lsu::Step(Waiting& waiting, const MemoryAccess& asks, Cycle now) {
   if (asks.path == Path::kLocalStore) {
     // A local store stays in the L1 until it is evicted, since no other thread
     // reads it.
-    if (!l1_.Holds(transaction.line) && !memory_->CanSend(sm_)) {
-      return Block(&counters_->network_full_cycles, now);
+    if (!l1_.Holds(transaction.line) && !memory_->CanSend(sm_, now)) {
+      return Block(&counters_->network_full_cycles, transaction.line, now);
     }
     ++counters_->l1_stores;
     Insert(transaction.line, transaction.sectors, transaction.sectors, now);
     return true;
   }
-  if (uint64_t* const held = StoreHeldBy()) return Block(held, now);
-  if (!memory_->CanSend(sm_)) {
-    return Block(&counters_->network_full_cycles, now);
+  if (uint64_t* const held = StoreHeldBy()) {
+    return Block(held, transaction.line, now);
+  }
+  if (!memory_->CanSend(sm_, now)) {
+    return Block(&counters_->network_full_cycles, transaction.line, now);
   }
   ++stores_;
   ++operations_[waiting.operation].parts;
@@ -277,17 +287,23 @@ bool Lsu::Step(Waiting& waiting, const MemoryAccess& asks, Cycle now) {
 bool Lsu::StepLoad(Waiting& waiting, const MemoryAccess& asks, Cycle now) {
   const Transaction& transaction = asks.transactions[waiting.next];
   const Sectors sectors = Widen(transaction.sectors);
-  if (!asks.past_l1 && (sectors & ~l1_.Touch(transaction.line)) == 0) {
+  const Sectors here = asks.past_l1 ? Sectors{0} : l1_.Touch(transaction.line);
+  if ((sectors & ~here) == 0) {
     ++counters_->l1_load_hits;
     waiting.done = std::max(waiting.done, now + config_.l1.latency);
     return true;
   }
   uint32_t index = mshrs_.Find(transaction.line);
-  if (uint64_t* const held = LoadHeldBy(index)) return Block(held, now);
+  if (uint64_t* const held = LoadHeldBy(index)) {
+    return Block(held, transaction.line, now);
+  }
   const bool merges = index != mshrs_.kNone;
   const Sectors ask = merges ? sectors & ~mshrs_.entry(index).asked : sectors;
-  if (ask != 0 && !memory_->CanSend(sm_)) {
-    return Block(&counters_->network_full_cycles, now);
+  if (ask != 0 && !memory_->CanSend(sm_, now)) {
+    Block(&counters_->network_full_cycles, transaction.line, now);
+    // Each try is a use of a line that is there in part.
+    any_fill_ = here != 0;
+    return false;
   }
   if (!merges) {
     index = mshrs_.Allocate(transaction.line);

@@ -101,8 +101,9 @@ class Lsu {
   Outstanding OutstandingOf(uint32_t slot, const WarpContext& context,
                             Cycle now) const;
 
-  // Whether the first operation in the queue waits for a reply, or for room.
-  bool blocked() const { return blocked_ != nullptr; }
+  // Whether the first operation in the queue waits for a reply, or for room, and
+  // now has what it waits for. If not, it waits for that from now on.
+  bool Unblocked(Cycle now) { return blocked_ != nullptr && MayGoOn(now); }
   // Advances the first operation in the queue. Returns when to ask again;
   // kNever: after an Issue() or a reply.
   Cycle Advance(Cycle now);
@@ -163,6 +164,15 @@ class Lsu {
     Sectors sectors = 0;
   };
 
+  // Whether a try to go on may end otherwise than the last one did.
+  bool MayGoOn(Cycle now) {
+    if (filled_) return true;
+    if (held_by_ == &counters_->network_full_cycles) {
+      return memory_->CanSend(sm_, now);
+    }
+    return held_by_ == &counters_->stores_full_cycles &&
+           StoreHeldBy() == nullptr;
+  }
   // Adds an operation at the end of the queue.
   MemoryAccess& Enqueue(uint32_t slot, uint32_t generation, Pc pc, OpKind kind,
                         Cycle ready);
@@ -181,8 +191,14 @@ class Lsu {
     return stores_ == config_.lsu.stores ? &counters_->stores_full_cycles
                                          : nullptr;
   }
-  // Notes what keeps the first operation from going on. Returns false.
-  bool Block(uint64_t* counter, Cycle now) {
+  // Notes what keeps the line of the first operation from going on. Returns
+  // false.
+  bool Block(uint64_t* counter, uint64_t line, Cycle now) {
+    held_by_ = counter;
+    held_line_ = line;
+    any_fill_ = counter == &counters_->mshr_full_cycles ||
+                counter == &counters_->merge_full_cycles;
+    filled_ = false;
     if (blocked_ != nullptr) return false;
     blocked_ = counter;
     blocked_since_ = now;
@@ -196,6 +212,7 @@ class Lsu {
 
   template <class Done>
   void Fill(const MemoryRequest& reply, Cycle now, Done done) {
+    filled_ |= any_fill_ || reply.line == held_line_;
     const auto& entry = mshrs_.entry(reply.tag);
     if (!entry.bypass) Insert(reply.line, reply.sectors, 0, now);
     mshrs_.Fill(reply.tag, reply.sectors, [&](const Waiter& waiter) {
@@ -219,9 +236,15 @@ class Lsu {
   uint32_t stores_ = 0;  // stores that memory has not acknowledged
   Cycle port_free_ = 0;
   // Since when the first operation cannot go on, and the counter of such
-  // cycles.
+  // cycles: that of what held it up first, which may not be what does now.
   Cycle blocked_since_ = 0;
   uint64_t* blocked_ = nullptr;
+  // What holds it up at present, and its line. A load's reply may end that if it
+  // is for this line, or if any_fill_.
+  uint64_t* held_by_ = nullptr;
+  uint64_t held_line_ = 0;
+  bool any_fill_ = false;
+  bool filled_ = false;  // such a reply has come
   std::array<Sectors, 256> widened_{};
   DeviceAddress interrupt_registers_ = 0;
   uint64_t interrupt_registers_bytes_ = 0;

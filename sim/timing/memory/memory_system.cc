@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace carillon::sim::timing {
 namespace {
@@ -65,6 +66,7 @@ MemorySystem::MemorySystem(const Config& config)
           std::countr_zero(config.dram.interleave_bytes))),
       slice_(config.l2_slices),
       channel_(config.dram.channels),
+      slices_per_channel_(config.l2_slices / config.dram.channels),
       sector_bytes_(config.l2.sector_bytes),
       l2_latency_(TicksOfClock(config, config.clock.l2_mhz, config.l2.latency)),
       requests_(RequestShape(config), &counters_.request_flits,
@@ -73,7 +75,7 @@ MemorySystem::MemorySystem(const Config& config)
                &counters_.reply_stalls),
       fills_(config.dram.channels),
       next_slice_(config.dram.channels),
-      wants_room_(config.sm.count),
+      room_wanted_(config.sm.count),
       requests_again_(config.sm.count, kNever),
       replies_again_(config.l2_slices, kNever),
       slice_again_(config.l2_slices, kNever),
@@ -163,12 +165,18 @@ void MemorySystem::AdvanceRequests(uint32_t sm, Cycle now) {
   if (again != kNever) {
     Call(Event::Kind::kRequests, requests_again_, sm, again);
   }
-  if (wants_room_[sm] && requests_.HasRoom(sm)) {
-    wants_room_[sm] = false;
-    events_.Schedule(now + 1, {.kind = Event::Kind::kAtSm,
-                               .request = {.sm = static_cast<uint16_t>(sm),
-                                           .kind = RequestKind::kRoom}});
+  if (room_wanted_[sm].since != kNever && requests_.HasRoom(sm)) {
+    TellRoom(sm, now);
   }
+}
+
+void MemorySystem::TellRoom(uint32_t sm, Cycle now) {
+  const RoomWanted wanted = std::exchange(room_wanted_[sm], {});
+  if (wanted.at == now) room_now_.push_back(static_cast<uint16_t>(sm));
+  if (wanted.since >= now) return;
+  events_.Schedule(now + 1, {.kind = Event::Kind::kAtSm,
+                             .request = {.sm = static_cast<uint16_t>(sm),
+                                         .kind = RequestKind::kRoom}});
 }
 
 void MemorySystem::AdvanceReplies(uint32_t slice, Cycle now) {
@@ -219,18 +227,18 @@ void MemorySystem::AdvanceChannel(uint32_t channel, Cycle now) {
 void MemorySystem::Feed(uint32_t channel, Cycle now) {
   const auto slices = static_cast<uint32_t>(slices_.size());
   const auto channels = static_cast<uint32_t>(channels_.size());
-  const uint64_t in_turn = channel_.Quotient(slices);
+  DramChannel& to = channels_[channel];
   // One of each slice in turn, until none has one that fits.
   uint32_t without = 0;
-  for (uint32_t& slice = next_slice_[channel]; without < in_turn;
+  for (uint32_t& slice = next_slice_[channel]; without < slices_per_channel_;
        slice = slice + channels < slices ? slice + channels : channel) {
     GrowingQueue<L2Demand>& demands = slices_[slice].demands();
-    if (demands.empty() || !channels_[channel].HasRoom(demands.front().write)) {
+    if (demands.empty() || !to.HasRoom(demands.front().write)) {
       ++without;
       continue;
     }
     without = 0;
-    channels_[channel].Push(ToDram(demands.front(), slice));
+    to.Push(ToDram(demands.front(), slice));
     demands.pop();
     if (slices_[slice].blocked() == L2Slice::Blocked::kDram) {
       Call(Event::Kind::kSlice, slice_again_, slice, now + 1);
@@ -252,12 +260,12 @@ void MemorySystem::Reply(const MemoryRequest& request, uint32_t slice,
 }
 
 DramRequest MemorySystem::ToDram(const L2Demand& demand, uint32_t slice) const {
-  const uint64_t slices = channel_.Quotient(slices_.size());
   // The slices of a channel take turns in its rows as well.
   const uint64_t piece = demand.line >> piece_bits_;
   const uint64_t within = demand.line & ((uint64_t{1} << piece_bits_) - 1);
   const uint64_t address =
-      (piece * slices + channel_.Quotient(slice)) << piece_bits_ | within;
+      (piece * slices_per_channel_ + channel_.Quotient(slice)) << piece_bits_ |
+      within;
   const auto bytes =
       static_cast<uint32_t>(std::popcount(demand.sectors)) * sector_bytes_;
   return {address, bytes, slice, demand};

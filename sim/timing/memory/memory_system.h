@@ -27,11 +27,14 @@ class MemorySystem {
  public:
   explicit MemorySystem(const Config& config);
 
-  // Whether the SM has room for a request. If not, it gets a reply of kRoom
-  // when it has.
-  bool CanSend(uint32_t sm) {
+  // Whether the SM has room for a request, which it would send in cycle `at`,
+  // now or later. If not, it gets a reply of kRoom: in that very cycle if it has
+  // room by then, else in the one after that in which it has.
+  bool CanSend(uint32_t sm, Cycle at) {
     if (requests_.HasRoom(sm)) return true;
-    wants_room_[sm] = true;
+    RoomWanted& wanted = room_wanted_[sm];
+    wanted.since = std::min(wanted.since, at);
+    wanted.at = at;
     return false;
   }
   // A request leaves its SM now; Advance() delivers the reply. Loads, stores and
@@ -53,6 +56,10 @@ class MemorySystem {
         Handle(event, now);
       }
     });
+    for (const uint16_t sm : room_now_) {
+      deliver({.sm = sm, .kind = RequestKind::kRoom});
+    }
+    room_now_.clear();
   }
   // The next cycle in which something is due.
   Cycle next(Cycle now) const { return events_.next(now); }
@@ -99,12 +106,19 @@ class MemorySystem {
     uint32_t slice = 0;
     L2Demand read;
   };
+  // An SM found no room in cycle `since`, and last in cycle `at`; kNever: it has
+  // not, since it was told.
+  struct RoomWanted {
+    Cycle since = kNever;
+    Cycle at = kNever;
+  };
   // What a slice finds around it (L2Slice::Advance()).
   struct SlicePort;
 
   void Handle(const Event& event, Cycle now);
   void Delivered(uint32_t sm, Cycle now);
   void AdvanceRequests(uint32_t sm, Cycle now);
+  void TellRoom(uint32_t sm, Cycle now);
   void AdvanceReplies(uint32_t slice, Cycle now);
   // The same, and the slice if it has waited for a place among its replies.
   void AdvanceRepliesAndSlice(uint32_t slice, Cycle now);
@@ -122,6 +136,7 @@ class MemorySystem {
   const uint32_t piece_bits_;
   const Divisor slice_;    // of all
   const Divisor channel_;  // of all
+  const uint32_t slices_per_channel_;
   const uint32_t sector_bytes_;
   const Ticks l2_latency_;
   Network requests_;  // from SMs to slices
@@ -131,7 +146,8 @@ class MemorySystem {
   std::vector<DramChannel> channels_;
   std::vector<GrowingQueue<Fill>> fills_;  // under way, of each channel
   std::vector<uint32_t> next_slice_;       // whose turn it is, of each channel
-  std::vector<char> wants_room_;           // of each SM
+  std::vector<RoomWanted> room_wanted_;    // of each SM
+  std::vector<uint16_t> room_now_;         // SMs that have got it in this cycle
   // When each is called; kNever: it has no event.
   std::vector<Cycle> requests_again_;  // of each SM
   std::vector<Cycle> replies_again_;   // of each slice

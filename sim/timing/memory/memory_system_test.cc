@@ -180,7 +180,7 @@ Cycle SendUntilFull(MemorySystem& memory, uint32_t sm, uint32_t slice,
   uint64_t line = 0;
   for (Cycle idle = 0; idle < 8 && sent < most; ++now, ++idle) {
     memory.Advance(now, [](const MemoryRequest&) {});
-    while (sent < most && memory.CanSend(sm)) {
+    while (sent < most && memory.CanSend(sm, now)) {
       while (memory.LocationOf(line).slice != slice) line += 128;
       MemoryRequest load = Load(line, sent++);
       load.sm = static_cast<uint16_t>(sm);
@@ -202,10 +202,10 @@ TEST_F(MemorySystemTest, ASliceThatDoesNotGetOnStopsTheSMsThatSendToIt) {
   uint32_t sent = 0;
   Cycle now = SendUntilFull(memory, 0, 0, 100, sent);
   EXPECT_EQ(sent, 1u + 2 + 25 + 2);
-  EXPECT_FALSE(memory.CanSend(0));
+  EXPECT_FALSE(memory.CanSend(0, now));
   // Nothing else goes from this SM, not even to the other slice. Another SM's
   // request to that is not held up.
-  EXPECT_TRUE(memory.CanSend(1));
+  EXPECT_TRUE(memory.CanSend(1, now));
   uint64_t other = 0;
   while (memory.LocationOf(other).slice != 1) other += 128;
   MemoryRequest load = Load(other, 1000);
@@ -235,6 +235,43 @@ TEST_F(MemorySystemTest, ASliceThatDoesNotGetOnStopsTheSMsThatSendToIt) {
   ASSERT_EQ(order.size(), sent + 2);
   EXPECT_EQ(std::ranges::find(order, 2000u) - order.begin(), 3);
   EXPECT_LT(std::ranges::find(order, 1000u) - order.begin(), 3);
+}
+
+TEST_F(MemorySystemTest, AnSMIsToldOfRoomInTheCycleForWhichItAsked) {
+  config_.l2.mshrs = 2;  // one for each slice
+  config_.dram.latency = 1000;
+  // The cycles in which it is told, if it asks in cycle `in` for cycle `at`, and
+  // if `early` also as soon as all is full.
+  const auto told = [&](Cycle in, Cycle at, bool early) {
+    MemorySystem memory(config_);
+    uint32_t sent = 0;
+    Cycle now = 0;
+    for (uint64_t line = 0; now < 100; ++now) {
+      memory.Advance(now, [](const MemoryRequest&) {});
+      while (memory.CanSend(0, kNever)) {
+        while (memory.LocationOf(line).slice != 0) line += 128;
+        memory.Send(Load(line, sent++), now);
+        line += 128;
+      }
+    }
+    EXPECT_FALSE(memory.CanSend(0, early ? now : kNever));
+    std::vector<Cycle> cycles;
+    for (; now < 5000; ++now) {
+      memory.Advance(now, [&](const MemoryRequest& reply) {
+        if (reply.kind == RequestKind::kRoom) cycles.push_back(now);
+      });
+      EXPECT_TRUE(now != in || !memory.CanSend(0, at));
+    }
+    return cycles;
+  };
+  const std::vector<Cycle> late = told(kNever, kNever, true);
+  ASSERT_EQ(late.size(), 1u);
+  const Cycle has_room = late[0] - 1;
+  EXPECT_THAT(told(has_room - 1, has_room, false), ElementsAre(has_room));
+  EXPECT_THAT(told(has_room - 2, has_room - 1, false),
+              ElementsAre(has_room + 1));
+  EXPECT_THAT(told(has_room - 1, has_room, true),
+              ElementsAre(has_room, has_room + 1));
 }
 
 TEST_F(MemorySystemTest, AnSMThatIsSlowToTakeRepliesStopsTheSlice) {
