@@ -152,6 +152,12 @@ void Atomic(const Op& op, Warp& warp, LaneMask mask) {
     changed =
         ChangeShared<T, U, kOperation>(core, mask, by, to, befores.data());
   } else {
+    // The host waits for each atomic operation before it begins the next, but
+    // not for prefetches, so the lanes' cache misses overlap.
+    for (LaneMask left = mask; left != 0; left &= left - 1) {
+      __builtin_prefetch(core.At(static_cast<uint32_t>(__builtin_ctz(left))),
+                         /*rw=*/1);
+    }
     for (LaneMask left = mask; left != 0; left &= left - 1) {
       const auto lane = static_cast<uint32_t>(__builtin_ctz(left));
       if constexpr (kOperation == AtomicOperation::kAdd &&
