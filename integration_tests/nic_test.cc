@@ -427,7 +427,7 @@ TEST_F(NicTest, ServesInEverySetting) {
   ExpectCleanLedger();
 }
 
-TEST_F(NicTest, AFailedEventAnswersItsStreamsAndDropsItsDatagrams) {
+TEST_F(NicTest, AFailedEventAnswersItsStreamsAndDatagrams) {
   testbed_.reset();
   auto testbed = Testbed::Start({"--faults"});
   ASSERT_TRUE(testbed.ok()) << std::string(testbed.status().message());
@@ -449,10 +449,21 @@ TEST_F(NicTest, AFailedEventAnswersItsStreamsAndDropsItsDatagrams) {
   EXPECT_THAT(tcp.ReceiveLine(),
               HasSubstr("SERVER_ERROR event failed (status"));
   MemcUdpClient udp(ports_.udp);
-  udp.Send(Datagram(1, "get k\r\n"));
-  ExpectCounter("events_failed", 3);
-  EXPECT_EQ(Counter("udp_requests"), 1u);
-  EXPECT_EQ(Counter("udp_replies"), 0u);
+  // The request's id, "0 of 1", whatever its other fields are.
+  std::string request = Datagram(0x1234, "get k\r\n");
+  request[3] = 5;
+  udp.Send(request);
+  const std::string reply = udp.Receive();
+  EXPECT_EQ(reply.substr(0, 8), Datagram(0x1234, ""));
+  EXPECT_THAT(reply, HasSubstr("SERVER_ERROR event failed (status"));
+  EXPECT_TRUE(reply.ends_with(")\r\n"));
+  // A part of a larger request is never answered, and this one follows it.
+  request[5] = 2;
+  udp.Send(request);
+  udp.Send(Datagram(2, "get k\r\n"));
+  EXPECT_EQ(udp.Receive().substr(0, 8), Datagram(2, ""));
+  ExpectCounter("udp_requests", 3);
+  ExpectCounter("udp_replies", 2);
 }
 
 TEST_F(NicTest, APortInUseIsOneClearError) {

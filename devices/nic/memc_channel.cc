@@ -91,7 +91,8 @@ absl::Status MemcChannel::Register(edge::Device* device) {
           edge::Fixed("replies", replies_, by_slot(ReplyBytes(options_))),
           edge::Fixed("results", results_, by_slot(ResultBytes(options_))),
           edge::Fixed("table", *options_.table),
-          edge::Fixed("store", *options_.store), edge::Writable("now_s"),
+          edge::Fixed("store", *options_.store),
+          edge::Fixed("server", *options_.server), edge::Writable("now_s"),
           edge::Writable("count"),
           edge::Constant("reply_stride", options_.reply_stride)}};
   ASSIGN_OR_RETURN(queue_, edge::edgeRegisterEvent(*device, spec));

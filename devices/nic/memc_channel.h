@@ -63,6 +63,7 @@ class MemcChannel {
     uint32_t slot_packet_bytes = 0;
     const edge::Buffer* table = nullptr;
     const edge::Buffer* store = nullptr;
+    const edge::Buffer* server = nullptr;  // one memcached::ServerStats
   };
   // What Open() allocates in each aperture, including rings.
   static uint64_t SubmissionBytes(const Options& options);

@@ -32,6 +32,8 @@ class MemcChannelTest : public ::testing::Test {
     packets_ = *device_->AllocateBuffer(edge::Place::kInput, 8 * kPacketBytes);
     table_ = *device_->AllocateBuffer(edge::Place::kGpuMemory, 4096);
     store_ = *device_->AllocateBuffer(edge::Place::kGpuMemory, 4096);
+    server_ = *device_->AllocateBuffer(edge::Place::kInput,
+                                       sizeof(memcached::ServerStats));
   }
   ~MemcChannelTest() override {
     channel_.reset();
@@ -51,7 +53,8 @@ class MemcChannelTest : public ::testing::Test {
                         .packets = slot_packet_bytes == 0 ? &packets_ : nullptr,
                         .slot_packet_bytes = slot_packet_bytes,
                         .table = &table_,
-                        .store = &store_});
+                        .store = &store_,
+                        .server = &server_});
     ASSERT_TRUE(channel.ok()) << channel.status();
     channel_ = std::move(*channel);
     registration_ = gpud_->seen().registration;
@@ -79,7 +82,7 @@ class MemcChannelTest : public ::testing::Test {
   const std::string& directory_ = files_.path();
   std::unique_ptr<edge::FakeGpud> gpud_;
   std::unique_ptr<edge::Device> device_;
-  edge::Buffer packets_, table_, store_;
+  edge::Buffer packets_, table_, store_, server_;
   std::unique_ptr<MemcChannel> channel_;
   v1::RegisterEventRequest registration_;
   std::map<std::string, v1::ParameterBinding> bindings_;

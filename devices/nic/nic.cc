@@ -4,12 +4,16 @@
 #include <sched.h>
 #include <spdlog/spdlog.h>
 #include <sys/epoll.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <bit>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <ctime>
 #include <optional>
 
 #include "base/clock.h"
@@ -37,7 +41,11 @@ constexpr Nanoseconds kMaxSpinNs = 50'000;
 
 }  // namespace
 
-Nic::Nic(const NicOptions& options) : options_(options), spin_(kMaxSpinNs) {}
+Nic::Nic(const NicOptions& options)
+    : options_(options),
+      pid_(static_cast<uint64_t>(getpid())),
+      started_s_(static_cast<uint64_t>(time(nullptr))),
+      spin_(kMaxSpinNs) {}
 
 Nic::~Nic() = default;
 
@@ -70,7 +78,7 @@ absl::Status Nic::Attach(const edge::DeviceContext& context) {
   attach.name = context.name;
   attach.kind = "nic";
   attach.submission_bytes =
-      packet_bytes + 4096 + RequestChannels::SubmissionBytes(options_);
+      packet_bytes + 2 * 4096 + RequestChannels::SubmissionBytes(options_);
   attach.completion_bytes = 4096 + RequestChannels::CompletionBytes(options_);
   attach.counter_names = CounterNames();
   attach.histogram_names = HistogramNames();
@@ -95,8 +103,14 @@ absl::Status Nic::OpenLanes() {
                               memcached::TableBytes(options_.table_entries)));
   ASSIGN_OR_RETURN(store_, device_->AllocateBuffer(edge::Place::kGpuMemory,
                                                    options_.store_bytes));
+  ASSIGN_OR_RETURN(server_,
+                   device_->AllocateBuffer(edge::Place::kInput,
+                                           sizeof(memcached::ServerStats)));
   return channels_.Open(device_.get(), options_,
-                        {.packets = packets_, .table = table, .store = store_});
+                        {.packets = packets_,
+                         .table = table,
+                         .store = store_,
+                         .server = server_});
 }
 
 absl::Status Nic::Listen() {
@@ -237,6 +251,7 @@ bool Nic::SubmitBatches(Nanoseconds now) {
 void Nic::Submit(RequestChannel& lane, Nanoseconds now) {
   counters_.Count(Counter::kBatches);
   counters_.Count(Counter::kBatchRequests, batch_.size());
+  if (lane.type == RequestType::kSet) PublishServerStats();
   if (lane.large) {
     lane.channel->SubmitCopy(batch_.front(), BytesOf(batch_.front()), now);
     return;
@@ -345,6 +360,29 @@ absl::Status Nic::PollDescriptors(int64_t timeout_ns) {
     }
   }
   return absl::OkStatus();
+}
+
+void Nic::PublishServerStats() {
+  const SourceCounts& source = source_->counts();
+  const StreamCounts& streams = streams_->counts();
+  const memcached::ServerStats stats = {
+      .pid = pid_,
+      .started_s = started_s_,
+      .threads = 1,
+      .max_connections = options_.max_connections,
+      .curr_connections = streams.open,
+      .total_connections = streams.accepted,
+      .rejected_connections = streams.refused,
+      .bytes_read = source.bytes_received + streams.bytes_received,
+      .bytes_written = source.bytes_sent + streams.bytes_sent,
+      .reserved = {}};
+  constexpr size_t kWords = sizeof(stats) / sizeof(uint64_t);
+  const auto words = std::bit_cast<std::array<uint64_t, kWords>>(stats);
+  auto* const shared = reinterpret_cast<uint64_t*>(server_.bytes.data());
+  // A kernel of an earlier event may be reading it.
+  for (size_t i = 0; i < kWords; ++i) {
+    std::atomic_ref(shared[i]).store(words[i], std::memory_order_relaxed);
+  }
 }
 
 void Nic::PublishCounters() {

@@ -79,12 +79,17 @@ class Nic : private StreamSink {
   // Handles the events that epoll reports within `timeout_ns` (-1: any time).
   absl::Status PollDescriptors(int64_t timeout_ns);
   void PublishCounters();
+  // Tells the kernels what `stats` says of this process.
+  void PublishServerStats();
 
   const NicOptions options_;
   UniqueFd epoll_;
   std::unique_ptr<edge::Device> device_;
   edge::Buffer packets_;  // the pool, then one buffer for each connection
   edge::Buffer store_;    // the values, in GPU memory
+  edge::Buffer server_;   // memcached::ServerStats
+  const uint64_t pid_;
+  const uint64_t started_s_;
   std::unique_ptr<PacketPool> pool_;
   std::unique_ptr<UdpSource> source_;
   std::unique_ptr<StreamServer> streams_;

@@ -43,11 +43,12 @@ inline std::string_view TextOf(std::span<const std::byte> bytes) {
 // All that the NIC itself understands of a request: which event kernel answers
 // it. `text` begins at the command line (in a datagram, after its frame header),
 // and may be garbage. Returns kGet for the retrieval commands (get, gets, gat,
-// gats) with an argument, and kSet for everything else.
+// gats, mg) with an argument, and kSet for everything else.
 inline RequestType TypeOfRequest(std::string_view text) {
   // memcached takes leading spaces.
   text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
-  for (const std::string_view verb : {"get ", "gets ", "gat ", "gats "}) {
+  for (const std::string_view verb :
+       {"get ", "gets ", "gat ", "gats ", "mg "}) {
     if (text.starts_with(verb)) return RequestType::kGet;
   }
   return RequestType::kSet;

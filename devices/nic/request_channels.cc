@@ -74,6 +74,7 @@ absl::Status RequestChannels::Open(edge::Device* device,
     wanted.packets = kind.large ? nullptr : &memory.packets;
     wanted.table = &memory.table;
     wanted.store = &memory.store;
+    wanted.server = &memory.server;
     ASSIGN_OR_RETURN(auto channel, MemcChannel::Open(device, wanted));
     channels_.push_back(
         {kind.type, kind.large, std::move(channel),

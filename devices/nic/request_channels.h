@@ -37,6 +37,7 @@ class RequestChannels {
     const edge::Buffer& packets;  // for the channels that are not large
     const edge::Buffer& table;
     const edge::Buffer& store;
+    const edge::Buffer& server;  // one memcached::ServerStats
   };
   // Call it once. `device` must outlive this object. Errors: those of
   // MemcChannel::Open.

@@ -59,6 +59,7 @@ void Responder::SendReplies() {
   if (replies_.empty()) return;
   parts_.source->Send(replies_);
   replies_.clear();
+  errors_.clear();
   const Nanoseconds sent = NowNs();
   shm::HistogramWriter latency = histogram(Histogram::kRequestLatency);
   for (const Nanoseconds received : answered_) {
@@ -94,7 +95,7 @@ bool Responder::FinishRequest(const RequestChannel& lane,
       return false;
     case Outcome::kDropped:
       parts_.counters->Count(Counter::kDropsMalformed);
-      AnswerError(request, "ERROR");
+      if (IsStream(request)) AnswerError(request, "ERROR");
       return true;
     default:
       break;
@@ -116,15 +117,18 @@ void Responder::Answer(const RequestChannel& lane, const Request& request,
     parts_.streams->Reply(request.index, TextOf(result.reply), result.quit);
     return;
   }
-  if (result.reply.empty()) return;
+  if (!result.reply.empty()) AddReply(request, result.reply);
+}
+
+void Responder::AddReply(const Request& request,
+                         std::span<const std::byte> reply) {
   parts_.counters->Count(Counter::kUdpReplies);
   answered_.push_back(request.received_ns);
-  for (size_t at = 0; at < result.reply.size();
-       at += memcached::kDatagramBytes) {
+  for (size_t at = 0; at < reply.size(); at += memcached::kDatagramBytes) {
     const size_t bytes =
-        std::min<size_t>(memcached::kDatagramBytes, result.reply.size() - at);
-    replies_.push_back({request.index, result.reply.data() + at,
-                        static_cast<uint32_t>(bytes)});
+        std::min<size_t>(memcached::kDatagramBytes, reply.size() - at);
+    replies_.push_back(
+        {request.index, reply.data() + at, static_cast<uint32_t>(bytes)});
   }
 }
 
@@ -147,8 +151,20 @@ void Responder::PassToSet(const RequestChannel& lane, Request request) {
 }
 
 void Responder::AnswerError(const Request& request, std::string_view text) {
-  if (!IsStream(request)) return;
-  parts_.streams->Reply(request.index, fmt::format("{}\r\n", text), false);
+  const std::string line = fmt::format("{}\r\n", text);
+  if (IsStream(request)) {
+    parts_.streams->Reply(request.index, line, false);
+    return;
+  }
+  // The kernel may have looked at nothing: no reply is due to a part of a
+  // larger request.
+  const std::string_view frame =
+      TextOf(parts_.pool->bytes(request.index).first(memcached::kFrameBytes));
+  if (frame[4] != 0 || frame[5] != 1) return;
+  // The request's id, "0 of 1".
+  std::string& datagram = errors_.emplace_back(frame.substr(0, 2));
+  datagram.append({0, 0, 0, 1, 0, 0}).append(line);
+  AddReply(request, std::as_bytes(std::span(datagram)));
 }
 
 }  // namespace carillon::nic

@@ -2,7 +2,11 @@
 #ifndef CARILLON_DEVICES_NIC_RESPONDER_H_
 #define CARILLON_DEVICES_NIC_RESPONDER_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -49,8 +53,8 @@ class Responder {
   void Answer(const RequestChannel& lane, const Request& request,
               const RequestResult& result);
   void PassToSet(const RequestChannel& lane, Request request);
-  // Datagrams get no error.
   void AnswerError(const Request& request, std::string_view text);
+  void AddReply(const Request& request, std::span<const std::byte> reply);
   void CountFailure(const RequestChannel& lane, const FinishedBatch& batch,
                     Nanoseconds now);
   void SendReplies();
@@ -64,6 +68,7 @@ class Responder {
   std::vector<ReplyDatagram> replies_;
   std::vector<Nanoseconds> answered_;  // when they were received
   std::vector<BufferIndex> done_;
+  std::deque<std::string> errors_;  // to which replies_ refer
 };
 
 }  // namespace carillon::nic

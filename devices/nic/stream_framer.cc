@@ -13,6 +13,8 @@ namespace {
 
 // memcached splits a line into at most so many words.
 constexpr size_t kMaxWords = 24;
+// A meta command has at most so many.
+constexpr size_t kMaxMetaWords = 19;
 // The first byte of a request in the binary protocol, which is not supported.
 constexpr char kBinaryMagic = static_cast<char>(0x80);
 
@@ -59,12 +61,27 @@ bool IsUnsigned(std::string_view word) {
                    word.find('-') == std::string_view::npos);
 }
 
+// A number of bytes, as a storage command states it.
+std::optional<uint32_t> StatedBytes(std::string_view word) {
+  const auto bytes = ParseNumber(word, &std::strtol);
+  if (!bytes || *bytes < 0 || *bytes > INT_MAX - 2) return std::nullopt;
+  return static_cast<uint32_t>(*bytes);
+}
+
 // The bytes of the data block that follows the line, without its line end.
 // Nothing if the line is not a well-formed storage command and is answered
 // alone.
 std::optional<uint32_t> DataBytes(const LineWords& words) {
   if (words.count == 0) return std::nullopt;
   const std::string_view verb = words.word[0];
+  if (verb == "ms") {
+    // ms key bytes flag*: a wrong flag does not hide the data block.
+    if (words.count < 3 || words.count > kMaxMetaWords ||
+        words.word[1].size() > kMaxKey) {
+      return std::nullopt;
+    }
+    return StatedBytes(words.word[2]);
+  }
   const bool cas = verb == "cas";
   if (!cas && verb != "set" && verb != "add" && verb != "replace" &&
       verb != "append" && verb != "prepend") {
@@ -74,13 +91,11 @@ std::optional<uint32_t> DataBytes(const LineWords& words) {
   const size_t needed = cas ? 6 : 5;
   if (words.count != needed && words.count != needed + 1) return std::nullopt;
   if (words.word[1].size() > kMaxKey) return std::nullopt;
-  const auto bytes = ParseNumber(words.word[4], &std::strtol);
   if (!IsUnsigned(words.word[2]) || !ParseNumber(words.word[3], &std::strtol) ||
-      !bytes || (cas && !IsUnsigned(words.word[5]))) {
+      (cas && !IsUnsigned(words.word[5]))) {
     return std::nullopt;
   }
-  if (*bytes < 0 || *bytes > INT_MAX - 2) return std::nullopt;
-  return static_cast<uint32_t>(*bytes);
+  return StatedBytes(words.word[4]);
 }
 
 bool StartsLikeGet(std::string_view data) {

@@ -65,6 +65,28 @@ TEST(StreamFramer, CutsLinesAndDataBlocks) {
             (Strings{"  set  k 1  2 0 \r\n\r\n", "get k\r\n"}));
 }
 
+TEST(StreamFramer, MetaSetHasADataBlockWhateverItsFlagsAre) {
+  const std::string long_key(251, 'k');
+  std::string most = "ms k 1";
+  for (int i = 0; i < 16; ++i) most += " f";
+  for (const std::string& line :
+       {std::string("ms k 1"), std::string("  ms  k  1  T30 c "),
+        std::string("ms k 1 nonsense b F"), "ms " + long_key.substr(1) + " 1",
+        most}) {
+    EXPECT_EQ(CutWhole(line + "\r\nx\r\nmn\r\n"),
+              (Strings{line + "\r\nx\r\n", "mn\r\n"}))
+        << line;
+  }
+  for (const std::string& line :
+       {std::string("ms k"), std::string("ms k x"), std::string("ms k -1"),
+        std::string("ms k 2147483646"), "ms " + long_key + " 1", most + " f",
+        std::string("mg k 1"), std::string("msk k 1")}) {
+    EXPECT_EQ(CutWhole(line + "\r\nx\r\nmn\r\n"),
+              (Strings{line + "\r\n", "x\r\n", "mn\r\n"}))
+        << line;
+  }
+}
+
 TEST(StreamFramer, TakesTheDataBlockByItsLengthAlone) {
   // With newlines and commands inside, and a wrong end: the kernel reports
   // that.

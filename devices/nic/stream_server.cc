@@ -211,6 +211,7 @@ void StreamServer::Admit(UniqueFd fd) {
     return;
   }
   ++counts_.open;
+  ++counts_.accepted;
 }
 
 bool StreamServer::PassStream(faults::Point point, Connection* connection,
@@ -243,6 +244,7 @@ void StreamServer::Read(Connection* connection) {
   if (bytes == 0) {
     connection->end_of_input = true;
   } else {
+    counts_.bytes_received += static_cast<size_t>(bytes);
     connection->input.append(scratch_.data(), static_cast<size_t>(bytes));
   }
   Advance(connection);
@@ -347,7 +349,10 @@ void StreamServer::Write(Connection* connection, std::string_view text) {
       Close(connection);
       return;
     }
-    if (sent > 0) text.remove_prefix(static_cast<size_t>(sent));
+    if (sent > 0) {
+      counts_.bytes_sent += static_cast<size_t>(sent);
+      text.remove_prefix(static_cast<size_t>(sent));
+    }
   }
   connection->output.append(text);
 }
@@ -363,6 +368,7 @@ void StreamServer::FlushOutput(Connection* connection) {
     if (errno != EAGAIN && errno != EINTR) Close(connection);
     return;
   }
+  counts_.bytes_sent += static_cast<size_t>(sent);
   connection->output_begin += static_cast<size_t>(sent);
   if (connection->has_output()) return;
   connection->output.clear();

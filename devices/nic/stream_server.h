@@ -29,7 +29,10 @@ class StreamSink {
 struct StreamCounts {
   uint64_t refused = 0;  // over the limit of connections or descriptors
   uint64_t open = 0;     // now
+  uint64_t accepted = 0;
   uint64_t commands = 0;
+  uint64_t bytes_received = 0;
+  uint64_t bytes_sent = 0;
 };
 
 // A connection has one request in flight, so replies keep their order. What the

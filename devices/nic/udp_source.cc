@@ -128,6 +128,7 @@ bool UdpSource::Receive(std::vector<Packet>* packets) {
       Arm(slot, buffer);
       continue;
     }
+    counts_.bytes_received += length;
     packets->push_back({buffer, length});
     slot_buffer_[slot] = kNoBuffer;
   }
@@ -281,6 +282,7 @@ void UdpSource::Flush() {
                               message_count_ - done, MSG_DONTWAIT);
     if (sent > 0) {
       for (int i = 0; i < sent; ++i) {
+        counts_.bytes_sent += messages_[done].bytes;
         counts_.datagrams_sent += messages_[done++].parts;
       }
       continue;
@@ -329,6 +331,7 @@ void UdpSource::SendParts(const Message& message) {
     } while (sent < 0 &&
              (errno == EINTR || ((errno == EAGAIN || errno == ENOBUFS) &&
                                  WaitForRoom(&attempts))));
+    if (sent >= 0) counts_.bytes_sent += static_cast<uint64_t>(sent);
     ++(sent >= 0 ? counts_.datagrams_sent : counts_.send_failed);
   }
 }

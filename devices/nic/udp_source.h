@@ -43,6 +43,8 @@ struct SourceCounts {
   uint64_t no_buffer = 0;       // dropped: every buffer was in use
   uint64_t oversized = 0;       // dropped: longer than a buffer
   uint64_t datagrams_sent = 0;  // handed to the kernel
+  uint64_t bytes_received = 0;  // of packets that found a buffer
+  uint64_t bytes_sent = 0;      // of datagrams_sent
   uint64_t send_failed = 0;     // datagrams that the kernel did not take
   uint64_t send_calls = 0;
 };

@@ -6,6 +6,7 @@
 
 #include "kernels/memcached/memc_bytes.cuh"
 #include "kernels/memcached/memc_line.cuh"
+#include "kernels/memcached/memc_meta.cuh"
 #include "kernels/memcached/memc_request.cuh"
 #include "kernels/memcached/memc_retrieve.cuh"
 #include "kernels/memcached/memc_storage.cuh"
@@ -20,7 +21,7 @@ namespace carillon::kernels::memc {
 #define CARILLON_MEMC_VERSION "1.6.18-carillon"
 
 // flush_all [<delay>] [noreply]
-CARILLON_DEVICE memcached::Outcome FlushAll(Command& command) {
+CARILLON_MEMC_CALL memcached::Outcome FlushAll(Command& command) {
   Words words;
   memcached::Outcome outcome;
   if (!ParseLine(command, 1, 3, &words, &outcome)) return outcome;
@@ -41,7 +42,7 @@ CARILLON_DEVICE memcached::Outcome FlushAll(Command& command) {
 }
 
 // verbosity <level> [noreply]: accepted without effect.
-CARILLON_DEVICE memcached::Outcome Verbosity(Command& command) {
+CARILLON_MEMC_CALL memcached::Outcome Verbosity(Command& command) {
   Words words;
   memcached::Outcome outcome;
   if (!ParseLine(command, 2, 3, &words, &outcome)) return outcome;
@@ -87,6 +88,7 @@ CARILLON_DEVICE void ForEachStat(Visit visit) {
       {"cmd_set", &Counters::cmd_set, nullptr},
       {"cmd_flush", nullptr, &RareCounters::cmd_flush},
       {"cmd_touch", &Counters::touch_hits, &RareCounters::touch_misses},
+      {"cmd_meta", nullptr, &RareCounters::cmd_meta},
       {"get_hits", &Counters::get_hits, nullptr},
       {"get_misses", &Counters::get_misses, nullptr},
       {"delete_misses", nullptr, &RareCounters::delete_misses},
@@ -107,14 +109,33 @@ CARILLON_DEVICE void ForEachStat(Visit visit) {
   for (const Stat& stat : kStats) visit(stat);
 }
 
-// Writes what a kernel knows of memcached's statistics: nothing of processes,
-// connections and threads. Other threads may count between two lines.
+// What the device says of itself.
+CARILLON_MEMC_CALL void PutServerStats(Command& command) {
+  if (command.server.size == 0) return;
+  const memcached::ServerStats& server = command.server[0];
+  const uint64_t now = command.table.now();
+  const uint64_t started = LoadRelaxed(&server.started_s);
+  PutStat(command, "pid", LoadRelaxed(&server.pid));
+  PutStat(command, "uptime", now > started ? now - started : 0);
+  PutStat(command, "threads", LoadRelaxed(&server.threads));
+  PutStat(command, "max_connections", LoadRelaxed(&server.max_connections));
+  PutStat(command, "curr_connections", LoadRelaxed(&server.curr_connections));
+  PutStat(command, "total_connections", LoadRelaxed(&server.total_connections));
+  PutStat(command, "rejected_connections",
+          LoadRelaxed(&server.rejected_connections));
+  PutStat(command, "bytes_read", LoadRelaxed(&server.bytes_read));
+  PutStat(command, "bytes_written", LoadRelaxed(&server.bytes_written));
+}
+
+// Writes what the device and the table count. Other threads may count between
+// two lines.
 CARILLON_DEVICE void PutStats(Command& command) {
   Table& table = command.table;
   // Read this before `linked`: an item that comes and goes in between must not
   // make the count negative.
   const uint64_t unlinked = Sum(table, &Counters::unlinked);
   const uint64_t linked = Sum(table, &Counters::linked);
+  PutServerStats(command);
   PutStat(command, "time", table.now());
   command.reply.PutText("STAT version " CARILLON_MEMC_VERSION "\r\n");
   PutStat(command, "pointer_size", 64);
@@ -134,7 +155,7 @@ CARILLON_DEVICE void PutStats(Command& command) {
   });
 }
 
-// The counts of what is in the table are not reset.
+// The counts of what is in the table, and the device's, are not reset.
 CARILLON_DEVICE void ResetStats(const Table& table) {
   ForEachStat([&](const Stat& stat) {
     for (uint32_t i = 0; stat.striped != nullptr && i < kStripes; ++i) {
@@ -148,7 +169,7 @@ CARILLON_DEVICE void ResetStats(const Table& table) {
 
 // stats [reset | settings | slabs | items]. There is nothing to say of slabs
 // and items, but clients that ask wait for END.
-CARILLON_DEVICE memcached::Outcome Stats(Command& command) {
+CARILLON_MEMC_CALL memcached::Outcome Stats(Command& command) {
   enum class Kind : uint8_t { kAll, kReset, kSettings, kEmpty, kNone };
   Kind kind = Kind::kAll;
   Token word = command.line.Next();
@@ -192,7 +213,7 @@ CARILLON_DEVICE memcached::Outcome Quit(Command& command) {
   return memcached::Outcome::kSilent;
 }
 
-// Executes any command except a retrieval. `verb` may be none: an empty line.
+// Executes any command except get, gets, gat and gats. `verb` may be none: an empty line.
 CARILLON_DEVICE memcached::Outcome ExecuteOther(Command& command,
                                                 const Token& verb) {
   if (verb.Is("set")) return Storage(command, StoreMode::kSet);
@@ -208,6 +229,12 @@ CARILLON_DEVICE memcached::Outcome ExecuteOther(Command& command,
   if (verb.Is("flush_all")) return FlushAll(command);
   if (verb.Is("verbosity")) return Verbosity(command);
   if (verb.Is("stats")) return Stats(command);
+  if (verb.Is("mg")) return MetaGet<Vivify>(command);
+  if (verb.Is("ms")) return MetaSet(command);
+  if (verb.Is("md")) return MetaDelete(command);
+  if (verb.Is("ma")) return MetaArithmetic(command);
+  if (verb.Is("me")) return MetaDebug(command);
+  if (verb.Is("mn")) return MetaNoOp(command);
   const bool version = verb.Is("version");
   const bool quit = verb.Is("quit");
   // Skip the rest of the line to find its end.

@@ -5,7 +5,7 @@
 //
 //   u8       bit 0: a stream; bit 1: the largest stride; bit 2: descriptors
 //            from the input; bits 4..7: requests of one event, less one
-//   u8       stride of the replies, in steps of 64 bytes above 128
+//   u8       stride of the replies, in steps of 64 bytes above 512
 //   rest     requests, each ended by a 0 byte (or by a descriptor of 8 bytes)
 #include <string>
 #include <string_view>
@@ -50,7 +50,7 @@ void CheckAnswers(const std::vector<Answer>& answers) {
 void Run(fuzz::FuzzInput input) {
   const auto how = input.Take<uint8_t>();
   MemcServer& server = EmptyServer();
-  server.stride = 128 + input.Take<uint8_t>() * 64;
+  server.stride = memc::kMinReplyStride + input.Take<uint8_t>() * 64;
   server.request_flags = how & 3;
   const size_t batch = (how >> 4) + 1;
   // One lane has no request; more of them cost more than the requests.

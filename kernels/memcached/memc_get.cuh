@@ -1,10 +1,12 @@
-// memc_get: memcached's retrieval commands (get, gets, gat, gats), one request
-// per thread. See memc_request.cuh for the arguments, wire.h for what a NIC
+// memc_get: memcached's retrieval commands (get, gets, gat, gats, mg), one
+// request per thread. It makes no items: mg with N for a key without one is
+// memc_set's. See memc_request.cuh for the arguments, wire.h for what a NIC
 // writes and reads, and docs/decisions/004-memcached-kernels.md for the
 // reasons.
 #ifndef CARILLON_KERNELS_MEMCACHED_MEMC_GET_CUH_
 #define CARILLON_KERNELS_MEMCACHED_MEMC_GET_CUH_
 
+#include "kernels/memcached/memc_meta.cuh"
 #include "kernels/memcached/memc_request.cuh"
 #include "kernels/memcached/memc_retrieve.cuh"
 #include "kernels/simt/simt.h"
@@ -18,6 +20,7 @@ struct ExecuteGet {
     Token verb;
     memcached::Outcome outcome;
     if (TryRetrieve(command, &verb, &outcome)) return outcome;
+    if (verb.Is("mg")) return MetaGet<CannotVivify>(command);
     return memcached::Outcome::kWrongKernel;
   }
 };
@@ -28,10 +31,10 @@ CARILLON_KERNEL(memc_get, MemcArgs, args, self) {
   memc::ServeBatch(args, self, memc::ExecuteGet{});
 }
 
-CARILLON_KERNEL_INFO(memc_get, MemcArgs,
-                     "memcached get, gets, gat and gats, a request a thread",
-                     simt::Registers(92).Validate<&memc::CheckLaunch>(),
-                     CARILLON_MEMC_PARAMS);
+CARILLON_KERNEL_INFO(
+    memc_get, MemcArgs,
+    "memcached get, gets, gat, gats and mg, a request a thread",
+    simt::Registers(96).Validate<&memc::CheckLaunch>(), CARILLON_MEMC_PARAMS);
 
 }  // namespace carillon::kernels
 

@@ -18,40 +18,23 @@ using memcached::Outcome;
 
 // Makes text that resembles a request.
 std::string NearlyARequest(std::mt19937& random) {
-  static const char* const kPieces[] = {"get ",
-                                        "gets ",
-                                        "gat ",
-                                        "set ",
-                                        "add ",
-                                        "cas ",
-                                        "append ",
-                                        "incr ",
-                                        "decr ",
-                                        "touch ",
-                                        "delete ",
-                                        "flush_all",
-                                        "stats",
-                                        "key",
-                                        "k",
-                                        "n",
-                                        " ",
-                                        "  ",
-                                        "\r\n",
-                                        "\n",
-                                        "\r",
-                                        "0 ",
-                                        "1 ",
-                                        "-1 ",
-                                        "10 ",
-                                        "1000 ",
-                                        "65536 ",
-                                        "noreply",
-                                        "version",
-                                        "quit",
-                                        "99999999999999999999 ",
-                                        "2147483645 ",
-                                        "4294967295 ",
-                                        "18446744073709551615 "};
+  static const char* const kPieces[] = {
+      "get ",        "gets ",       "gat ",
+      "set ",        "add ",        "cas ",
+      "append ",     "incr ",       "decr ",
+      "touch ",      "delete ",     "flush_all",
+      "mg ",         "ms ",         "md ",
+      "ma ",         "me ",         "mn",
+      "b ",          "k ",          "v ",
+      "N30 ",        "T30 ",        "R60 ",
+      "I ",          "Oopaque ",    "stats",
+      "key",         "k",           "n",
+      " ",           "  ",          "\r\n",
+      "\n",          "\r",          "0 ",
+      "1 ",          "-1 ",         "10 ",
+      "1000 ",       "65536 ",      "noreply",
+      "version",     "quit",        "99999999999999999999 ",
+      "2147483645 ", "4294967295 ", "18446744073709551615 "};
   std::string text;
   for (uint32_t i = random() % 14; i != 0; --i) {
     const uint32_t kind = random() % 20;
@@ -98,7 +81,7 @@ TEST(MemcHostile, RandomRequestsGetUsableAnswers) {
       }
       MemcClient client(server.table_memory.span(), server.store_memory.span());
       client.now_s = random() % 4 == 0 ? random() : 1'700'000'000 + event;
-      client.stride = 128 + random() % 40 * 64;
+      client.stride = 512 + random() % 34 * 64;
       client.request_flags = (seed % 2 == 0 ? 0u : 1u) | (random() % 2 * 2);
       ExpectUsable(client.Run(random() % 2 == 0 ? memc_get_info : memc_set_info,
                               requests));

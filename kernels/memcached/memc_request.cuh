@@ -23,6 +23,7 @@ struct MemcArgs {
   simt::Span<memcached::Reply> results;
   simt::Span<uint8_t> table;
   simt::Span<uint8_t> store;
+  simt::Span<const memcached::ServerStats> server;  // at most one
   uint64_t now_s;
   uint32_t count;
   uint32_t reply_stride;
@@ -35,13 +36,13 @@ namespace memc {
 inline constexpr uint32_t kFailCorrupt = 100;
 
 // A stride that has room for every reply of one line.
-inline constexpr uint32_t kMinReplyStride = 128;
+inline constexpr uint32_t kMinReplyStride = 512;
 
 // Returns nullptr, or what is wrong with the arguments that stay the same for
 // all events.
 CARILLON_HOST_DEVICE const char* CheckArgs(const MemcArgs& args) {
   if (args.reply_stride < kMinReplyStride || args.reply_stride % 64 != 0) {
-    return "reply_stride must be a multiple of 64, at least 128";
+    return "reply_stride must be a multiple of 64, at least 512";
   }
   if (args.replies.size > 0xffffffff) {
     return "replies must be smaller than 4 GiB";
@@ -70,12 +71,15 @@ struct Command {
   // all.
   CARILLON_DEVICE Command(const uint8_t* request_text, uint32_t request_length,
                           uint64_t room, bool largest, uint32_t counter_stripe,
-                          Table* shared_table, const ReplyWriter& writer)
+                          Table* shared_table,
+                          simt::Span<const memcached::ServerStats> stats,
+                          const ReplyWriter& writer)
       : text(request_text),
         length(request_length),
         largest_stride(largest),
         stripe(counter_stripe),
         table(*shared_table),
+        server(stats),
         reply(writer),
         line(request_text, request_length, room) {}
 
@@ -88,6 +92,7 @@ struct Command {
   uint32_t hits = 0;
   uint32_t misses = 0;
   Table& table;
+  simt::Span<const memcached::ServerStats> server;
   ReplyWriter reply;
   LineReader line;
 
@@ -161,7 +166,7 @@ CARILLON_DEVICE memcached::Reply Serve(const MemcArgs& args, uint64_t i,
   }
 
   Command command(text, length, room, (flags & memcached::kLargestStride) != 0,
-                  static_cast<uint32_t>(i), table,
+                  static_cast<uint32_t>(i), table, args.server,
                   ReplyWriter(args.replies.data + reply_offset,
                               args.reply_stride, stream, frame_id));
   result.outcome = execute(command);
@@ -178,9 +183,13 @@ CARILLON_DEVICE memcached::Reply Serve(const MemcArgs& args, uint64_t i,
   }
   if (!table->ok()) result.outcome = Outcome::kCorrupt;
   result.flags = command.flags;
-  if (result.outcome != Outcome::kAnswered) return result;
+  if (result.outcome != Outcome::kAnswered &&
+      result.outcome != Outcome::kSilent) {
+    return result;
+  }
   result.hits = Saturate16(command.hits);
   result.misses = Saturate16(command.misses);
+  if (result.outcome == Outcome::kSilent) return result;
   reply.Finish();
   result.offset = static_cast<uint32_t>(reply_offset);
   result.length = static_cast<uint32_t>(reply.length());
@@ -228,6 +237,7 @@ CARILLON_DEVICE void ServeBatch(const MemcArgs& args, const Thread& self,
       CARILLON_PARAM(MemcArgs, results, "receives one memcached::Reply each"), \
       CARILLON_PARAM(MemcArgs, table, "hash table, zeros at first"),           \
       CARILLON_PARAM(MemcArgs, store, "value store, zeros at first"),          \
+      CARILLON_PARAM(MemcArgs, server, "one memcached::ServerStats, or none"), \
       CARILLON_PARAM(MemcArgs, now_s, "seconds since 1970"),                   \
       CARILLON_PARAM(MemcArgs, count, "requests in this batch"),               \
       CARILLON_PARAM(MemcArgs, reply_stride,                                   \

@@ -95,6 +95,7 @@ CARILLON_MEMC_CALL void RetrieveKey(Command& command, const Token& word,
     PutValue(command.reply, key, found, with_cas);
     if (command.reply.fits()) {
       simt::StoreRelaxed(&found.item->last_access, lock.clock);
+      simt::StoreRelaxed(&found.item->fetched, table.now());
       if (touch) simt::StoreRelaxed(&found.item->exptime, exptime);
     }
     ++command.hits;

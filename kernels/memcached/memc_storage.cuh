@@ -105,14 +105,19 @@ struct StoreRequest {
   uint32_t exptime;
   const uint8_t* data;  // in the request; the device may change it
   uint32_t length;
-  uint64_t cas;
+  // The item's cas must be this one; 0: any, except in mode kCas.
+  uint64_t cas = 0;
+  uint32_t state = 0;  // ItemState of a new item
+  // kCas: an older cas than the item's stores, too, and leaves the item stale.
+  bool stale_if_older = false;
 };
 
 // Writes a new item's header and key; returns where its value goes, or nullptr
 // if the block is not in the store.
 CARILLON_MEMC_CALL uint8_t* FillItem(const Table& table, BlockRef ref,
                                      const Key& key, uint32_t flags,
-                                     uint32_t exptime, uint32_t value_length) {
+                                     uint32_t exptime, uint32_t state,
+                                     uint32_t value_length) {
   uint8_t* block = table.store().At(ref, ItemBytes(key.length, value_length));
   if (block == nullptr) return nullptr;
   Item* item = reinterpret_cast<Item*>(block);
@@ -121,8 +126,15 @@ CARILLON_MEMC_CALL uint8_t* FillItem(const Table& table, BlockRef ref,
   item->flags = flags;
   simt::StoreRelaxed(&item->exptime, exptime);
   item->stored = table.now();
+  simt::StoreRelaxed(&item->fetched, 0);
+  simt::StoreRelaxed(&item->state, state);
   CopyBytes(block + sizeof(Item), key.data, key.length);
   return block + sizeof(Item) + key.length;
+}
+
+// The item whose value FillItem() has returned.
+CARILLON_DEVICE Item* ItemBefore(uint8_t* value, const Key& key) {
+  return reinterpret_cast<Item*>(value - key.length - sizeof(Item));
 }
 
 CARILLON_MEMC_CALL void DropKey(Table& table, const Key& key) {
@@ -134,64 +146,69 @@ CARILLON_MEMC_CALL void DropKey(Table& table, const Key& key) {
 }
 
 // Whether an item was stored; if not, whether its key has an item.
-enum class StoreResult : uint8_t { kStored, kExists, kMissing };
+enum class StoreResult : uint8_t { kStored, kExists, kMissing, kNoMemory };
 
-CARILLON_DEVICE memcached::Outcome SayStored(Command& command, StoreMode mode,
-                                             StoreResult result) {
-  if (mode != StoreMode::kCas) {
-    return command.Say(result == StoreResult::kStored ? "STORED\r\n"
-                                                      : "NOT_STORED\r\n");
-  }
-  RareCounters* rare = &command.table.header()->rare;
-  switch (result) {
+struct Stored {
+  StoreResult result;
+  uint64_t cas = 0;  // the new item's
+};
+
+// Counts what a cas led to.
+CARILLON_DEVICE Stored CountCas(const Table& table, StoreMode mode,
+                                Stored stored) {
+  if (mode != StoreMode::kCas) return stored;
+  RareCounters* rare = &table.header()->rare;
+  switch (stored.result) {
     case StoreResult::kStored:
       Table::Count(&rare->cas_hits);
-      return command.Say("STORED\r\n");
+      break;
     case StoreResult::kExists:
       Table::Count(&rare->cas_badval);
-      return command.Say("EXISTS\r\n");
-    default:
+      break;
+    case StoreResult::kMissing:
       Table::Count(&rare->cas_misses);
-      return command.Say("NOT_FOUND\r\n");
+      break;
+    case StoreResult::kNoMemory:
+      break;
   }
+  return stored;
 }
 
 // set, add, replace and cas. The value is copied before the set is locked.
-CARILLON_DEVICE memcached::Outcome StoreItem(Command& command,
-                                             const StoreRequest& request) {
-  Table& table = command.table;
+CARILLON_DEVICE Stored StoreItem(Table& table, const StoreRequest& request) {
   const Key& key = request.key;
   Set* set = table.SetOf(key.hash);
   if (request.mode != StoreMode::kSet) {
     // A request that will be refused must not cost anybody room.
     const LockResult lock = table.Share(set);
-    if (!lock.ok) return memcached::Outcome::kCorrupt;
+    if (!lock.ok) return {StoreResult::kNoMemory};
     Item* const item = table.Find(set, key).item;
     if (item != nullptr) simt::StoreRelaxed(&item->last_access, lock.clock);
     const bool exists = item != nullptr;
     UnlockShared(&set->lock);
     if (exists == (request.mode == StoreMode::kAdd)) {
-      return SayStored(command, request.mode,
-                       exists ? StoreResult::kExists : StoreResult::kMissing);
+      return CountCas(table, request.mode,
+                      {exists ? StoreResult::kExists : StoreResult::kMissing});
     }
   }
   const BlockRef ref = table.Allocate(
       key.hash, ItemBytes(key.length, request.length),
       request.mode == StoreMode::kSet ? OwnItem::kEvict : OwnItem::kSpare);
-  uint8_t* value = ref == 0 ? nullptr
-                            : FillItem(table, ref, key, request.flags,
-                                       request.exptime, request.length);
+  uint8_t* value =
+      ref == 0 ? nullptr
+               : FillItem(table, ref, key, request.flags, request.exptime,
+                          request.state, request.length);
   if (value == nullptr) {
     Table::Count(&table.header()->rare.store_no_memory);
     // Drop the old item: no value is better than one that the client has
     // replaced.
     if (request.mode == StoreMode::kSet) DropKey(table, key);
-    return command.Say("SERVER_ERROR out of memory storing object\r\n");
+    return {StoreResult::kNoMemory};
   }
   CopyBytes(value, request.data, request.length);
 
   const LockResult lock = table.Exclude(set);
-  if (!lock.ok) return memcached::Outcome::kCorrupt;
+  if (!lock.ok) return {StoreResult::kNoMemory};
   const Found found = table.FindToChange(set, key);
   const bool exists = found.item != nullptr;
   bool store = false;
@@ -205,17 +222,30 @@ CARILLON_DEVICE memcached::Outcome StoreItem(Command& command,
       break;
     case StoreMode::kCas:
       store = exists && found.item->cas == request.cas;
+      if (exists && request.stale_if_older && request.cas != 0 &&
+          request.cas < found.item->cas) {
+        // It keeps the old item's end, and who was told to renew it.
+        Item* item = ItemBefore(value, key);
+        simt::StoreRelaxed(&item->exptime,
+                           simt::LoadRelaxed(&found.item->exptime));
+        simt::StoreRelaxed(
+            &item->state,
+            request.state | kStale |
+                (simt::LoadRelaxed(&found.item->state) & uint32_t{kWon}));
+        store = true;
+      }
       break;
     default:
       store = true;
   }
-  if (store) table.Link(set, found, ref, lock.clock);
+  const uint64_t cas = store ? table.Link(set, found, ref, lock.clock) : 0;
   UnlockExclusive(&set->lock);
   if (!store) table.store().Free(ref);
-  return SayStored(command, request.mode,
-                   store    ? StoreResult::kStored
+  return CountCas(table, request.mode,
+                  {store    ? StoreResult::kStored
                    : exists ? StoreResult::kExists
-                            : StoreResult::kMissing);
+                            : StoreResult::kMissing,
+                   cas});
 }
 
 // Calls change(set, lock, found, &need) under the key's exclusive lock. If it
@@ -242,12 +272,16 @@ CARILLON_DEVICE bool ChangeItem(Table& table, const Key& key, Change change) {
 struct Join {
   Table& table;
   const StoreRequest& request;
-  bool joined = false;
+  Stored stored{StoreResult::kMissing};
 
   CARILLON_DEVICE void operator()(Set* set, const LockResult& lock,
                                   const Found& found, uint64_t* need) {
-    joined = false;
+    stored = {StoreResult::kMissing};
     if (found.item == nullptr) return;
+    if (request.cas != 0 && request.cas != found.item->cas) {
+      stored.result = StoreResult::kExists;
+      return;
+    }
     const uint64_t length = uint64_t{found.value_length} + request.length;
     if (length > memcached::kMaxValueBytes) return;  // memcached: NOT_STORED
     const uint64_t bytes = ItemBytes(request.key.length, length);
@@ -255,7 +289,7 @@ struct Join {
     uint8_t* value = ref == 0
                          ? nullptr
                          : FillItem(table, ref, request.key, found.item->flags,
-                                    simt::LoadRelaxed(&found.item->exptime),
+                                    simt::LoadRelaxed(&found.item->exptime), 0,
                                     static_cast<uint32_t>(length));
     if (value == nullptr) {
       // Count this as a use, so that room is made at the expense of others.
@@ -268,30 +302,47 @@ struct Join {
               found.value_length);
     CopyBytes(append ? value + found.value_length : value, request.data,
               request.length);
-    table.Link(set, found, ref, lock.clock);
-    joined = true;
+    stored = {StoreResult::kStored, table.Link(set, found, ref, lock.clock)};
   }
 };
 
-CARILLON_DEVICE memcached::Outcome JoinItem(Command& command,
-                                            const StoreRequest& request) {
-  Join join{command.table, request};
-  if (!ChangeItem<Join&>(command.table, request.key, join)) {
-    Table::Count(&command.table.header()->rare.store_no_memory);
-    return command.Say("SERVER_ERROR out of memory storing object\r\n");
+CARILLON_DEVICE Stored JoinItem(Table& table, const StoreRequest& request) {
+  Join join{table, request};
+  if (!ChangeItem<Join&>(table, request.key, join)) {
+    Table::Count(&table.header()->rare.store_no_memory);
+    return {StoreResult::kNoMemory};
   }
-  return SayStored(command, request.mode,
-                   join.joined ? StoreResult::kStored : StoreResult::kMissing);
+  return join.stored;
 }
 
+// Counts a storage command and carries it out, if its data block ends where its
+// line says. A request is a whole command, so no later datagram can complete
+// it. Bytes behind it are ignored: one datagram, one command. (Debian's
+// memcached answers a second command in a datagram of its own, with the same
+// id, "0 of 1": no client can tell the two apart.) Returns false if the block
+// is cut wrongly.
+CARILLON_MEMC_CALL bool StoreData(Command& command, StoreRequest& request,
+                                  Stored* stored) {
+  Table& table = command.table;
+  // line_bytes() <= command.length, as the line is complete.
+  request.data = command.text + command.line.line_bytes();
+  const uint32_t rest = command.length - command.line.line_bytes();
+  Table::Count(&table.counters(request.key.hash)->cmd_set);
+  if (rest < request.length + 2 || request.data[request.length] != '\r' ||
+      request.data[request.length + 1] != '\n') {
+    return false;
+  }
+  const bool join =
+      request.mode == StoreMode::kAppend || request.mode == StoreMode::kPrepend;
+  *stored = join ? JoinItem(table, request) : StoreItem(table, request);
+  return true;
+}
+
+inline constexpr uint32_t kMaxStatedLength = 0x7fffffff - 2;
+
 // <verb> <key> <flags> <exptime> <bytes> [<cas unique>] [noreply]\r\n<data>\r\n
-//
-// The data block must end where the line says: a request is a whole command, so
-// no later datagram can complete it. Bytes behind it are ignored: one datagram,
-// one command. (Debian's memcached answers a second command in a datagram of
-// its own, with the same id, "0 of 1": no client can tell the two apart.)
-CARILLON_DEVICE memcached::Outcome Storage(Command& command, StoreMode mode) {
-  constexpr uint32_t kMaxLength = 0x7fffffff - 2;
+CARILLON_MEMC_CALL memcached::Outcome Storage(Command& command,
+                                              StoreMode mode) {
   Words words;
   memcached::Outcome outcome;
   const uint32_t least = mode == StoreMode::kCas ? 6 : 5;
@@ -300,7 +351,7 @@ CARILLON_DEVICE memcached::Outcome Storage(Command& command, StoreMode mode) {
   }
   const Decimal& length = words.number[4];
   if (!IsUnsigned(words.number[2], 0xffffffff) ||
-      !FitsSigned(words.number[3]) || !IsUnsigned(length, kMaxLength) ||
+      !FitsSigned(words.number[3]) || !IsUnsigned(length, kMaxStatedLength) ||
       (mode == StoreMode::kCas && !IsUnsigned(words.number[5], ~uint64_t{0}))) {
     return SayBadLine(command);
   }
@@ -310,42 +361,75 @@ CARILLON_DEVICE memcached::Outcome Storage(Command& command, StoreMode mode) {
     if (mode == StoreMode::kSet) DropKey(table, words.key());
     return command.Say("SERVER_ERROR object too large for cache\r\n");
   }
-  const StoreRequest request{
-      mode,
-      words.key(),
-      static_cast<uint32_t>(words.number[2].magnitude),
-      ResolveExptime(words.number[3], table.now()),
-      command.text + command.line.line_bytes(),
-      static_cast<uint32_t>(length.magnitude),
-      mode == StoreMode::kCas ? words.number[5].magnitude : 0};
-  // line_bytes() <= command.length, as the line is complete.
-  const uint32_t rest = command.length - command.line.line_bytes();
-  Table::Count(&table.counters(request.key.hash)->cmd_set);
-  if (rest < request.length + 2 || request.data[request.length] != '\r' ||
-      request.data[request.length + 1] != '\n') {
+  StoreRequest request{mode,
+                       words.key(),
+                       static_cast<uint32_t>(words.number[2].magnitude),
+                       ResolveExptime(words.number[3], table.now()),
+                       nullptr,
+                       static_cast<uint32_t>(length.magnitude)};
+  if (mode == StoreMode::kCas) request.cas = words.number[5].magnitude;
+  Stored stored{};
+  if (!StoreData(command, request, &stored)) {
     return command.Say("CLIENT_ERROR bad data chunk\r\n");
   }
-  if (mode == StoreMode::kAppend || mode == StoreMode::kPrepend) {
-    return JoinItem(command, request);
+  switch (stored.result) {
+    case StoreResult::kStored:
+      return command.Say("STORED\r\n");
+    case StoreResult::kNoMemory:
+      return command.Say("SERVER_ERROR out of memory storing object\r\n");
+    case StoreResult::kExists:
+      return command.Say(mode == StoreMode::kCas ? "EXISTS\r\n"
+                                                 : "NOT_STORED\r\n");
+    default:
+      return command.Say(mode == StoreMode::kCas ? "NOT_FOUND\r\n"
+                                                 : "NOT_STORED\r\n");
   }
-  return StoreItem(command, request);
 }
 
-// incr and decr. The value changes in place if the digits fit.
+// incr, decr and ma. The value changes in place if the digits fit.
 struct Arithmetic {
   Table& table;
   Key key;
   bool increment;
   uint64_t delta;
-  enum class Result : uint8_t { kNotFound, kNotANumber, kDone } result{};
+  uint64_t cas = 0;  // the item's must be this one; 0: any
+  // Without an item: makes one with `initial`.
+  bool create = false;
+  uint64_t initial = 0;
+  uint32_t created_exptime = 0;
+  bool set_exptime = false;
+  uint32_t exptime = 0;
+
+  enum class Result : uint8_t {
+    kNotFound,
+    kNotANumber,
+    kOtherCas,
+    kDone,
+    kCreated
+  } result{};
   uint8_t digits[kMaxDecimalDigits]{};
   uint32_t digit_count = 0;
+  uint64_t new_cas = 0;
+  uint32_t old_exptime = 0;
 
   CARILLON_DEVICE void operator()(Set* set, const LockResult& lock,
                                   const Found& found, uint64_t* need) {
-    result = Result::kNotFound;
-    if (found.item == nullptr) return;
+    Item* item = found.item;
+    if (item == nullptr) {
+      result = Result::kNotFound;
+      if (!create) return;
+      result = Result::kCreated;
+      old_exptime = 0;
+      digit_count = FormatDecimal(initial, digits);
+      Replace(set, lock, found, 0, created_exptime, need);
+      return;
+    }
     result = Result::kNotANumber;
+    if (found.value_length == 0) return;
+    if (cas != 0 && item->cas != cas) {
+      result = Result::kOtherCas;
+      return;
+    }
     const Decimal number = ParseDecimal(found.value, found.value_length);
     if (!IsUnsigned(number, ~uint64_t{0})) return;
     uint64_t value = number.magnitude;
@@ -356,60 +440,80 @@ struct Arithmetic {
     }
     digit_count = FormatDecimal(value, digits);
     result = Result::kDone;
-    Item* item = found.item;
-    if (digit_count <= found.value_length) {
-      // The length stays ("the number may be padded with spaces").
-      CopyBytes(found.value, digits, digit_count);
-      for (uint32_t i = digit_count; i < found.value_length; ++i) {
-        found.value[i] = ' ';
-      }
-      item->cas = table.NextCas();
-      item->stored = table.now();
-      simt::StoreRelaxed(&item->last_access, lock.clock);
+    old_exptime = simt::LoadRelaxed(&item->exptime);
+    const uint32_t until = set_exptime ? exptime : old_exptime;
+    if (digit_count > found.value_length) {
+      Replace(set, lock, found, item->flags, until, need);
       return;
     }
+    // The length stays ("the number may be padded with spaces").
+    CopyBytes(found.value, digits, digit_count);
+    for (uint32_t i = digit_count; i < found.value_length; ++i) {
+      found.value[i] = ' ';
+    }
+    item->cas = table.NextCas();
+    new_cas = item->cas;
+    item->stored = table.now();
+    simt::StoreRelaxed(&item->exptime, until);
+    simt::StoreRelaxed(&item->last_access, lock.clock);
+  }
+
+  // Makes an item of the digits.
+  CARILLON_DEVICE void Replace(Set* set, const LockResult& lock,
+                               const Found& found, uint32_t flags,
+                               uint32_t until, uint64_t* need) {
     const uint64_t bytes = ItemBytes(key.length, digit_count);
     const BlockRef ref = table.store().Allocate(bytes);
-    uint8_t* to =
-        ref == 0 ? nullptr
-                 : FillItem(table, ref, key, item->flags,
-                            simt::LoadRelaxed(&item->exptime), digit_count);
+    uint8_t* to = ref == 0
+                      ? nullptr
+                      : FillItem(table, ref, key, flags, until, 0, digit_count);
     if (to == nullptr) {
-      simt::StoreRelaxed(&item->last_access, lock.clock);
+      if (found.item != nullptr) {
+        simt::StoreRelaxed(&found.item->last_access, lock.clock);
+      }
       *need = bytes;
       return;
     }
     CopyBytes(to, digits, digit_count);
-    table.Link(set, found, ref, lock.clock);
+    new_cas = table.Link(set, found, ref, lock.clock);
   }
 };
 
+// Returns false if there is no room.
+CARILLON_MEMC_CALL bool Calculate(Table& table, Arithmetic* sum) {
+  if (!ChangeItem<Arithmetic&>(table, sum->key, *sum)) return false;
+  RareCounters* rare = &table.header()->rare;
+  if (sum->result == Arithmetic::Result::kDone) {
+    Table::Count(sum->increment ? &rare->incr_hits : &rare->decr_hits);
+  } else if (sum->result == Arithmetic::Result::kNotFound) {
+    Table::Count(sum->increment ? &rare->incr_misses : &rare->decr_misses);
+  }
+  return true;
+}
+
+#define CARILLON_MEMC_NOT_A_NUMBER \
+  "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"
+
 // incr|decr <key> <value> [noreply]
-CARILLON_DEVICE memcached::Outcome IncrementOrDecrement(Command& command,
-                                                        bool increment) {
+CARILLON_MEMC_CALL memcached::Outcome IncrementOrDecrement(Command& command,
+                                                           bool increment) {
   Words words;
   memcached::Outcome outcome;
   if (!ParseKeyLine(command, 3, 4, &words, &outcome)) return outcome;
   if (!IsUnsigned(words.number[2], ~uint64_t{0})) {
     return command.Say("CLIENT_ERROR invalid numeric delta argument\r\n");
   }
-  Table& table = command.table;
-  RareCounters* rare = &table.header()->rare;
-  Arithmetic sum{table, words.key(), increment, words.number[2].magnitude};
-  if (!ChangeItem<Arithmetic&>(table, sum.key, sum)) {
+  Arithmetic sum{command.table, words.key(), increment,
+                 words.number[2].magnitude};
+  if (!Calculate(command.table, &sum)) {
     return command.Say("SERVER_ERROR out of memory\r\n");
   }
-  switch (sum.result) {
-    case Arithmetic::Result::kNotFound:
-      Table::Count(increment ? &rare->incr_misses : &rare->decr_misses);
-      return command.Say("NOT_FOUND\r\n");
-    case Arithmetic::Result::kNotANumber:
-      return command.Say(
-          "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n");
-    default:
-      break;
+  if (sum.result == Arithmetic::Result::kNotFound) {
+    return command.Say("NOT_FOUND\r\n");
   }
-  Table::Count(increment ? &rare->incr_hits : &rare->decr_hits);
+  if (sum.result == Arithmetic::Result::kNotANumber) {
+    return command.Say(CARILLON_MEMC_NOT_A_NUMBER);
+  }
   if (command.noreply) return memcached::Outcome::kSilent;
   command.reply.Put(sum.digits, sum.digit_count);
   command.reply.PutText("\r\n");
@@ -417,7 +521,7 @@ CARILLON_DEVICE memcached::Outcome IncrementOrDecrement(Command& command,
 }
 
 // touch <key> <exptime> [noreply]
-CARILLON_DEVICE memcached::Outcome Touch(Command& command) {
+CARILLON_MEMC_CALL memcached::Outcome Touch(Command& command) {
   Words words;
   memcached::Outcome outcome;
   if (!ParseKeyLine(command, 3, 4, &words, &outcome)) return outcome;
@@ -433,6 +537,7 @@ CARILLON_DEVICE memcached::Outcome Touch(Command& command) {
   if (found.item != nullptr) {
     simt::StoreRelaxed(&found.item->exptime,
                        ResolveExptime(words.number[2], table.now()));
+    simt::StoreRelaxed(&found.item->fetched, table.now());
     simt::StoreRelaxed(&found.item->last_access, lock.clock);
   }
   UnlockShared(&set->lock);
@@ -445,7 +550,7 @@ CARILLON_DEVICE memcached::Outcome Touch(Command& command) {
 }
 
 // delete <key> [0] [noreply]
-CARILLON_DEVICE memcached::Outcome Delete(Command& command) {
+CARILLON_MEMC_CALL memcached::Outcome Delete(Command& command) {
   Words words;
   memcached::Outcome outcome;
   if (!ParseLine(command, 2, 4, &words, &outcome)) return outcome;

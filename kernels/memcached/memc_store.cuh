@@ -195,6 +195,12 @@ class Store {
   CARILLON_HOST_DEVICE static uint32_t PagesFor(uint64_t bytes) {
     return static_cast<uint32_t>((bytes + kPageBytes - 1) / kPageBytes);
   }
+  // memcached's "slab class": 1..kClasses, and one more for runs of pages.
+  CARILLON_HOST_DEVICE static uint32_t ClassNumber(uint64_t bytes) {
+    if (bytes > kMaxClassBytes) return kClasses + 1;
+    return 1 + ClassOf(static_cast<uint32_t>((bytes + kBlockUnit - 1) /
+                                             kBlockUnit));
+  }
   // What BlockBytes() of a block for `bytes` will be.
   CARILLON_HOST_DEVICE static uint64_t RoundUp(uint64_t bytes) {
     if (bytes > kMaxClassBytes) return PagesFor(bytes) * kPageBytes;

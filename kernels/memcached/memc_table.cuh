@@ -33,11 +33,26 @@
 
 namespace carillon::kernels::memc {
 
-//   0      4        8     16        20      24        28       32
-//   +------+--------+-----+---------+-------+---------+--------+-----+-------+
-//   | hash | last   | cas | lengths | flags | exptime | stored | key | value |
-//   |      | access |     |         |       |         |        |     |       |
-//   +------+--------+-----+---------+-------+---------+--------+-----+-------+
+enum ItemState : uint32_t {
+  // A client has marked the item as out of date ("md I", or "ms I" with an
+  // older cas).
+  kStale = 1,
+  // Some client was told to renew the item ("W"); nobody else is.
+  kWon = 2,
+  // The key came in base64 and goes out so.
+  kBinaryKey = 4,
+};
+
+//   0      4        8     16        20      24        28       32        36
+//   +------+--------+-----+---------+-------+---------+--------+---------+-- -
+//   | hash | last   | cas | lengths | flags | exptime | stored | fetched |
+//   |      | access |     |         |       |         |        |         |
+//   +------+--------+-----+---------+-------+---------+--------+---------+-- -
+//
+//    36      40    .       .
+//   -+-------+-----+-------+
+//    | state | key | value |
+//   -+-------+-----+-------+
 struct Item {
   uint32_t hash;         // the key's hash; readable without a lock
   uint32_t last_access;  // the set's clock; GETs write it under a shared lock
@@ -46,8 +61,10 @@ struct Item {
   uint32_t flags;    // the client's
   uint32_t exptime;  // seconds since 1970; 0: never. GATs write it, too
   uint32_t stored;   // when, seconds since 1970
+  uint32_t fetched;  // when last, seconds since 1970; 0: never. GETs write it
+  uint32_t state;    // ItemState; GETs add kWon
 };
-static_assert(sizeof(Item) == 32);
+static_assert(sizeof(Item) == 40);
 static_assert(offsetof(Item, cas) == 8);
 
 CARILLON_HOST_DEVICE constexpr uint32_t PackLengths(uint32_t key,
@@ -109,6 +126,7 @@ struct alignas(128) RareCounters {
   uint64_t cas_badval;
   uint64_t store_too_large;
   uint64_t store_no_memory;
+  uint64_t cmd_meta;  // me
 };
 static_assert(sizeof(RareCounters) == 128);
 
@@ -275,11 +293,13 @@ class Table {
 
   // Needs the exclusive lock. Makes `ref` the key's item: in place of `old` if
   // that was found, else in a free way, else in the way of a dead item, else in
-  // that of the set's least recently used one. Gives the item its cas.
-  CARILLON_MEMC_CALL void Link(Set* set, const Found& old, BlockRef ref,
-                               uint32_t clock) {
+  // that of the set's least recently used one. Gives the item its cas, and
+  // returns it.
+  CARILLON_MEMC_CALL uint64_t Link(Set* set, const Found& old, BlockRef ref,
+                                   uint32_t clock) {
     Item* item = ItemAt(ref);  // not null: the caller has written it
-    item->cas = NextCas();
+    const uint64_t cas = NextCas();
+    item->cas = cas;
     StoreRelaxed(&item->last_access, clock);
     const uint32_t hash = LoadRelaxed(&item->hash);
     Counters* count = counters(hash);
@@ -288,7 +308,7 @@ class Table {
       way = Victim(set, clock, 0, {});
       if (way == kWays) {
         Condemn();
-        return;
+        return cas;
       }
       Count(&count->evictions);
     }
@@ -298,6 +318,7 @@ class Table {
     Count(&count->linked);
     Count(&count->bytes, BytesOf(item));
     if (replaced != 0) Release(replaced);
+    return cas;
   }
 
   // Allocates a block for an item and evicts others if necessary; 0 if there is

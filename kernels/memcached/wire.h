@@ -73,6 +73,23 @@ struct alignas(16) Request {
 static_assert(sizeof(Request) == 16);
 static_assert(offsetof(Request, flags) == 8);
 
+// What `stats` says of the device that serves the clients. Writer: the device,
+// at any time. Reader: the kernel.
+struct alignas(64) ServerStats {
+  uint64_t pid;
+  uint64_t started_s;  // seconds since 1970
+  uint64_t threads;    // of the device, that serve clients
+  uint64_t max_connections;
+  uint64_t curr_connections;
+  uint64_t total_connections;
+  uint64_t rejected_connections;
+  uint64_t bytes_read;  // of requests and replies
+  uint64_t bytes_written;
+  uint64_t reserved[7];
+};
+static_assert(sizeof(ServerStats) == 128);
+static_assert(offsetof(ServerStats, bytes_written) == 64);
+
 enum class Outcome : uint8_t {
   kNone = 0,      // the kernel did not get to it
   kAnswered = 1,  // send the reply
@@ -115,7 +132,7 @@ struct alignas(16) Reply {
   uint16_t datagrams;  // 0 unless kAnswered
   Outcome outcome;
   uint8_t flags;    // ReplyFlags
-  uint16_t hits;    // keys found by get, gets, gat and gats; at most 65535
+  uint16_t hits;    // keys found by get, gets, gat, gats, mg; at most 65535
   uint16_t misses;  // keys not found by these
 };
 static_assert(sizeof(Reply) == 16);

@@ -442,7 +442,8 @@ class Maker {
     const auto [get_packets, get_requests] = batch(gets, kPacketBytes);
     const std::map<std::string, size_t> names = {
         {"packets", 0}, {"requests", 1}, {"replies", 2},
-        {"results", 3}, {"table", 4},    {"store", 5}};
+        {"results", 3}, {"table", 4},    {"store", 5},
+        {"server", 6}};
     const std::map<std::string, uint64_t> numbers = {
         {"now_s", 1'700'000'000}, {"count", kCount}, {"reply_stride", kStride}};
     const auto launch = [&](const char* kernel,
@@ -462,7 +463,8 @@ class Maker {
          {Zeros(uint64_t{kCount} * kStride), Compare::kBytes},
          {Zeros(kCount * sizeof(memcached::Reply)), Compare::kBytes},
          {Zeros(memcached::TableBytes(16 * 1024))},
-         {Zeros(kPages * 65536 + 131072)}},
+         {Zeros(kPages * 65536 + 131072)},
+         {Zeros(sizeof(memcached::ServerStats))}},
         {launch("memc_set", set_packets, set_requests),
          launch("memc_get", get_packets, get_requests),
          launch("memc_set", get_packets, get_requests)});
