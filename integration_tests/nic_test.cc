@@ -11,7 +11,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
+#include <map>
+#include <memory>
 #include <random>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -425,6 +429,62 @@ TEST_F(NicTest, ServesInEverySetting) {
     EXPECT_EQ(nic_->Wait(), 0);
   }
   ExpectCleanLedger();
+}
+
+TEST_F(NicTest, StatsTellOfTheServingProcess) {
+  const auto start = static_cast<uint64_t>(time(nullptr));
+  Serve({"--max-connections", "2"});
+  const auto stats = [this](MemcTcpClient& tcp) {
+    tcp.Send("stats\r\n");
+    std::map<std::string, std::string> values;
+    std::string line;
+    while ((line = tcp.ReceiveLine()) != "END\r\n" && !line.empty()) {
+      std::istringstream words(line);
+      std::string stat;
+      std::string name;
+      words >> stat >> name >> values[name];
+    }
+    return values;
+  };
+  const auto number = [](const std::map<std::string, std::string>& values,
+                         const std::string& name) {
+    const auto at = values.find(name);
+    EXPECT_NE(at, values.end()) << name;
+    return at == values.end() ? 0 : std::stoull(at->second);
+  };
+  auto first = std::make_unique<MemcTcpClient>(ports_.tcp);
+  EXPECT_EQ(first->Ask("version\r\n", "VERSION 1.6.18-carillon\r\n"),
+            "VERSION 1.6.18-carillon\r\n");
+  MemcTcpClient second(ports_.tcp);
+  const auto before = stats(second);
+  const auto now = static_cast<uint64_t>(time(nullptr));
+  EXPECT_EQ(number(before, "pid"), static_cast<uint64_t>(nic_->pid()));
+  EXPECT_LE(number(before, "uptime"), now - start);
+  EXPECT_GE(number(before, "time") + 1, start);
+  EXPECT_LE(number(before, "time"), now);
+  EXPECT_EQ(before.at("version"), "1.6.18-carillon");
+  EXPECT_EQ(before.at("pointer_size"), "64");
+  EXPECT_EQ(before.at("threads"), "1");
+  EXPECT_EQ(before.at("max_connections"), "2");
+  EXPECT_EQ(before.at("curr_connections"), "2");
+  EXPECT_EQ(before.at("total_connections"), "2");
+  EXPECT_EQ(before.at("rejected_connections"), "0");
+  EXPECT_EQ(before.at("bytes_read"), "16");     // "version" and "stats"
+  EXPECT_EQ(before.at("bytes_written"), "25");  // the version
+
+  MemcTcpClient third(ports_.tcp);
+  EXPECT_EQ(third.ReceiveLine(), "ERROR Too many open connections\r\n");
+  first.reset();
+  MemcUdpClient udp(ports_.udp);
+  EXPECT_EQ(udp.AskText(1, "get k\r\n"), "END\r\n");
+  EXPECT_TRUE(Eventually(
+      [&] { return number(stats(second), "curr_connections") == 1; }));
+  const auto after = stats(second);
+  EXPECT_EQ(after.at("total_connections"), "2");
+  EXPECT_EQ(after.at("rejected_connections"), "1");
+  // The datagrams are 15 and 13 bytes.
+  EXPECT_GE(number(after, "bytes_read"), 16u + 15 + 7);
+  EXPECT_GE(number(after, "bytes_written"), 25u + 13 + 500);
 }
 
 TEST_F(NicTest, AFailedEventAnswersItsStreamsAndDatagrams) {
