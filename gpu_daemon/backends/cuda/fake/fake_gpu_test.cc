@@ -86,7 +86,7 @@ TEST_F(FakeGpuTest, ALaunchWithMoreStackThanAnyBeforeWaitsForAnIdleGpu) {
     while (!end && !call.stopped()) sched_yield();
     return CUDA_SUCCESS;
   });
-  // These have stacks of 256 and 776 bytes.
+  // These have stacks of 256 and 1256 bytes.
   const auto nothing = [](KernelCall&, uint64_t) { return CUDA_SUCCESS; };
   const CUfunction small = Define("carillon_take_stack", nothing);
   const CUfunction large = Define("carillon_memc_get", nothing);
@@ -94,13 +94,13 @@ TEST_F(FakeGpuTest, ALaunchWithMoreStackThanAnyBeforeWaitsForAnIdleGpu) {
   EXPECT_EQ(driver_.cuFuncGetAttribute(
                 &bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, large),
             CUDA_SUCCESS);
-  EXPECT_EQ(bytes, 776);
+  EXPECT_EQ(bytes, 1256);
   const Stream stream = NewStream();
   const Stream resident = NewStream();
   ASSERT_EQ(LaunchIn(resident.get(), stays, 0), CUDA_SUCCESS);
   EXPECT_EQ(LaunchIn(stream.get(), small, 0), CUDA_ERROR_UNKNOWN);
   end = true;
-  EXPECT_EQ(driver_.cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 776), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1256), CUDA_SUCCESS);
   EXPECT_EQ(LaunchIn(stream.get(), small, 0), CUDA_SUCCESS);
   EXPECT_EQ(driver_.cuCtxSynchronize(), CUDA_SUCCESS);
   end = false;

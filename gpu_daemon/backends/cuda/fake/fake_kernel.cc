@@ -278,8 +278,8 @@ uint32_t FakeGpu::State::OwnLocalBytes(std::string_view name) const {
   }
   // As nvcc 13.0 compiles them for sm_90.
   if (name == "carillon_take_stack") return 256;
-  if (name.ends_with("_memc_set")) return 1296;
-  return name.ends_with("_memc_get") ? 776 : 0;
+  if (name.ends_with("_memc_set")) return 1360;
+  return name.ends_with("_memc_get") ? 1256 : 0;
 }
 
 std::vector<std::string> FakeGpu::State::FunctionNames(
