@@ -10,6 +10,7 @@
 
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cpu/run_block.h"
+#include "kernels/forwarding/wire.h"
 #include "kernels/memcached/wire.h"
 #include "kernels/registry.h"
 
@@ -92,6 +93,7 @@ class Maker {
     Sgemm();
     Stencil();
     Memcached();
+    Forwarding();
     std::set<std::string_view> covered;
     for (const Case& one : cases_) {
       for (const CaseLaunch& launch : one.launches) {
@@ -468,6 +470,107 @@ class Maker {
         {launch("memc_set", set_packets, set_requests),
          launch("memc_get", get_packets, get_requests),
          launch("memc_set", get_packets, get_requests)});
+  }
+
+  // Writes routes of 20 bits at random places, publishes them, and forwards
+  // packets that are whole, or have a byte changed; most have a route.
+  void Forwarding() {
+    using namespace forwarding;
+    constexpr uint32_t kCount = 200;
+    constexpr uint32_t kStride = 64;
+    constexpr uint32_t kHops = 50;
+    constexpr uint32_t kBits = 16;
+    constexpr uint64_t kTable = TableBytes(/*groups=*/8, kBits);
+    constexpr uint64_t kWords = kTable / sizeof(uint32_t);
+    std::vector<uint32_t> half(HalfWords(kWords));
+    for (uint32_t i = 0; i < half.size(); ++i) {
+      const uint32_t value = random_.Small(0, 9);
+      half[i] = value == 0   ? 0
+                : value == 1 ? kEntryGroup | random_.Small(0, 7)
+                             : kEntryRoute | random_.Small(0, kHops - 1);
+    }
+    // Groups hold routes only.
+    for (uint32_t i = 1 << kBits; i < half.size(); ++i) {
+      half[i] = kEntryRoute | random_.Small(0, kHops - 1);
+    }
+    for (const bool four : {true, false}) {
+      std::vector<std::byte> packets = random_.Bytes(kCount * kStride);
+      std::vector<Packet> descriptors;
+      for (uint32_t i = 0; i < kCount; ++i) {
+        std::byte* const packet = &packets[i * kStride];
+        const uint32_t length = random_.Small(44, kStride);
+        const auto byte = [](uint32_t value) { return std::byte(value); };
+        if (four) {
+          packet[0] = byte(0x45);
+          packet[2] = byte(0);
+          packet[3] = byte(length);
+          packet[12] = byte(198);
+          packet[16] = byte(random_.Small(1, 126));
+          packet[10] = packet[11] = byte(0);
+          uint32_t sum = 0;
+          for (int k = 0; k < 20; k += 2) {
+            sum += std::to_integer<uint32_t>(packet[k]) << 8 |
+                   std::to_integer<uint32_t>(packet[k + 1]);
+          }
+          while (sum > 0xffff) sum = (sum & 0xffff) + (sum >> 16);
+          packet[10] = byte(~sum >> 8 & 0xff);
+          packet[11] = byte(~sum & 0xff);
+        } else {
+          packet[0] = byte(0x60);
+          packet[4] = byte(0);
+          packet[5] = byte(length - kIpv6HeaderBytes);
+          packet[8] = packet[24] = byte(0x20);
+        }
+        if (i % 4 == 3) packet[random_.Between(0, 39)] ^= byte(1 << i % 8);
+        descriptors.push_back({i * kStride, length});
+      }
+      std::vector<NextHop> hops(kHops);
+      for (NextHop& hop : hops) {
+        std::ranges::copy(random_.Bytes(6),
+                          std::as_writable_bytes(std::span(hop.to)).begin());
+        hop.mtu = static_cast<uint16_t>(random_.Between(0, 1) * 60);
+      }
+      const auto write = [&](const std::vector<uint32_t>& words,
+                             uint64_t first) {
+        CaseLaunch one = Launch("fib_write", {2, 1, 1}, {128, 1, 1},
+                                {{"words", 0}, {"table", 1}},
+                                {{"first", first}, {"count", words.size()}});
+        one.inputs[0] = ToBytes(words);
+        one.inputs[0].resize(half.size() * sizeof(uint32_t));
+        return one;
+      };
+      CaseLaunch forward = Launch(four ? "ipv4_forward" : "ipv6_forward",
+                                  {2, 1, 1}, {AnyBlock(), 1, 1},
+                                  {{"table", 1},
+                                   {"packets", 2},
+                                   {"descriptors", 3},
+                                   {"next_hops", 4},
+                                   {"headers", 5},
+                                   {"results", 6}},
+                                  {{"count", kCount}, {"first_bits", kBits}});
+      CaseLaunch refused = forward;
+      refused.numbers["first_bits"] = 15;
+      Add(fmt::format("IPv{} forwarding by blocks of {}", four ? 4 : 6,
+                      forward.kmd.block.x),
+          {{Zeros(half.size() * sizeof(uint32_t))},
+           {Zeros(kTable), Compare::kBytes},
+           {packets},
+           {ToBytes(descriptors)},
+           {ToBytes(hops)},
+           {Zeros(kCount * sizeof(Header)), Compare::kBytes},
+           {Zeros(kCount * sizeof(Result)), Compare::kBytes}},
+          {write(half, HalfBegin(kWords, 1)), write({1}, 0), forward});
+      Add(fmt::format("IPv{} forwarding with a first level of 15 bits",
+                      four ? 4 : 6),
+          {{},
+           {Zeros(kTable)},
+           {},
+           {Zeros(1600)},
+           {},
+           {Zeros(12800)},
+           {Zeros(3200)}},
+          {refused});
+    }
   }
 
   Random random_;

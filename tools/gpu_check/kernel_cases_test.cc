@@ -7,6 +7,7 @@
 #include <memory>
 #include <set>
 
+#include "kernels/forwarding/wire.h"
 #include "kernels/registry.h"
 
 namespace carillon::gpu_check {
@@ -76,7 +77,9 @@ TEST(KernelCases, DoSomethingThatIsCompared) {
       EXPECT_FALSE(CompareArenas(one, before, arena).ok()) << one.name;
     }
   }
-  EXPECT_EQ(good.size(), 16u);  // all but null_event, busy, fail_if, memc_get
+  // All but null_event, busy, fail_if, memc_get, and the forwarders, which come
+  // behind fib_write.
+  EXPECT_EQ(good.size(), 17u);
   EXPECT_TRUE(statuses.contains(1));
   EXPECT_TRUE(statuses.contains(2));
 }
@@ -100,6 +103,31 @@ TEST(KernelCases, MemcachedStoresAndFinds) {
     return;
   }
   FAIL() << "no such case";
+}
+
+TEST(KernelCases, ForwardersForwardMostPacketsAndJudgeTheOthers) {
+  std::vector<std::string> missing;
+  int cases = 0;
+  for (const Case& one : MakeCases(3, &missing)) {
+    if (one.name.find("forwarding by") == one.name.npos) continue;
+    ++cases;
+    Memory memory(Arena::BytesFor(one));
+    const Arena arena(one, memory.span());
+    for (const CaseLaunch& launch : one.launches) {
+      arena.Feed(launch);
+      EXPECT_EQ(RunOnCpu(launch, arena.Args(launch)), 0u);
+    }
+    std::map<forwarding::Verdict, int> verdicts;
+    const auto results = arena.buffer(6);
+    for (size_t i = 0; i < results.size(); i += sizeof(forwarding::Result)) {
+      forwarding::Result result;
+      std::memcpy(&result, &results[i], sizeof(result));
+      ++verdicts[result.verdict];
+    }
+    EXPECT_GT(verdicts[forwarding::Verdict::kForward], 90) << one.name;
+    EXPECT_GE(verdicts.size(), 5u) << one.name;
+  }
+  EXPECT_EQ(cases, 2);
 }
 
 TEST(CompareArenas, SeesOneByteAndOneFloat) {
