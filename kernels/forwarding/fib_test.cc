@@ -61,7 +61,10 @@ class FibTest : public testing::TestWithParam<Shape> {
       for (uint32_t k = 1; k < bits / 8; ++k) {
         address[k] = static_cast<uint8_t>(random() % 2 * 0x81);
       }
-      const auto length = static_cast<uint8_t>(random() % (bits + 1));
+      // A change of a short prefix changes much of a large first level.
+      const uint32_t least = GetParam().first_bits == 24 ? 8 : 0;
+      const auto length =
+          static_cast<uint8_t>(least + random() % (bits + 1 - least));
       routes.push_back({{family(), length, Masked(address, length)},
                         static_cast<uint32_t>(random() % 1000)});
     }
@@ -75,13 +78,13 @@ TEST_P(FibTest, FindsWhatASearchThroughAllRoutesFinds) {
   ASSERT_TRUE(fib.Replace(routes).ok());
   uint32_t found = 0;
   for (const AddressBytes& address :
-       MakeAddresses(routes, family(), 2'000, 2)) {
+       MakeAddresses(routes, family(), 1'000, 2)) {
     const auto expected = LongestMatch(routes, address);
     ASSERT_EQ(fib.Lookup(address), expected);
     ASSERT_EQ(DeviceLookup(fib, address), expected);
     if (expected) ++found;
   }
-  EXPECT_GT(found, 1'000u);
+  EXPECT_GT(found, 500u);
 }
 
 TEST_P(FibTest, InsertsAndRemovesInAnyOrderGiveTheSameRoutes) {

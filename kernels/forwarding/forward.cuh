@@ -139,6 +139,39 @@ CARILLON_DEVICE void StoreHeader(forwarding::Header* to,
   for (uint32_t i = 0; i < kWords; ++i) out[4 + i] = words[i];
 }
 
+CARILLON_DEVICE bool IsAligned(const uint8_t* packet) {
+  return reinterpret_cast<uintptr_t>(packet) % forwarding::kPacketAlignment ==
+         0;
+}
+
+// A CPU runs the threads in turn, so what one needs of memory can be fetched
+// while those before it run: first its packet, then the entry that the first
+// bits of its destination name, kDestination bytes from its begin.
+template <uint32_t kDestination>
+CARILLON_DEVICE void PrefetchForLater(
+    [[maybe_unused]] const ForwardArgs& args,
+    [[maybe_unused]] Span<const uint32_t> half, [[maybe_unused]] uint64_t i) {
+#if !defined(__CUDACC__)
+  constexpr uint64_t kPacketsAhead = 8;
+  constexpr uint64_t kEntriesAhead = 4;
+  const auto destination_of = [&](uint64_t at) -> const uint32_t* {
+    if (at >= args.count) return nullptr;
+    const uint64_t offset = simt::LoadRelaxed(&args.descriptors[at].offset);
+    if (!args.packets.InBounds(offset, kDestination + sizeof(uint32_t)) ||
+        !IsAligned(args.packets.data + offset)) {
+      return nullptr;
+    }
+    return reinterpret_cast<const uint32_t*>(args.packets.data + offset +
+                                             kDestination);
+  };
+  __builtin_prefetch(destination_of(i + kPacketsAhead));
+  if (const uint32_t* const to = destination_of(i + kEntriesAhead)) {
+    __builtin_prefetch(
+        &half[Swap32(simt::LoadRelaxed(to)) >> (32 - args.first_bits)]);
+  }
+#endif
+}
+
 // Forwards the batch. `forward(args, half, bytes, length, header, result)`
 // decides about one packet of `length` bytes.
 template <class Thread, class Forward>
@@ -157,11 +190,10 @@ CARILLON_DEVICE void ForwardBatch(const ForwardArgs& args, const Thread& self,
     if (half.empty()) {
       result.verdict = Verdict::kBadTable;
     } else if (!args.packets.InBounds(offset, length) ||
-               reinterpret_cast<uintptr_t>(args.packets.data + offset) %
-                       forwarding::kPacketAlignment !=
-                   0) {
+               !IsAligned(args.packets.data + offset)) {
       result.verdict = Verdict::kBadDescriptor;
     } else {
+      PrefetchForLater<Forward::kDestination>(args, half, i);
       result.verdict = forward(args, half, args.packets.data + offset, length,
                                &args.headers[i], &result);
     }

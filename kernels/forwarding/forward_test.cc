@@ -312,7 +312,7 @@ TEST(Forward24, SendsPacketsTheWayOfTheLongestPrefix) {
 // Two tables, in turn, with the same groups for other prefixes, while packets are
 // forwarded: each packet goes the way of one of the two, and none is lost.
 TEST_P(Forward, ATableIsExchangedWithoutALostOrMisledPacket) {
-  constexpr int kExchanges = 200;
+  constexpr int kExchanges = 100;
   // Longer prefixes than a first level has, below shorter ones.
   const auto make = [&](uint64_t seed, uint32_t next_hop) {
     std::vector<Route> routes;

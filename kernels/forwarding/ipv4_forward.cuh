@@ -40,6 +40,8 @@ CARILLON_DEVICE uint32_t HalvesOf(uint32_t word) {
 }
 
 struct Ipv4 {
+  static constexpr uint32_t kDestination = 16;  // in the header
+
   CARILLON_DEVICE Verdict operator()(const ForwardArgs& args,
                                      Span<const uint32_t> half,
                                      const uint8_t* bytes, uint32_t length,

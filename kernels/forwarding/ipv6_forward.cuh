@@ -28,6 +28,8 @@ CARILLON_HOST_DEVICE constexpr bool IsMulticast6(const Address& address) {
 }
 
 struct Ipv6 {
+  static constexpr uint32_t kDestination = 24;  // in the header
+
   CARILLON_DEVICE Verdict operator()(const ForwardArgs& args,
                                      Span<const uint32_t> half,
                                      const uint8_t* bytes, uint32_t length,
