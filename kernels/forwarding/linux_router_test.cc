@@ -135,6 +135,7 @@ class LinuxRouter : public testing::TestWithParam<Family> {
     ASSERT_TRUE(socket_) << strerror(errno);
     const int size = 8 << 20;
     setsockopt(socket_.get(), SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+    input_ = static_cast<int>(if_nametoindex("p0"));
     for (uint32_t i = 0; i < kHops; ++i) {
       hop_of_[if_nametoindex(fmt::format("hop{}", i).c_str())] = i;
     }
@@ -161,7 +162,7 @@ class LinuxRouter : public testing::TestWithParam<Family> {
     frame.insert(frame.end(), packet.begin(), packet.end());
     sockaddr_ll to{};
     to.sll_family = AF_PACKET;
-    to.sll_ifindex = static_cast<int>(if_nametoindex("p0"));
+    to.sll_ifindex = input_;
     ASSERT_EQ(sendto(socket_.get(), frame.data(), frame.size(), 0,
                      reinterpret_cast<const sockaddr*>(&to), sizeof(to)),
               static_cast<ssize_t>(frame.size()))
@@ -177,7 +178,8 @@ class LinuxRouter : public testing::TestWithParam<Family> {
     while (true) {
       pollfd readable = {socket_.get(), POLLIN, 0};
       ASSERT_EQ(poll(&readable, 1, 10'000), 1) << "no sentinel came out";
-      Bytes frame(70'000);
+      Bytes frame(2'048);  // more than any interface here sends
+
       sockaddr_ll from{};
       socklen_t size = sizeof(from);
       const ssize_t length =
@@ -221,11 +223,13 @@ class LinuxRouter : public testing::TestWithParam<Family> {
   static bool entered_;
   static bool made_;
   static UniqueFd socket_;
+  static int input_;                            // index of the interface p0
   static std::map<uint32_t, uint32_t> hop_of_;  // by index of the interface
 };
 bool LinuxRouter::entered_ = false;
 bool LinuxRouter::made_ = false;
 UniqueFd LinuxRouter::socket_;
+int LinuxRouter::input_ = 0;
 std::map<uint32_t, uint32_t> LinuxRouter::hop_of_;
 
 TEST_P(LinuxRouter, SendsTheSameFramesToTheSameNextHops) {
@@ -248,7 +252,7 @@ TEST_P(LinuxRouter, SendsTheSameFramesToTheSameNextHops) {
   };
   const Bytes sentinel = make(source, source, 64, kSentinelPayload);
   std::vector<Bytes> packets;
-  for (const AddressBytes& to : MakeAddresses(routes, GetParam(), 12'000, 3)) {
+  for (const AddressBytes& to : MakeAddresses(routes, GetParam(), 6'000, 3)) {
     packets.push_back(make(
         source, to,
         static_cast<uint8_t>(random() % 4 == 0 ? random() % 3 : random() % 256),
@@ -292,10 +296,10 @@ TEST_P(LinuxRouter, SendsTheSameFramesToTheSameNextHops) {
     }
     ++compared[found[i].verdict];
   }
-  EXPECT_GT(compared[Verdict::kForward], 6'000);
-  EXPECT_GT(compared[Verdict::kExpired], 1'000);
-  EXPECT_GT(compared[Verdict::kTruncated], 1'000);
-  EXPECT_GT(compared[Verdict::kBadVersion], 30);
+  EXPECT_GT(compared[Verdict::kForward], 3'000);
+  EXPECT_GT(compared[Verdict::kExpired], 500);
+  EXPECT_GT(compared[Verdict::kTruncated], 400);
+  EXPECT_GT(compared[Verdict::kBadVersion], 15);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, LinuxRouter,
