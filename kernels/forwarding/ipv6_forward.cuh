@@ -69,10 +69,11 @@ CARILLON_KERNEL(ipv6_forward, ForwardArgs, args, self) {
   forward::ForwardBatch(args, self, forward::Ipv6{});
 }
 
-CARILLON_KERNEL_INFO(ipv6_forward, ForwardArgs,
-                     "forwards IPv6 packets by a routing table, one a thread",
-                     simt::Registers(32).Validate<&forward::CheckLaunch>(),
-                     CARILLON_FORWARD_PARAMS);
+CARILLON_KERNEL_INFO(
+    ipv6_forward, ForwardArgs,
+    "forwards IPv6 packets by a routing table, one a thread",
+    simt::Registers(32).LaunchedOnly().Validate<&forward::CheckLaunch>(),
+    CARILLON_FORWARD_PARAMS);
 
 }  // namespace carillon::kernels
 

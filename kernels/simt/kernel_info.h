@@ -128,10 +128,13 @@ struct KernelInfo {
   std::string_view file = {};
   // The largest block that it can be launched with (__launch_bounds__).
   uint32_t most_threads = 1024;
+  // The GPU's resident warps leave it to a launch, although it is small: with its
+  // code in theirs they would have too few registers.
+  bool launched_only = false;
 
   // Whether the GPU's resident warps have its code.
   constexpr bool runs_inline() const {
-    return !is_users() &&
+    return !is_users() && !launched_only &&
            RunsInline(registers_per_thread, uses_barriers, unbounded);
   }
   // Whether it is a user's kernel. Those are launched as they are: without an
@@ -194,6 +197,7 @@ struct KernelTraits {
   uint32_t shared_bytes = 0;
   bool unbounded = false;
   bool leaves_together = false;
+  bool launched_only = false;
   const char* (*check_shape)(const LaunchShape&) = nullptr;
   const char* (*validate)(const LaunchShape&, const void*) = nullptr;
 
@@ -217,6 +221,9 @@ struct KernelTraits {
   }
   constexpr KernelTraits LeavesTogether() const {
     return With(&KernelTraits::leaves_together, true);
+  }
+  constexpr KernelTraits LaunchedOnly() const {
+    return With(&KernelTraits::launched_only, true);
   }
   template <const char* (*F)(const LaunchShape&)>
   constexpr KernelTraits Shape() const {

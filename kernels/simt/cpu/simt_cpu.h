@@ -291,7 +291,11 @@ template <class Args, void (*Body)(const Args&, const Thread&)>
       (traits).unbounded,                                                \
       (traits).leaves_together,                                          \
       (traits).check_shape,                                              \
-      (traits).validate};                                                \
+      (traits).validate,                                                 \
+      /*symbol=*/{},                                                     \
+      /*file=*/{},                                                       \
+      /*most_threads=*/1024,                                             \
+      (traits).launched_only};                                           \
   inline const ::carillon::simt::KernelRegistration name##_registration( \
       &name##_info)
 
