@@ -26,6 +26,9 @@ _TEST_PACKAGES = ["libbenchmark-dev", "libgmock-dev", "libgtest-dev", "librapidc
 # Comes with the packages above, and is used by a few files of ours, too.
 _OPENSSL = {"/usr/include/openssl/ssl.h": "libssl-dev"}
 
+# Used by one device.
+_PCAP = {"/usr/include/pcap/pcap.h": "libpcap-dev"}
+
 # What the packages above include, and the compiler.
 _TOOLCHAIN = ["g++", "g++-12", "libabsl-dev", "libc6-dev", "libgrpc-dev", "libstdc++-12-dev"]
 
@@ -51,7 +54,7 @@ def _versions(ctx, packages):
 def _system_impl(ctx):
     missing = [
         package
-        for path, package in _PACKAGES.items() + _OPENSSL.items()
+        for path, package in _PACKAGES.items() + _OPENSSL.items() + _PCAP.items()
         if not ctx.path(path).exists
     ]
     if missing:
@@ -60,10 +63,12 @@ def _system_impl(ctx):
     # the headers of an older release; a define on every compilation tells them apart.
     versions = _versions(ctx, sorted(_PACKAGES.values()) + _TEST_PACKAGES + _TOOLCHAIN)
     openssl = ctx.execute(["dpkg-query", "-W", "-f", "${Version}"] + _OPENSSL.values())
+    pcap = ctx.execute(["dpkg-query", "-W", "-f", "${Version}"] + _PCAP.values())
     ctx.symlink("/usr/bin/protoc", "protoc")
     ctx.symlink("/usr/bin/grpc_cpp_plugin", "grpc_cpp_plugin")
     ctx.template("BUILD", ctx.attr.build_file, executable = False, substitutions = {
         "%{openssl_version}": str(hash(openssl.stdout)),
+        "%{pcap_version}": str(hash(pcap.stdout)),
         "%{versions}": str(hash(versions)),
     })
 

@@ -26,6 +26,7 @@ SYSTEM = {
     "gtest/": "@system//:gtest",
     "nlohmann": "@system//:json",
     "openssl/": "@system//:openssl",
+    "pcap/": "@system//:pcap",
     "rapidcheck": "@system//:rapidcheck",
     "spdlog/": "@system//:spdlog",
     "yaml-cpp": "@system//:yaml_cpp",

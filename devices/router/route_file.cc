@@ -1,0 +1,87 @@
+#include "devices/router/route_file.h"
+
+#include <fmt/format.h>
+#include <netinet/ether.h>
+
+#include <array>
+#include <cstring>
+#include <map>
+#include <sstream>
+#include <utility>
+
+#include "base/option_table.h"
+#include "base/read_file.h"
+#include "base/status.h"
+
+namespace carillon::router {
+namespace {
+
+using forwarding::NextHop;
+using forwarding::Prefix;
+
+absl::Status ReadMac(const std::string& text, uint8_t (&mac)[6]) {
+  ether_addr address;
+  if (ether_aton_r(text.c_str(), &address) == nullptr) {
+    return absl::InvalidArgumentError(fmt::format(
+        "'{}' is no Ethernet address such as 02:00:00:00:00:01", text));
+  }
+  std::memcpy(mac, address.ether_addr_octet, sizeof(mac));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::pair<Prefix, NextHop>> ParseLine(const std::string& line) {
+  std::istringstream words(line);
+  std::string prefix_text, to, from, mtu, more;
+  words >> prefix_text >> to >> from >> mtu >> more;
+  if (from.empty() || !more.empty()) {
+    return absl::InvalidArgumentError(
+        "a route is a prefix, two Ethernet addresses, and perhaps an MTU");
+  }
+  ASSIGN_OR_RETURN(const Prefix prefix, forwarding::ParsePrefix(prefix_text));
+  NextHop hop{};
+  RETURN_IF_ERROR(ReadMac(to, hop.to));
+  RETURN_IF_ERROR(ReadMac(from, hop.from));
+  if (!mtu.empty()) {
+    ASSIGN_OR_RETURN(const uint64_t bytes, ReadInteger(mtu, 68, 65535));
+    hop.mtu = static_cast<uint16_t>(bytes);
+  }
+  return std::pair{prefix, hop};
+}
+
+}  // namespace
+
+absl::StatusOr<Routes> ParseRoutes(std::string_view text) {
+  Routes routes;
+  std::map<std::array<uint8_t, sizeof(NextHop)>, uint32_t> numbers;
+  std::istringstream lines{std::string(text)};
+  std::string line;
+  for (uint64_t number = 1; std::getline(lines, line); ++number) {
+    if (line.find_first_not_of(" \t\r") == line.npos || line[0] == '#') {
+      continue;
+    }
+    const auto route = ParseLine(line);
+    if (!route.ok()) {
+      return absl::InvalidArgumentError(
+          fmt::format("line {}: {}", number, route.status().message()));
+    }
+    const auto& [prefix, hop] = *route;
+    std::array<uint8_t, sizeof(NextHop)> bytes;
+    std::memcpy(bytes.data(), &hop, sizeof(hop));
+    const auto [entry, is_new] = numbers.try_emplace(
+        bytes, static_cast<uint32_t>(routes.next_hops.size()));
+    if (is_new) routes.next_hops.push_back(hop);
+    (prefix.family == forwarding::Family::kIpv4 ? routes.ipv4 : routes.ipv6)
+        .push_back({prefix, entry->second});
+  }
+  return routes;
+}
+
+absl::StatusOr<Routes> ReadRoutes(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, "a file of routes"));
+  auto routes = ParseRoutes(text);
+  if (routes.ok()) return routes;
+  return absl::InvalidArgumentError(
+      fmt::format("{}: {}", path, routes.status().message()));
+}
+
+}  // namespace carillon::router
