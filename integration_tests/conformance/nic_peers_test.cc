@@ -181,7 +181,7 @@ class DifferentialTest : public NicPeersTest {
     const auto their_lives = TakeLives(&theirs);
     EXPECT_EQ(ours, theirs) << "asked: " << Legible(line);
     EXPECT_THAT(our_lives,
-                testing::Pointwise(testing::DoubleNear(2), their_lives))
+                ::testing::Pointwise(::testing::DoubleNear(2), their_lives))
         << "asked: " << Legible(line);
   }
   // The seconds that items have left, each replaced by N: when a second begins
