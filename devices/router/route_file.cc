@@ -77,7 +77,7 @@ absl::StatusOr<Routes> ParseRoutes(std::string_view text) {
 }
 
 absl::StatusOr<Routes> ReadRoutes(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, "a file of routes"));
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, "file of routes"));
   auto routes = ParseRoutes(text);
   if (routes.ok()) return routes;
   return absl::InvalidArgumentError(
