@@ -44,6 +44,9 @@ absl::Status CheckLaunch(const Launch& launch) {
     return dim.x == 0 || dim.y == 0 || dim.z == 0 || dim.x > x || dim.y > y ||
            dim.z > z;
   };
+  if (launch.kernel == nullptr) {
+    return absl::InvalidArgumentError("a launch without a kernel");
+  }
   if (!launch.kernel->refused.empty()) {
     return absl::UnimplementedError(launch.kernel->refused);
   }

@@ -22,7 +22,7 @@ uint64_t AlignUp(uint64_t value, uint64_t align) {
 }
 
 struct References {
-  std::set<uint32_t> shared;     // of the module's variables
+  std::set<uint32_t> variables;  // of the module's
   std::set<uint32_t> functions;  // that it calls, or may call by their address
   bool calls_by_address = false;
 };
@@ -32,18 +32,16 @@ bool NamesVariable(const ptx::Operand& operand) {
          (operand.kind == Kind::kAddress && operand.base == Kind::kVariable);
 }
 
-void Collect(const ptx::Module& module, const ptx::Operand& operand,
-             References& references) {
-  if (NamesVariable(operand) && operand.of_module &&
-      module.variables[operand.index].space == ptx::Space::kShared) {
-    references.shared.insert(operand.index);
+void Collect(const ptx::Operand& operand, References& references) {
+  if (NamesVariable(operand) && operand.of_module) {
+    references.variables.insert(operand.index);
   }
   if (operand.kind == Kind::kFunction) {
     references.functions.insert(operand.index);
   }
   if (operand.kind == Kind::kPrototype) references.calls_by_address = true;
   for (const ptx::Operand& part : operand.parts) {
-    Collect(module, part, references);
+    Collect(part, references);
   }
 }
 
@@ -53,10 +51,10 @@ class ModuleLowering {
                  LowerOptions options)
       : module_(*module),
         memory_(memory),
+        options_(options),
         program_(std::make_shared<Program>()) {
     program_->module = std::move(module);
     placement_.device_graphs = options.device_graphs;
-    max_variable_bytes_ = options.max_variable_bytes;
   }
 
   // What it has allocated stays with a program only.
@@ -70,12 +68,13 @@ class ModuleLowering {
   absl::StatusOr<std::shared_ptr<const Program>> Run() {
     RETURN_IF_ERROR(CheckVariables());
     FindReferences();
+    RETURN_IF_ERROR(FindNeeded());
     RETURN_IF_ERROR(PlaceVariables());
     PlaceShared();
     RETURN_IF_ERROR(PlaceFrames());
     Constants constants(&program_->constants);
     for (uint32_t f = 0; f < module_.functions.size(); ++f) {
-      if (!module_.functions[f].defined) continue;
+      if (!module_.functions[f].defined || !needs_function_[f]) continue;
       RETURN_IF_ERROR(LowerFunction(f, constants));
     }
     RefuseKernels();
@@ -90,12 +89,12 @@ class ModuleLowering {
     uint64_t bytes = 0;
     for (const ptx::Variable& variable : module_.variables) {
       bytes += variable.bytes;
-      if (bytes <= max_variable_bytes_) continue;
+      if (bytes <= options_.max_variable_bytes) continue;
       return absl::ResourceExhaustedError(fmt::format(
           "{}:{}:{}: with '{}' the file's variables have {} bytes; without a "
           "GPU the limit is {}",
           module_.file, variable.at.line, variable.at.column, variable.name,
-          bytes, max_variable_bytes_));
+          bytes, options_.max_variable_bytes));
     }
     return absl::OkStatus();
   }
@@ -154,7 +153,7 @@ class ModuleLowering {
       program_->functions[f].source = &function;
       for (const ptx::Instruction& instruction : function.body) {
         for (const ptx::Operand& operand : instruction.operands) {
-          Collect(module_, operand, references_[f]);
+          Collect(operand, references_[f]);
         }
       }
     }
@@ -179,6 +178,45 @@ class ModuleLowering {
     for (References& references : references_) {
       if (!references.calls_by_address) continue;
       references.functions.insert(with_address.begin(), with_address.end());
+    }
+  }
+
+  // All, or what options_.kernel reaches.
+  absl::Status FindNeeded() {
+    const bool all = options_.kernel.empty();
+    needs_function_.assign(module_.functions.size(), all);
+    needs_variable_.assign(module_.variables.size(), all);
+    if (all) return absl::OkStatus();
+    const auto kernel = FunctionNamed(options_.kernel);
+    if (!kernel || !program_->functions[*kernel].is_entry) {
+      return absl::NotFoundError(
+          fmt::format("{}: no kernel '{}'", module_.file, options_.kernel));
+    }
+    for (ProgramFunction& function : program_->functions) {
+      function.is_entry = &function == &program_->functions[*kernel];
+    }
+    NeedFunction(*kernel);
+    return absl::OkStatus();
+  }
+
+  void NeedFunction(uint32_t kernel) {
+    for (const uint32_t f : Reachable(kernel)) {
+      if (needs_function_[f]) continue;
+      needs_function_[f] = true;
+      for (const uint32_t v : references_[f].variables) NeedVariable(v);
+    }
+  }
+
+  // With everything whose address it holds.
+  void NeedVariable(uint32_t v) {
+    if (needs_variable_[v]) return;
+    needs_variable_[v] = true;
+    for (const auto& relocation : module_.variables[v].relocations) {
+      if (const auto f = FunctionNamed(relocation.name)) NeedFunction(*f);
+      const auto named = std::ranges::find(module_.variables, relocation.name,
+                                           &ptx::Variable::name);
+      if (named == module_.variables.end()) continue;
+      NeedVariable(static_cast<uint32_t>(named - module_.variables.begin()));
     }
   }
 
@@ -209,8 +247,8 @@ class ModuleLowering {
     for (uint32_t v = 0; v < module_.variables.size(); ++v) {
       const ptx::Variable& variable = module_.variables[v];
       names.emplace(variable.name, v);
-      if (variable.space != ptx::Space::kGlobal &&
-          variable.space != ptx::Space::kConst) {
+      if (!needs_variable_[v] || (variable.space != ptx::Space::kGlobal &&
+                                  variable.space != ptx::Space::kConst)) {
         continue;
       }
       if (variable.external) {
@@ -227,7 +265,7 @@ class ModuleLowering {
     }
     for (uint32_t v = 0; v < module_.variables.size(); ++v) {
       const ptx::Variable& variable = module_.variables[v];
-      if (variable.initial.empty()) continue;
+      if (variable.initial.empty() || !needs_variable_[v]) continue;
       const auto bytes = memory_->At(placement_.of_module[v], variable.bytes);
       if (!bytes.ok()) continue;  // shared: it has no first value
       std::copy(variable.initial.begin(), variable.initial.end(),
@@ -265,8 +303,10 @@ class ModuleLowering {
     std::vector<uint64_t> ends(module_.variables.size());
     for (uint32_t v = 0; v < module_.variables.size(); ++v) {
       const ptx::Variable& variable = module_.variables[v];
-      if (variable.space != ptx::Space::kShared || variable.bytes == 0)
+      if (variable.space != ptx::Space::kShared || variable.bytes == 0 ||
+          !needs_variable_[v]) {
         continue;
+      }
       at = AlignUp(at, variable.align);
       placement_.of_module[v] = at;
       at += variable.bytes;
@@ -277,13 +317,14 @@ class ModuleLowering {
     uint64_t common = at;
     std::vector<uint64_t> own(count);
     for (uint32_t f = 0; f < count; ++f) {
+      if (!needs_function_[f]) continue;
       const ptx::Function& function = module_.functions[f];
       placement_.functions[f].variables.resize(function.variables.size());
       uint64_t next = common;
       if (function.is_entry) {
         next = 0;
         for (const uint32_t r : Reachable(f)) {
-          for (const uint32_t v : references_[r].shared) {
+          for (const uint32_t v : references_[r].variables) {
             next = std::max(next, ends[v]);
           }
         }
@@ -300,7 +341,7 @@ class ModuleLowering {
     }
     uint64_t dynamic = 0;
     for (uint32_t f = 0; f < count; ++f) {
-      if (!module_.functions[f].is_entry) continue;
+      if (!module_.functions[f].is_entry || !needs_function_[f]) continue;
       uint64_t bytes = own[f];
       for (const uint32_t r : Reachable(f)) {
         if (r != f && HasShared(r)) bytes = std::max(bytes, own[r]);
@@ -320,7 +361,7 @@ class ModuleLowering {
       for (uint32_t f = 0; f < count; ++f) {
         if (!module_.functions[f].is_entry) continue;
         for (const uint32_t r : Reachable(f)) {
-          if (!references_[r].shared.contains(v)) continue;
+          if (!references_[r].variables.contains(v)) continue;
           program_->functions[f].static_shared_bytes =
               static_cast<uint32_t>(placement_.of_module[v]);
         }
@@ -336,6 +377,7 @@ class ModuleLowering {
   // and what calls pass; the next call reuses the places of the last one.
   absl::Status PlaceFrames() {
     for (uint32_t f = 0; f < module_.functions.size(); ++f) {
+      if (!needs_function_[f]) continue;
       const ptx::Function& function = module_.functions[f];
       Placement::OfFunction& to = placement_.functions[f];
       const size_t results = function.results.size();
@@ -446,9 +488,11 @@ class ModuleLowering {
 
   const ptx::Module& module_;
   Memory* const memory_;
-  uint64_t max_variable_bytes_ = 0;
+  const LowerOptions options_;
   std::shared_ptr<Program> program_;
   std::vector<References> references_;
+  std::vector<bool> needs_function_;
+  std::vector<bool> needs_variable_;
   Placement placement_;
 };
 

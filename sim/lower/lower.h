@@ -23,13 +23,16 @@ struct LowerOptions {
   bool device_graphs = false;
   // Of all variables of the module together.
   uint64_t max_variable_bytes = ~uint64_t{0};
+  // Nothing else gets code and memory, but for what this kernel calls and
+  // reads. Empty: everything does.
+  std::string_view kernel = {};
 };
 
 // Places the module's variables and their first values in `memory`, which must
 // outlive everything that executes the program. A kernel that does what is not
 // supported cannot be launched (ProgramFunction::refused); the others can. Errors:
 // InvalidArgument and, for variables, Unimplemented ("FILE:LINE:COLUMN: what"),
-// ResourceExhausted.
+// ResourceExhausted, NotFound (LowerOptions::kernel).
 absl::StatusOr<std::shared_ptr<const Program>> Lower(
     std::shared_ptr<const ptx::Module> module, Memory* memory,
     LowerOptions options = {});

@@ -10,10 +10,9 @@
 namespace carillon::sim::timing {
 namespace {
 
-// The address of the i-th program's instructions, apart from all data.
-constexpr uint64_t CodeBase(size_t i) {
-  return uint64_t{1} << 59 | uint64_t{i} << 32;
-}
+// Where instructions lie, apart from all data: one program behind the other.
+constexpr uint64_t kCode = uint64_t{1} << 59;
+constexpr uint64_t kCodeAlignment = 256;  // bytes, of a program
 
 absl::Status NoPreemption() {
   return absl::FailedPreconditionError(
@@ -87,8 +86,14 @@ absl::StatusOr<const LoadedProgram*> Gpu::Load(const Program* program) {
     if (loaded->program == program) return loaded.get();
   }
   ASSIGN_OR_RETURN(auto operations, BuildOpTable(*program, config_));
-  programs_.push_back(std::make_unique<LoadedProgram>(LoadedProgram{
-      program, CodeBase(programs_.size()), std::move(operations)}));
+  uint64_t code = kCode;
+  if (!programs_.empty()) {
+    const LoadedProgram& last = *programs_.back();
+    code = last.code + last.operations.size() * config_.fetch.operation_bytes;
+    code = (code + kCodeAlignment - 1) / kCodeAlignment * kCodeAlignment;
+  }
+  programs_.push_back(std::make_unique<LoadedProgram>(
+      LoadedProgram{program, code, std::move(operations)}));
   return programs_.back().get();
 }
 

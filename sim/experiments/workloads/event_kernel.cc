@@ -438,9 +438,10 @@ std::vector<std::string_view> EventKernelNames() {
 }
 
 absl::StatusOr<uint32_t> RegistersOfEventKernel(std::string_view name,
-                                                const Kernels& kernels) {
+                                                Kernels& kernels) {
   ASSIGN_OR_RETURN(const auto entry, Find(name));
-  return kernels.Find(entry->kernel).function->registers;
+  ASSIGN_OR_RETURN(const auto code, kernels.Find(entry->kernel));
+  return code.function->registers;
 }
 
 absl::StatusOr<std::unique_ptr<EventKernel>> MakeEventKernel(

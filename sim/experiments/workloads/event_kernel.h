@@ -66,7 +66,7 @@ std::vector<std::string_view> EventKernelNames();
 // The registers per thread, without making any tables. Errors: NotFound (names
 // those there are).
 absl::StatusOr<uint32_t> RegistersOfEventKernel(std::string_view name,
-                                                const Kernels& kernels);
+                                                Kernels& kernels);
 // `kernels` must outlive it. Errors: NotFound (names those there are),
 // ResourceExhausted (memory).
 absl::StatusOr<std::unique_ptr<EventKernel>> MakeEventKernel(

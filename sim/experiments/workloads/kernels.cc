@@ -1,5 +1,6 @@
 #include "sim/experiments/workloads/kernels.h"
 
+#include <algorithm>
 #include <cassert>
 #include <cstring>
 #include <utility>
@@ -11,11 +12,8 @@
 #include "sim/lower/lower.h"
 
 namespace carillon::sim::figures {
-namespace {
 
-using Modules = std::vector<std::shared_ptr<const ptx::Module>>;
-
-absl::StatusOr<Modules> ParseModules() {
+absl::StatusOr<Kernels::Modules> Kernels::ParseModules() {
   const std::pair<std::span<const std::byte>, const char*> files[] = {
       {FigureKernelsPtx(), "figure_kernels.ptx"},
       {kernels::OwnKernelsPtx(), "kernels.ptx"}};
@@ -32,39 +30,39 @@ absl::StatusOr<Modules> ParseModules() {
   return modules;
 }
 
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<Kernels>> Kernels::Load(Memory* memory) {
   // Many runs need the modules, so they are parsed only once.
   static const absl::StatusOr<Modules> modules = ParseModules();
   if (!modules.ok()) return modules.status();
-  std::unique_ptr<Kernels> kernels(new Kernels(memory));
-  for (const auto& module : *modules) {
-    ASSIGN_OR_RETURN(auto program, Lower(module, memory));
-    kernels->programs_.push_back(std::move(program));
-  }
-  return kernels;
+  return std::unique_ptr<Kernels>(new Kernels(*modules, memory));
 }
 
-Kernels::Code Kernels::Find(const simt::KernelInfo& kernel) const {
+absl::StatusOr<Kernels::Code> Kernels::Find(const simt::KernelInfo& kernel) {
   const std::string name = fmt::format("carillon_{}", kernel.name);
-  Code code;
-  for (const auto& program : programs_) {
-    code = {program.get(), program->FindEntry(name)};
-    if (code.function != nullptr) break;
+  auto found = programs_.find(name);
+  if (found == programs_.end()) {
+    const auto module = std::ranges::find_if(
+        modules_, [&](const auto& m) { return m->FindEntry(name) != nullptr; });
+    assert(module != modules_.end());
+    ASSIGN_OR_RETURN(auto program, Lower(*module, memory_, {.kernel = name}));
+    found = programs_.emplace(name, std::move(program)).first;
   }
-  assert(code.function != nullptr);
-  return code;
+  const Program* const program = found->second.get();
+  return Code{program, program->FindEntry(name)};
 }
 
 Launch Kernels::Make(const simt::KernelInfo& kernel, const Dim3& grid,
                      const Dim3& block, std::span<const std::byte> args,
-                     const Array<uint32_t>& status) const {
+                     const Array<uint32_t>& status) {
   assert(kernel.args_size == args.size());
-  const Code code = Find(kernel);
+  const auto code = Find(kernel);
+  if (!code.ok()) {
+    status_.Update(code.status());
+    return {};
+  }
   // The PTX has shared memory as `extern __shared__`.
-  Launch launch{.program = code.program,
-                .kernel = code.function,
+  Launch launch{.program = code->program,
+                .kernel = code->function,
                 .grid = grid,
                 .block = block,
                 .dynamic_shared_bytes = kernel.static_shared_bytes};

@@ -1,10 +1,13 @@
-// The kernels of EDGE's figures and matmul, from the PTX in this binary, ready
-// to be launched in one simulated GPU's memory.
+// The kernels of the figures, from the PTX in this binary, ready to be launched
+// in one simulated GPU's memory. Each is loaded when it is first asked for, and
+// by itself: where its code and data lie depends on no kernel that a run does
+// not use.
 #ifndef CARILLON_SIM_EXPERIMENTS_WORKLOADS_KERNELS_H_
 #define CARILLON_SIM_EXPERIMENTS_WORKLOADS_KERNELS_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -46,14 +49,15 @@ class Kernels {
     const Program* program = nullptr;
     const ProgramFunction* function = nullptr;
   };
-  // The kernel must be one of the PTX.
-  Code Find(const simt::KernelInfo& kernel) const;
+  // The kernel must be one of the PTX. Errors: ResourceExhausted (memory).
+  absl::StatusOr<Code> Find(const simt::KernelInfo& kernel);
   // Makes a launch with the shared memory that the kernel needs. `status` is a
-  // word to which the kernel writes its failure.
+  // word to which the kernel writes its failure. Once this has failed, it fails
+  // for ever; see status().
   template <class Args>
   Launch Make(const simt::KernelInfo& kernel, const Dim3& grid,
               const Dim3& block, const Args& args,
-              const Array<uint32_t>& status) const {
+              const Array<uint32_t>& status) {
     return Make(kernel, grid, block, std::as_bytes(std::span(&args, 1)),
                 status);
   }
@@ -64,25 +68,30 @@ class Kernels {
     const auto [address, bytes] = AllocateBytes(count * sizeof(T), name);
     return {address, {reinterpret_cast<T*>(bytes.data()), count}};
   }
-  // ResourceExhausted after memory ran out: then the last arrays must not be
-  // used.
+  // ResourceExhausted after memory ran out: then the last arrays and launches
+  // must not be used.
   const absl::Status& status() const { return status_; }
   Memory& memory() { return *memory_; }
 
  private:
-  explicit Kernels(Memory* memory) : memory_(memory) {}
+  using Modules = std::vector<std::shared_ptr<const ptx::Module>>;
+
+  Kernels(const Modules& modules, Memory* memory)
+      : modules_(modules), memory_(memory) {}
+  static absl::StatusOr<Modules> ParseModules();
   Launch Make(const simt::KernelInfo& kernel, const Dim3& grid,
               const Dim3& block, std::span<const std::byte> args,
-              const Array<uint32_t>& status) const;
+              const Array<uint32_t>& status);
   struct Allocation {
     DeviceAddress address = 0;
     std::span<std::byte> bytes;
   };
   Allocation AllocateBytes(size_t bytes, const std::string& name);
 
+  const Modules& modules_;
   Memory* const memory_;
   absl::Status status_;
-  std::vector<std::shared_ptr<const Program>> programs_;
+  std::map<std::string, std::shared_ptr<const Program>> programs_;  // by kernel
 };
 
 }  // namespace carillon::sim::figures
