@@ -3,12 +3,23 @@
 #ifndef CARILLON_KERNELS_ALL_KERNELS_H_
 #define CARILLON_KERNELS_ALL_KERNELS_H_
 
+#include "kernels/background/bfs.cuh"
 #include "kernels/background/black_scholes.cuh"
+#include "kernels/background/bp.cuh"
+#include "kernels/background/conv1.cuh"
+#include "kernels/background/conv2.cuh"
 #include "kernels/background/cutcp.cuh"
+#include "kernels/background/heartwall.cuh"
+#include "kernels/background/hotspot.cuh"
+#include "kernels/background/kmn.cuh"
 #include "kernels/background/lbm.cuh"
+#include "kernels/background/lud.cuh"
 #include "kernels/background/mri_q.cuh"
 #include "kernels/background/pathfinder.cuh"
+#include "kernels/background/sc.cuh"
 #include "kernels/background/sgemm.cuh"
+#include "kernels/background/srad_v1.cuh"
+#include "kernels/background/srad_v2.cuh"
 #include "kernels/background/stencil.cuh"
 #include "kernels/bfs_level.cuh"
 #include "kernels/busy.cuh"

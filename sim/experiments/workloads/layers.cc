@@ -1,12 +1,12 @@
 #include <algorithm>
 
 #include "fmt/format.h"
+#include "kernels/background/bp.cuh"
+#include "kernels/background/conv1.cuh"
+#include "kernels/background/conv2.cuh"
+#include "kernels/background/edge_references.h"
 #include "kernels/matmul.cuh"
 #include "kernels/matmul_reference.h"
-#include "kernels/paper/fig_bp.cuh"
-#include "kernels/paper/fig_conv1.cuh"
-#include "kernels/paper/fig_conv2.cuh"
-#include "kernels/paper/references.h"
 #include "sim/experiments/workloads/backgrounds.h"
 #include "sim/experiments/workloads/compare.h"
 
@@ -28,28 +28,27 @@ class Bp final : public Background {
   Bp(uint32_t inputs, Kernels* kernels)
       : Background("BP", fmt::format("layer of {} inputs", inputs), kernels),
         inputs_(inputs),
-        delta_(kernels->Allocate<float>(kernels::kFigBpRow, "BP delta")),
+        delta_(kernels->Allocate<float>(kernels::kBpRow, "BP delta")),
         input_(kernels->Allocate<float>(inputs + 1, "BP input")),
-        weights_(kernels->Allocate<float>((inputs + 1) * kernels::kFigBpRow,
+        weights_(kernels->Allocate<float>((inputs + 1) * kernels::kBpRow,
                                           "BP weights")),
-        changes_(kernels->Allocate<float>((inputs + 1) * kernels::kFigBpRow,
+        changes_(kernels->Allocate<float>((inputs + 1) * kernels::kBpRow,
                                           "BP changes")),
         sums_(kernels->Allocate<float>(inputs, "BP partial sums")) {}
 
   std::optional<Launch> Next() override {
-    const Dim3 grid{1, inputs_ / kernels::kFigBpHidden, 1};
-    const Dim3 block{kernels::kFigBpHidden, kernels::kFigBpHidden, 1};
+    const Dim3 grid{1, inputs_ / kernels::kBpHidden, 1};
+    const Dim3 block{kernels::kBpHidden, kernels::kBpHidden, 1};
     switch (step_++) {
       case 0:
-        return Make(
-            kernels::fig_bp_forward_info, grid, block,
-            kernels::FigBpForwardArgs{input_.read_only(), weights_.read_only(),
-                                      sums_.span()});
+        return Make(kernels::bp_forward_info, grid, block,
+                    kernels::BpForwardArgs{input_.read_only(),
+                                           weights_.read_only(), sums_.span()});
       case 1:
         return Make(
-            kernels::fig_bp_adjust_info, grid, block,
-            kernels::FigBpAdjustArgs{delta_.read_only(), input_.read_only(),
-                                     weights_.span(), changes_.span()});
+            kernels::bp_adjust_info, grid, block,
+            kernels::BpAdjustArgs{delta_.read_only(), input_.read_only(),
+                                  weights_.span(), changes_.span()});
       default:
         return std::nullopt;
     }
@@ -107,8 +106,8 @@ class Conv final : public Background {
   uint32_t registers() const override { return kRegisters; }
   std::optional<Launch> Next() override {
     if (step_++ != 0) return std::nullopt;
-    return Make(kernel_, grid_, {kernels::kFigConvX, kernels::kFigConvY, 1},
-                kernels::FigConvArgs{
+    return Make(kernel_, grid_, {kernels::kConvLayerX, kernels::kConvLayerY, 1},
+                kernels::ConvLayerArgs{
                     images_.read_only(), filters_.read_only(), targets_.span(),
                     shape_.colours, shape_.image_size, shape_.filter_size,
                     shape_.stride, shape_.images, shape_.filters});
@@ -179,7 +178,7 @@ std::unique_ptr<Background> MakeMm(Size size, Kernels* kernels) {
 // LeNet's layers with the artifact's batch: all blocks are resident at once.
 std::unique_ptr<Background> MakeConv1(Size size, Kernels* kernels) {
   const bool full = size == Size::kFull;
-  return std::make_unique<Conv>("CONV1", kernels::fig_conv1_info,
+  return std::make_unique<Conv>("CONV1", kernels::conv1_info,
                                 full
                                     ? reference::ConvShape{1, 28, 5, 1, 512, 16}
                                     : reference::ConvShape{1, 8, 5, 1, 128, 16},
@@ -189,7 +188,7 @@ std::unique_ptr<Background> MakeConv1(Size size, Kernels* kernels) {
 std::unique_ptr<Background> MakeConv2(Size size, Kernels* kernels) {
   const bool full = size == Size::kFull;
   return std::make_unique<Conv>(
-      "CONV2", kernels::fig_conv2_info,
+      "CONV2", kernels::conv2_info,
       full ? reference::ConvShape{16, 12, 5, 1, 512, 16}
            : reference::ConvShape{2, 7, 5, 1, 128, 16},
       full ? Dim3{4, 64, 1} : Dim3{1, 9, 1}, kernels);

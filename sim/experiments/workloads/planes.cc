@@ -1,11 +1,11 @@
 #include <algorithm>
 
 #include "fmt/format.h"
-#include "kernels/paper/fig_hotsp.cuh"
-#include "kernels/paper/fig_hrtwl.cuh"
-#include "kernels/paper/fig_lud.cuh"
-#include "kernels/paper/fig_srad.cuh"
-#include "kernels/paper/references.h"
+#include "kernels/background/edge_references.h"
+#include "kernels/background/heartwall.cuh"
+#include "kernels/background/hotspot.cuh"
+#include "kernels/background/lud.cuh"
+#include "kernels/background/srad_v2.cuh"
 #include "sim/experiments/workloads/backgrounds.h"
 #include "sim/experiments/workloads/compare.h"
 
@@ -28,25 +28,25 @@ class Hotsp final : public Background {
 
   std::optional<Launch> Next() override {
     if (step_++ != 0) return std::nullopt;
-    constexpr uint32_t kUseful = kernels::kFigHotspUseful;
-    return Make(kernels::fig_hotsp_info,
+    constexpr uint32_t kUseful = kernels::kHotspotUseful;
+    return Make(kernels::hotspot_info,
                 {(columns_ + kUseful - 1) / kUseful,
                  (rows_ + kUseful - 1) / kUseful, 1},
-                {kernels::kFigHotspBlock, kernels::kFigHotspBlock, 1}, args());
+                {kernels::kHotspotBlock, kernels::kHotspotBlock, 1}, args());
   }
 
  private:
-  kernels::FigHotspArgs args() const {
+  kernels::HotspotArgs args() const {
     return {power_.read_only(),
             from_.read_only(),
             to_.span(),
             rows_,
             columns_,
-            kernels::kFigHotspSteps,
-            0.1f,
-            1.1f,
-            0.7f,
-            0.01f};
+            kernels::kHotspotSteps,
+            kBy.step_by_capacity,
+            kBy.by_rx,
+            kBy.by_ry,
+            kBy.by_rz};
   }
   void Fill(std::mt19937& random) override {
     for (float& p : power_.values) p = static_cast<float>(random() % 100) / 50;
@@ -57,13 +57,14 @@ class Hotsp final : public Background {
   }
   absl::Status CheckOutput() const override {
     std::vector<double> expected(from_.values.begin(), from_.values.end());
-    for (int32_t step = 0; step < kernels::kFigHotspSteps; ++step) {
-      expected = reference::HotspStep(power_.values, expected, rows_, columns_,
-                                      args());
+    for (int32_t step = 0; step < kernels::kHotspotSteps; ++step) {
+      expected =
+          reference::HotspotStep(power_.values, expected, rows_, columns_, kBy);
     }
     return Compare("HOTSP: cell", to_.values, expected, 1e-3);
   }
 
+  static constexpr kernels::HotspotCoefficients kBy{0.1f, 1.1f, 0.7f, 0.01f};
   const uint32_t rows_, columns_;
   const Array<float> power_, from_, to_;
 };
@@ -84,7 +85,7 @@ class Hrtwl final : public Background {
         templates_(kernels->Allocate<float>(points * pattern * pattern,
                                             "HRTWL templates")),
         places_(
-            kernels->Allocate<kernels::FigHrtwlPlace>(points, "HRTWL places")),
+            kernels->Allocate<kernels::HeartwallPlace>(points, "HRTWL places")),
         scores_(kernels->Allocate<float>(points, "HRTWL scores")),
         scratch_(kernels->Allocate<float>(points * search * search,
                                           "HRTWL scratch")) {}
@@ -92,12 +93,12 @@ class Hrtwl final : public Background {
   std::optional<Launch> Next() override {
     if (step_++ != 0) return std::nullopt;
     return Make(
-        kernels::fig_hrtwl_info,
+        kernels::heartwall_info,
         {static_cast<uint32_t>(places_.values.size()), 1, 1},
-        {kernels::kFigHrtwlBlock, 1, 1},
-        kernels::FigHrtwlArgs{frame_.read_only(), templates_.read_only(),
-                              places_.span(), scores_.span(), scratch_.span(),
-                              width_, height_, pattern_, search_});
+        {kernels::kHeartwallBlock, 1, 1},
+        kernels::HeartwallArgs{frame_.read_only(), templates_.read_only(),
+                               places_.span(), scores_.span(), scratch_.span(),
+                               width_, height_, pattern_, search_});
   }
 
  private:
@@ -108,7 +109,7 @@ class Hrtwl final : public Background {
     for (float& x : frame_.values) x = static_cast<float>(random() % 32);
     was_.clear();
     size_t at = 0;
-    for (kernels::FigHrtwlPlace& place : places_.values) {
+    for (kernels::HeartwallPlace& place : places_.values) {
       place = {static_cast<uint32_t>(random() % width_),
                static_cast<uint32_t>(random() % height_)};
       was_.push_back(place);
@@ -133,10 +134,10 @@ class Hrtwl final : public Background {
     std::vector<double> scores;
     const size_t area = size_t{pattern_} * pattern_;
     for (size_t i = 0; i < was_.size(); ++i) {
-      const reference::HrtwlMatch best = reference::HrtwlBest(
+      const reference::HeartwallMatch best = reference::HeartwallBest(
           picture(), templates_.values.subspan(i * area, area), pattern_,
           search_, was_[i]);
-      const auto number = [&](const kernels::FigHrtwlPlace& place) {
+      const auto number = [&](const kernels::HeartwallPlace& place) {
         return place.y * width_ + place.x;
       };
       got.push_back(number(places_.values[i]));
@@ -150,9 +151,9 @@ class Hrtwl final : public Background {
 
   const uint32_t width_, height_, pattern_, search_;
   const Array<float> frame_, templates_;
-  const Array<kernels::FigHrtwlPlace> places_;
+  const Array<kernels::HeartwallPlace> places_;
   const Array<float> scores_, scratch_;
-  std::vector<kernels::FigHrtwlPlace> was_;
+  std::vector<kernels::HeartwallPlace> was_;
 };
 
 class Lud final : public Background {
@@ -163,23 +164,23 @@ class Lud final : public Background {
         matrix_(kernels->Allocate<float>(n * n, "LUD matrix")) {}
 
   std::optional<Launch> Next() override {
-    const uint32_t offset = step_ / 3 * kernels::kFigLud;
+    const uint32_t offset = step_ / 3 * kernels::kLudBlock;
     const uint32_t kernel = step_ % 3;
-    const uint32_t left = (n_ - offset) / kernels::kFigLud - 1;
+    const uint32_t left = (n_ - offset) / kernels::kLudBlock - 1;
     // The last block on the diagonal has no neighbours.
     if (left == 0 && kernel != 0) return std::nullopt;
     ++step_;
-    const kernels::FigLudArgs args{matrix_.span(), n_, offset};
+    const kernels::LudArgs args{matrix_.span(), n_, offset};
     switch (kernel) {
       case 0:
-        return Make(kernels::fig_lud_diagonal_info, {1, 1, 1},
-                    {kernels::kFigLud, 1, 1}, args);
+        return Make(kernels::lud_diagonal_info, {1, 1, 1},
+                    {kernels::kLudBlock, 1, 1}, args);
       case 1:
-        return Make(kernels::fig_lud_perimeter_info, {left, 1, 1},
-                    {2 * kernels::kFigLud, 1, 1}, args);
+        return Make(kernels::lud_perimeter_info, {left, 1, 1},
+                    {2 * kernels::kLudBlock, 1, 1}, args);
       default:
-        return Make(kernels::fig_lud_internal_info, {left, left, 1},
-                    {kernels::kFigLud, kernels::kFigLud, 1}, args);
+        return Make(kernels::lud_internal_info, {left, left, 1},
+                    {kernels::kLudBlock, kernels::kLudBlock, 1}, args);
     }
   }
 
@@ -220,18 +221,19 @@ class Srad final : public Background {
         east_(kernels->Allocate<float>(rows * columns, "SRAD east")) {}
 
   std::optional<Launch> Next() override {
-    const Dim3 grid{columns_ / kernels::kFigSrad, rows_ / kernels::kFigSrad, 1};
-    const Dim3 block{kernels::kFigSrad, kernels::kFigSrad, 1};
+    const Dim3 grid{columns_ / kernels::kSradV2Block,
+                    rows_ / kernels::kSradV2Block, 1};
+    const Dim3 block{kernels::kSradV2Block, kernels::kSradV2Block, 1};
     switch (step_++) {
       case 0:
         return Make(
-            kernels::fig_srad1_info, grid, block,
-            kernels::FigSrad1Args{image_.read_only(), c_.span(), north_.span(),
-                                  south_.span(), west_.span(), east_.span(),
-                                  rows_, columns_, kSpeckle});
+            kernels::srad_v2_1_info, grid, block,
+            kernels::SradV2FirstArgs{image_.read_only(), c_.span(),
+                                     north_.span(), south_.span(), west_.span(),
+                                     east_.span(), rows_, columns_, kSpeckle});
       case 1:
-        return Make(kernels::fig_srad2_info, grid, block,
-                    kernels::FigSrad2Args{
+        return Make(kernels::srad_v2_2_info, grid, block,
+                    kernels::SradV2SecondArgs{
                         image_.span(), c_.read_only(), north_.read_only(),
                         south_.read_only(), west_.read_only(),
                         east_.read_only(), rows_, columns_, kLambda});

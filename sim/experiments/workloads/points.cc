@@ -1,10 +1,10 @@
 #include <algorithm>
 
 #include "fmt/format.h"
-#include "kernels/paper/fig_bfs.cuh"
-#include "kernels/paper/fig_kmn.cuh"
-#include "kernels/paper/fig_sc.cuh"
-#include "kernels/paper/references.h"
+#include "kernels/background/bfs.cuh"
+#include "kernels/background/edge_references.h"
+#include "kernels/background/kmn.cuh"
+#include "kernels/background/sc.cuh"
 #include "sim/experiments/workloads/backgrounds.h"
 #include "sim/experiments/workloads/compare.h"
 
@@ -21,7 +21,7 @@ class Bfs final : public Background {
  public:
   Bfs(uint32_t nodes, Kernels* kernels)
       : Background("BFS", fmt::format("graph of {} nodes", nodes), kernels),
-        nodes_(kernels->Allocate<kernels::FigBfsNode>(nodes, "BFS nodes")),
+        nodes_(kernels->Allocate<kernels::BfsNode>(nodes, "BFS nodes")),
         edges_(kernels->Allocate<uint32_t>(nodes * kMaxEdges, "BFS edges")),
         frontier_(kernels->Allocate<uint8_t>(nodes, "BFS frontier")),
         reached_(kernels->Allocate<uint8_t>(nodes, "BFS reached")),
@@ -35,25 +35,25 @@ class Bfs final : public Background {
     if (!commit && step_ > 0 && over_.values[0] == 0) return std::nullopt;
     ++step_;
     const Dim3 grid = GridFor(static_cast<uint32_t>(nodes_.values.size()),
-                              kernels::kFigBfsBlock);
-    const Dim3 block{kernels::kFigBfsBlock, 1, 1};
+                              kernels::kBfsBlock);
+    const Dim3 block{kernels::kBfsBlock, 1, 1};
     if (commit) {
-      return Make(kernels::fig_bfs_commit_info, grid, block,
-                  kernels::FigBfsCommitArgs{frontier_.span(), reached_.span(),
-                                            visited_.span(), over_.span()});
+      return Make(kernels::bfs_commit_info, grid, block,
+                  kernels::BfsCommitArgs{frontier_.span(), reached_.span(),
+                                         visited_.span(), over_.span()});
     }
     over_.values[0] = 0;
-    return Make(kernels::fig_bfs_expand_info, grid, block,
-                kernels::FigBfsExpandArgs{
-                    nodes_.read_only(), edges_.read_only(), frontier_.span(),
-                    reached_.span(), visited_.read_only(), cost_.span()});
+    return Make(kernels::bfs_expand_info, grid, block,
+                kernels::BfsExpandArgs{nodes_.read_only(), edges_.read_only(),
+                                       frontier_.span(), reached_.span(),
+                                       visited_.read_only(), cost_.span()});
   }
 
  private:
   void Fill(std::mt19937& random) override {
     const auto count = static_cast<uint32_t>(nodes_.values.size());
     uint32_t edge = 0;
-    for (kernels::FigBfsNode& node : nodes_.values) {
+    for (kernels::BfsNode& node : nodes_.values) {
       node.first_edge = edge;
       node.edge_count = kMinEdges + random() % (kMaxEdges - kMinEdges + 1);
       edge += node.edge_count;
@@ -71,7 +71,7 @@ class Bfs final : public Background {
                    reference::BfsDistances(nodes_.values, edges_.values, 0));
   }
 
-  const Array<kernels::FigBfsNode> nodes_;
+  const Array<kernels::BfsNode> nodes_;
   const Array<uint32_t> edges_;
   const Array<uint8_t> frontier_, reached_, visited_, over_;
   const Array<uint32_t> cost_;
@@ -94,17 +94,17 @@ class Kmn final : public Background {
 
   std::optional<Launch> Next() override {
     const auto points = static_cast<uint32_t>(membership_.values.size());
-    const Dim3 grid = GridFor(points, kernels::kFigKmnBlock);
-    const Dim3 block{kernels::kFigKmnBlock, 1, 1};
+    const Dim3 grid = GridFor(points, kernels::kKmnBlock);
+    const Dim3 block{kernels::kKmnBlock, 1, 1};
     switch (step_++) {
       case 0:
         return Make(
-            kernels::fig_kmn_invert_info, grid, block,
-            kernels::FigKmnInvertArgs{by_point_.read_only(), by_feature_.span(),
-                                      points, features_});
+            kernels::kmn_invert_info, grid, block,
+            kernels::KmnInvertArgs{by_point_.read_only(), by_feature_.span(),
+                                   points, features_});
       case 1:
-        return Make(kernels::fig_kmn_point_info, grid, block,
-                    kernels::FigKmnPointArgs{
+        return Make(kernels::kmn_point_info, grid, block,
+                    kernels::KmnPointArgs{
                         by_feature_.read_only(), centres_.read_only(),
                         membership_.span(), points, features_, clusters_});
       default:
@@ -140,7 +140,7 @@ class Sc final : public Background {
                    kernels),
         dimensions_(dimensions),
         centres_(centres),
-        points_(kernels->Allocate<kernels::FigScPoint>(points, "SC points")),
+        points_(kernels->Allocate<kernels::ScPoint>(points, "SC points")),
         coordinates_(kernels->Allocate<float>(size_t{points} * dimensions,
                                               "SC coordinates")),
         table_(kernels->Allocate<uint32_t>(points, "SC centre table")),
@@ -150,13 +150,13 @@ class Sc final : public Background {
   std::optional<Launch> Next() override {
     if (step_++ != 0) return std::nullopt;
     return Make(
-        kernels::fig_sc_info,
+        kernels::sc_info,
         GridFor(static_cast<uint32_t>(points_.values.size()),
-                kernels::kFigScBlock),
-        {kernels::kFigScBlock, 1, 1},
-        kernels::FigScArgs{points_.read_only(), coordinates_.read_only(),
-                           table_.read_only(), gains_.span(), switches_.span(),
-                           dimensions_, centres_, candidate_});
+                kernels::kScBlock),
+        {kernels::kScBlock, 1, 1},
+        kernels::ScArgs{points_.read_only(), coordinates_.read_only(),
+                        table_.read_only(), gains_.span(), switches_.span(),
+                        dimensions_, centres_, candidate_});
   }
 
  private:
@@ -194,7 +194,7 @@ class Sc final : public Background {
   }
 
   const uint32_t dimensions_, centres_;
-  const Array<kernels::FigScPoint> points_;
+  const Array<kernels::ScPoint> points_;
   const Array<float> coordinates_;
   const Array<uint32_t> table_;
   const Array<float> gains_;

@@ -4,12 +4,12 @@
 #include <cmath>
 
 #include "fmt/format.h"
-#include "kernels/paper/fig_bp.cuh"
-#include "kernels/paper/fig_kmn.cuh"
-#include "kernels/paper/fig_lud.cuh"
-#include "kernels/paper/fig_srad.cuh"
-#include "kernels/paper/fig_srad_v1.cuh"
-#include "kernels/paper/references.h"
+#include "kernels/background/bp.cuh"
+#include "kernels/background/edge_references.h"
+#include "kernels/background/kmn.cuh"
+#include "kernels/background/lud.cuh"
+#include "kernels/background/srad_v1.cuh"
+#include "kernels/background/srad_v2.cuh"
 #include "sim/experiments/workloads/backgrounds.h"
 #include "sim/experiments/workloads/compare.h"
 
@@ -34,11 +34,10 @@ class KmnInvert final : public SingleLaunch {
 
  private:
   Launch Only() const override {
-    return Make(
-        kernels::fig_kmn_invert_info, GridFor(points_, kernels::kFigKmnBlock),
-        {kernels::kFigKmnBlock, 1, 1},
-        kernels::FigKmnInvertArgs{by_point_.read_only(), by_feature_.span(),
-                                  points_, features_});
+    return Make(kernels::kmn_invert_info, GridFor(points_, kernels::kKmnBlock),
+                {kernels::kKmnBlock, 1, 1},
+                kernels::KmnInvertArgs{by_point_.read_only(),
+                                       by_feature_.span(), points_, features_});
   }
   void Fill(std::mt19937& random) override {
     for (float& x : by_point_.values) x = static_cast<float>(random() % 5000);
@@ -69,10 +68,10 @@ class LudInternal final : public SingleLaunch {
 
  private:
   Launch Only() const override {
-    const uint32_t left = n_ / kernels::kFigLud - 1;
-    return Make(kernels::fig_lud_internal_info, {left, left, 1},
-                {kernels::kFigLud, kernels::kFigLud, 1},
-                kernels::FigLudArgs{matrix_.span(), n_, 0});
+    const uint32_t left = n_ / kernels::kLudBlock - 1;
+    return Make(kernels::lud_internal_info, {left, left, 1},
+                {kernels::kLudBlock, kernels::kLudBlock, 1},
+                kernels::LudArgs{matrix_.span(), n_, 0});
   }
   void Fill(std::mt19937& random) override {
     FillWhole(matrix_.values, -kMost, kMost, random);
@@ -103,17 +102,16 @@ class BpForward final : public SingleLaunch {
                      kernels),
         inputs_(inputs),
         input_(kernels->Allocate<float>(inputs + 1, "BP_FORWARD input")),
-        weights_(kernels->Allocate<float>((inputs + 1) * kernels::kFigBpRow,
+        weights_(kernels->Allocate<float>((inputs + 1) * kernels::kBpRow,
                                           "BP_FORWARD weights")),
         sums_(kernels->Allocate<float>(inputs, "BP_FORWARD sums")) {}
 
  private:
   Launch Only() const override {
-    return Make(kernels::fig_bp_forward_info,
-                {1, inputs_ / kernels::kFigBpHidden, 1},
-                {kernels::kFigBpHidden, kernels::kFigBpHidden, 1},
-                kernels::FigBpForwardArgs{input_.read_only(),
-                                          weights_.read_only(), sums_.span()});
+    return Make(kernels::bp_forward_info, {1, inputs_ / kernels::kBpHidden, 1},
+                {kernels::kBpHidden, kernels::kBpHidden, 1},
+                kernels::BpForwardArgs{input_.read_only(), weights_.read_only(),
+                                       sums_.span()});
   }
   void Fill(std::mt19937& random) override {
     FillWhole(input_.values, -kMost, kMost, random);
@@ -135,20 +133,19 @@ class BpAdjust final : public SingleLaunch {
       : SingleLaunch("BP_ADJUST", fmt::format("layer of {} inputs", inputs),
                      kernels),
         inputs_(inputs),
-        delta_(kernels->Allocate<float>(kernels::kFigBpRow, "BP_ADJUST delta")),
+        delta_(kernels->Allocate<float>(kernels::kBpRow, "BP_ADJUST delta")),
         input_(kernels->Allocate<float>(inputs + 1, "BP_ADJUST input")),
-        weights_(kernels->Allocate<float>((inputs + 1) * kernels::kFigBpRow,
+        weights_(kernels->Allocate<float>((inputs + 1) * kernels::kBpRow,
                                           "BP_ADJUST weights")),
-        changes_(kernels->Allocate<float>((inputs + 1) * kernels::kFigBpRow,
+        changes_(kernels->Allocate<float>((inputs + 1) * kernels::kBpRow,
                                           "BP_ADJUST changes")) {}
 
  private:
   Launch Only() const override {
-    return Make(kernels::fig_bp_adjust_info,
-                {1, inputs_ / kernels::kFigBpHidden, 1},
-                {kernels::kFigBpHidden, kernels::kFigBpHidden, 1},
-                kernels::FigBpAdjustArgs{delta_.read_only(), input_.read_only(),
-                                         weights_.span(), changes_.span()});
+    return Make(kernels::bp_adjust_info, {1, inputs_ / kernels::kBpHidden, 1},
+                {kernels::kBpHidden, kernels::kBpHidden, 1},
+                kernels::BpAdjustArgs{delta_.read_only(), input_.read_only(),
+                                      weights_.span(), changes_.span()});
   }
   void Fill(std::mt19937& random) override {
     for (const Array<float>* array : {&delta_, &input_, &weights_, &changes_}) {
@@ -181,10 +178,10 @@ class SradExtract final : public SingleLaunch {
 
  private:
   Launch Only() const override {
-    return Make(kernels::fig_srad_extract_info,
-                GridFor(image_.values.size(), kernels::kFigSradV1Block),
-                {kernels::kFigSradV1Block, 1, 1},
-                kernels::FigSradExtractArgs{image_.span()});
+    return Make(kernels::srad_v1_extract_info,
+                GridFor(image_.values.size(), kernels::kSradV1Block),
+                {kernels::kSradV1Block, 1, 1},
+                kernels::SradV1ExtractArgs{image_.span()});
   }
   void Fill(std::mt19937& random) override {
     for (float& x : image_.values) x = static_cast<float>(random() % 256);
@@ -263,13 +260,14 @@ class SradV2 final : public SradCoefficients {
 
  private:
   Launch Only() const override {
-    return Make(kernels::fig_srad1_info,
-                {columns_ / kernels::kFigSrad, rows_ / kernels::kFigSrad, 1},
-                {kernels::kFigSrad, kernels::kFigSrad, 1},
-                kernels::FigSrad1Args{image_.read_only(), results_[0].span(),
-                                      results_[1].span(), results_[2].span(),
-                                      results_[3].span(), results_[4].span(),
-                                      rows_, columns_, kSpeckle});
+    return Make(
+        kernels::srad_v2_1_info,
+        {columns_ / kernels::kSradV2Block, rows_ / kernels::kSradV2Block, 1},
+        {kernels::kSradV2Block, kernels::kSradV2Block, 1},
+        kernels::SradV2FirstArgs{image_.read_only(), results_[0].span(),
+                                 results_[1].span(), results_[2].span(),
+                                 results_[3].span(), results_[4].span(), rows_,
+                                 columns_, kSpeckle});
   }
 };
 
@@ -285,10 +283,10 @@ class SradV1 final : public SradCoefficients {
 
  private:
   Launch Only() const override {
-    return Make(kernels::fig_srad_v1_info,
-                GridFor(image_.values.size(), kernels::kFigSradV1Block),
-                {kernels::kFigSradV1Block, 1, 1},
-                kernels::FigSradV1Args{
+    return Make(kernels::srad_v1_info,
+                GridFor(image_.values.size(), kernels::kSradV1Block),
+                {kernels::kSradV1Block, 1, 1},
+                kernels::SradV1Args{
                     image_.read_only(), results_[0].span(), results_[3].span(),
                     results_[4].span(), results_[1].span(), results_[2].span(),
                     left_.read_only(), right_.read_only(), above_.read_only(),

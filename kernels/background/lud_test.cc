@@ -1,4 +1,4 @@
-#include "kernels/paper/fig_lud.cuh"
+#include "kernels/background/lud.cuh"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/paper/references.h"
+#include "kernels/background/edge_references.h"
 #include "kernels/simt/kernel_test_util.h"
 
 namespace carillon::kernels {
@@ -28,19 +28,18 @@ TEST(FigLud, LTimesUIsTheMatrix) {
     for (uint32_t i = 0; i < n; ++i) before[i * n + i] += n;
     std::vector<float> matrix = before;
     for (uint32_t offset = 0; offset < n; offset += 16) {
-      const FigLudArgs args{Writable(matrix), n, offset};
+      const LudArgs args{Writable(matrix), n, offset};
       const uint32_t k = (n - offset) / 16 - 1;
-      ASSERT_EQ(
-          RunGrid(fig_lud_diagonal_info, {1, 1, 1}, {16, 1, 1}, args).status,
-          simt::kFailNone);
+      ASSERT_EQ(RunGrid(lud_diagonal_info, {1, 1, 1}, {16, 1, 1}, args).status,
+                simt::kFailNone);
       if (k == 0) continue;
       // One block more than needed does no harm.
-      ASSERT_EQ(RunGrid(fig_lud_perimeter_info, {k + 1, 1, 1}, {32, 1, 1}, args,
+      ASSERT_EQ(RunGrid(lud_perimeter_info, {k + 1, 1, 1}, {32, 1, 1}, args,
                         {.workers = 2})
                     .status,
                 simt::kFailNone);
-      ASSERT_EQ(RunGrid(fig_lud_internal_info, {k + 1, k + 1, 1}, {16, 16, 1},
-                        args, {.workers = 2})
+      ASSERT_EQ(RunGrid(lud_internal_info, {k + 1, k + 1, 1}, {16, 16, 1}, args,
+                        {.workers = 2})
                     .status,
                 simt::kFailNone);
     }
@@ -54,8 +53,8 @@ TEST(FigLud, LTimesUIsTheMatrix) {
 
 TEST(FigLud, ArgumentsThatDoNotFitFailAndTouchNothing) {
   std::vector<float> matrix(48 * 48, 1.0f);
-  const FigLudArgs good{Writable(matrix), 48, 16};
-  std::vector<FigLudArgs> bad(6, good);
+  const LudArgs good{Writable(matrix), 48, 16};
+  std::vector<LudArgs> bad(6, good);
   bad[0].matrix.size -= 1;
   bad[1].n = 47;
   bad[2].n = 0xfffffff0;
@@ -63,9 +62,9 @@ TEST(FigLud, ArgumentsThatDoNotFitFailAndTouchNothing) {
   bad[4].offset = 48;
   bad[5].offset = 0xfffffff0;
   const std::pair<const simt::KernelInfo*, simt::LaunchShape> kernels[] = {
-      {&fig_lud_diagonal_info, {{1, 1, 1}, {16, 1, 1}}},
-      {&fig_lud_perimeter_info, {{1, 1, 1}, {32, 1, 1}}},
-      {&fig_lud_internal_info, {{1, 1, 1}, {16, 16, 1}}}};
+      {&lud_diagonal_info, {{1, 1, 1}, {16, 1, 1}}},
+      {&lud_perimeter_info, {{1, 1, 1}, {32, 1, 1}}},
+      {&lud_internal_info, {{1, 1, 1}, {16, 16, 1}}}};
   for (const auto& [kernel, shape] : kernels) {
     for (size_t i = 0; i < bad.size(); ++i) {
       EXPECT_EQ(RunGrid(*kernel, shape.grid, shape.block, bad[i]).status,
@@ -81,8 +80,8 @@ TEST(FigLud, ArgumentsThatDoNotFitFailAndTouchNothing) {
                 simt::kFailBadShape);
       EXPECT_NE(kernel->check_shape(wrong), nullptr);
     }
-    if (kernel == &fig_lud_diagonal_info) continue;
-    FigLudArgs first = good;
+    if (kernel == &lud_diagonal_info) continue;
+    LudArgs first = good;
     first.offset = 0;
     EXPECT_NE(kernel->validate(shape, &first), nullptr)
         << "needs two blocks in each direction";

@@ -1,26 +1,21 @@
-// fig_sc: streamcluster's search for a better centre, as in Rodinia: how much
+// sc: streamcluster's search for a better centre, as in Rodinia: how much
 // would every point gain if `candidate` became a centre, and how much would
 // each open centre lose? A background kernel of EDGE's figures.
-#ifndef CARILLON_KERNELS_PAPER_FIG_SC_CUH_
-#define CARILLON_KERNELS_PAPER_FIG_SC_CUH_
+#ifndef CARILLON_KERNELS_BACKGROUND_SC_CUH_
+#define CARILLON_KERNELS_BACKGROUND_SC_CUH_
 
+#include "kernels/background/types.h"
 #include "kernels/simt/simt.h"
 
 namespace carillon::kernels {
 
-inline constexpr uint32_t kFigScBlock = 512;
+inline constexpr uint32_t kScBlock = 512;
 
 // A point or a table that names what is not there fails the event with this.
-inline constexpr uint32_t kFigScBadPoint = 16;
+inline constexpr uint32_t kScBadPoint = 16;
 
-struct FigScPoint {
-  float weight;
-  float cost;       // the cost of being assigned to that centre
-  uint32_t centre;  // the point that is its centre
-};
-
-struct FigScArgs {
-  simt::Span<const FigScPoint> points;
+struct ScArgs {
+  simt::Span<const ScPoint> points;
   simt::Span<const float> coordinates;  // dimension by dimension
   simt::Span<const uint32_t>
       centre_table;         // number of a point that is a centre
@@ -31,7 +26,7 @@ struct FigScArgs {
   uint32_t candidate;
 };
 
-CARILLON_HOST_DEVICE bool FigScFits(const FigScArgs& args) {
+CARILLON_HOST_DEVICE bool ScFits(const ScArgs& args) {
   // More points could not be numbered; the limit also keeps the products below
   // in 64 bits.
   const uint64_t points = args.points.size;
@@ -45,12 +40,12 @@ CARILLON_HOST_DEVICE bool FigScFits(const FigScArgs& args) {
 // If a point gains from the candidate, switches[point] becomes 1 and the last
 // number of its row falls by the gain. Otherwise its loss is added to the
 // number of its centre.
-CARILLON_KERNEL(fig_sc, FigScArgs, args, self) {
-  if (self.block_dim() != simt::Dim3{kFigScBlock, 1, 1}) {
+CARILLON_KERNEL(sc, ScArgs, args, self) {
+  if (self.block_dim() != simt::Dim3{kScBlock, 1, 1}) {
     self.Fail(simt::kFailBadShape);
     return;
   }
-  if (!FigScFits(args)) {
+  if (!ScFits(args)) {
     self.Fail(simt::kFailBadArguments);
     return;
   }
@@ -63,7 +58,7 @@ CARILLON_KERNEL(fig_sc, FigScArgs, args, self) {
     const float apart = row[i] - row[args.candidate];
     distance += apart * apart;
   }
-  const FigScPoint point = args.points[i];
+  const ScPoint point = args.points[i];
   const float cost = distance * point.weight;
   float* gains =
       args.gains.data + i * (static_cast<uint64_t>(args.centres) + 1);
@@ -74,47 +69,49 @@ CARILLON_KERNEL(fig_sc, FigScArgs, args, self) {
   }
   if (point.centre >= count ||
       args.centre_table[point.centre] >= args.centres) {
-    self.Fail(kFigScBadPoint);
+    self.Fail(kScBadPoint);
     return;
   }
   gains[args.centre_table[point.centre]] += point.cost - cost;
 }
 
-inline const char* CheckFigScShape(const simt::LaunchShape& shape) {
-  return shape.block == simt::Dim3{kFigScBlock, 1, 1}
+inline const char* CheckScShape(const simt::LaunchShape& shape) {
+  return shape.block == simt::Dim3{kScBlock, 1, 1}
              ? nullptr
              : "blocks have 512x1x1 threads, one a point";
 }
 
-inline const char* CheckFigSc(const simt::LaunchShape& shape,
-                              const FigScArgs& args) {
-  if (!FigScFits(args)) {
+inline const char* CheckSc(const simt::LaunchShape& shape, const ScArgs& args) {
+  if (!ScFits(args)) {
     return "candidate must be a point; coordinates points * dimensions "
            "elements, centre_table and switches points, gains points * "
            "(centres + 1)";
   }
-  if (shape.grid.count() < (args.points.size + kFigScBlock - 1) / kFigScBlock) {
+  if (shape.grid.count() < (args.points.size + kScBlock - 1) / kScBlock) {
     return "the grid must cover the points: ceil(points / 512) blocks";
   }
-  return CheckFigScShape(shape);
+  return CheckScShape(shape);
 }
 
 CARILLON_KERNEL_INFO(
-    fig_sc, FigScArgs, "what a candidate centre would give to each point",
-    simt::Registers(32).Shape<&CheckFigScShape>().Validate<&CheckFigSc>(),
-    CARILLON_PARAM(FigScArgs, points, "weight, cost and centre of each"),
-    CARILLON_PARAM(FigScArgs, coordinates,
+    sc, ScArgs, "what a candidate centre would give to each point",
+    simt::Registers(32)
+        .LaunchedOnly()
+        .Shape<&CheckScShape>()
+        .Validate<&CheckSc>(),
+    CARILLON_PARAM(ScArgs, points, "weight, cost and centre of each"),
+    CARILLON_PARAM(ScArgs, coordinates,
                    "points * dimensions elements, dimension by dimension"),
-    CARILLON_PARAM(FigScArgs, centre_table,
+    CARILLON_PARAM(ScArgs, centre_table,
                    "the number of each point that is a centre"),
-    CARILLON_PARAM(FigScArgs, gains,
+    CARILLON_PARAM(ScArgs, gains,
                    "centres + 1 numbers a point, to be added to"),
-    CARILLON_PARAM(FigScArgs, switches,
+    CARILLON_PARAM(ScArgs, switches,
                    "becomes 1 for points that the candidate is better for"),
-    CARILLON_PARAM(FigScArgs, dimensions, "of the points"),
-    CARILLON_PARAM(FigScArgs, centres, "that are open"),
-    CARILLON_PARAM(FigScArgs, candidate, "the point that may become one"));
+    CARILLON_PARAM(ScArgs, dimensions, "of the points"),
+    CARILLON_PARAM(ScArgs, centres, "that are open"),
+    CARILLON_PARAM(ScArgs, candidate, "the point that may become one"));
 
 }  // namespace carillon::kernels
 
-#endif  // CARILLON_KERNELS_PAPER_FIG_SC_CUH_
+#endif  // CARILLON_KERNELS_BACKGROUND_SC_CUH_

@@ -1,4 +1,4 @@
-#include "kernels/paper/references.h"
+#include "kernels/background/edge_references.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,6 +7,8 @@
 
 namespace carillon::kernels::reference {
 namespace {
+
+constexpr size_t kBpRow = 17;  // of 16 hidden units; the first is not used
 
 // A cell of a matrix; outside of it, the nearest one at its edge.
 template <class T>
@@ -19,14 +21,14 @@ double Clamped(std::span<const T> matrix, int rows, int columns, int row,
 
 }  // namespace
 
-std::vector<uint32_t> BfsDistances(std::span<const FigBfsNode> nodes,
+std::vector<uint32_t> BfsDistances(std::span<const BfsNode> nodes,
                                    std::span<const uint32_t> edges,
                                    uint32_t source) {
   std::vector<uint32_t> distance(nodes.size(), kUnreached);
   std::queue<uint32_t> queue({source});
   distance[source] = 0;
   for (; !queue.empty(); queue.pop()) {
-    const FigBfsNode& node = nodes[queue.front()];
+    const BfsNode& node = nodes[queue.front()];
     for (const uint32_t target :
          edges.subspan(node.first_edge, node.edge_count)) {
       if (distance[target] != kUnreached) continue;
@@ -44,7 +46,7 @@ std::vector<float> BpPartialSums(std::span<const float> input,
     for (size_t hidden = 1; hidden <= 16; ++hidden) {
       float sum = 0;
       for (size_t unit = block * 16 + 1; unit <= block * 16 + 16; ++unit) {
-        sum += input[unit] * weights[unit * kFigBpRow + hidden];
+        sum += input[unit] * weights[unit * kBpRow + hidden];
       }
       sums[block * 16 + hidden - 1] = sum;
     }
@@ -59,7 +61,7 @@ BpLayer BpAdjusted(std::span<const float> delta, std::span<const float> input,
                 {changes.begin(), changes.end()}};
   for (size_t unit = 0; unit < input.size(); ++unit) {
     for (size_t hidden = 1; hidden <= 16; ++hidden) {
-      const size_t i = unit * kFigBpRow + hidden;
+      const size_t i = unit * kBpRow + hidden;
       const double signal = unit == 0 ? 1.0 : input[unit];
       const double change = 0.3 * delta[hidden] * signal + 0.3 * changes[i];
       layer.weights[i] += change;
@@ -100,9 +102,10 @@ std::vector<float> Convolved(const ConvShape& shape,
   return targets;
 }
 
-std::vector<double> HotspStep(std::span<const float> power,
-                              std::span<const double> from, uint32_t rows,
-                              uint32_t columns, const FigHotspArgs& args) {
+std::vector<double> HotspotStep(std::span<const float> power,
+                                std::span<const double> from, uint32_t rows,
+                                uint32_t columns,
+                                const HotspotCoefficients& coefficients) {
   const int height = static_cast<int>(rows);
   const int width = static_cast<int>(columns);
   const auto at = [&](int row, int column) {
@@ -116,9 +119,10 @@ std::vector<double> HotspStep(std::span<const float> power,
       const double vertical = at(row - 1, column) + at(row + 1, column) - 2 * t;
       const double horizontal =
           at(row, column - 1) + at(row, column + 1) - 2 * t;
-      to.push_back(t + args.step_by_capacity *
-                           (power[to.size()] + vertical * args.by_ry +
-                            horizontal * args.by_rx + (80.0 - t) * args.by_rz));
+      to.push_back(t + coefficients.step_by_capacity *
+                           (power[to.size()] + vertical * coefficients.by_ry +
+                            horizontal * coefficients.by_rx +
+                            (80.0 - t) * coefficients.by_rz));
     }
   }
   return to;
@@ -130,8 +134,8 @@ float Picture::at(int x, int y) const {
   return pixels[static_cast<size_t>(row) * width + static_cast<size_t>(column)];
 }
 
-double HrtwlScore(const Picture& picture, std::span<const float> pattern,
-                  uint32_t size, int x, int y) {
+double HeartwallScore(const Picture& picture, std::span<const float> pattern,
+                      uint32_t size, int x, int y) {
   const double n = size * size;
   const int half = static_cast<int>(size / 2);
   const auto under = [&](uint32_t i) {
@@ -157,15 +161,16 @@ double HrtwlScore(const Picture& picture, std::span<const float> pattern,
   return aa * bb > 1e-6 ? ab / std::sqrt(aa * bb) : -1.0;
 }
 
-HrtwlMatch HrtwlBest(const Picture& picture, std::span<const float> pattern,
-                     uint32_t size, uint32_t search, FigHrtwlPlace was) {
-  HrtwlMatch best{{}, -2.0};
+HeartwallMatch HeartwallBest(const Picture& picture,
+                             std::span<const float> pattern, uint32_t size,
+                             uint32_t search, HeartwallPlace was) {
+  HeartwallMatch best{{}, -2.0};
   const int half = static_cast<int>(search / 2);
   for (int dy = -half; dy <= half; ++dy) {
     for (int dx = -half; dx <= half; ++dx) {
       const int x = static_cast<int>(was.x) + dx;
       const int y = static_cast<int>(was.y) + dy;
-      const double score = HrtwlScore(picture, pattern, size, x, y);
+      const double score = HeartwallScore(picture, pattern, size, x, y);
       if (score <= best.score) continue;
       best = {{static_cast<uint32_t>(
                    std::clamp(x, 0, static_cast<int>(picture.width) - 1)),
@@ -228,7 +233,7 @@ float ScDistance(std::span<const float> coordinates, uint32_t dimensions,
   return sum;
 }
 
-ScResult ScGains(std::span<const FigScPoint> points,
+ScResult ScGains(std::span<const ScPoint> points,
                  std::span<const float> coordinates,
                  std::span<const uint32_t> centre_table,
                  std::span<const float> gains, uint32_t dimensions,
@@ -236,7 +241,7 @@ ScResult ScGains(std::span<const FigScPoint> points,
   ScResult result{{gains.begin(), gains.end()},
                   std::vector<uint8_t>(points.size())};
   for (uint32_t i = 0; i < points.size(); ++i) {
-    const FigScPoint& point = points[i];
+    const ScPoint& point = points[i];
     const float cost =
         ScDistance(coordinates, dimensions, i, candidate) * point.weight;
     float* const row = &result.gains[i * (size_t{centres} + 1)];

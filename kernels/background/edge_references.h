@@ -1,29 +1,25 @@
-// Reference results of the figures' background kernels. They are computed one
+// Reference results of EDGE's background kernels. They are computed one
 // number at a time, in double precision where the kernels have their own order
 // of additions. For the kernels' tests and for other programs that run them.
-#ifndef CARILLON_KERNELS_PAPER_REFERENCES_H_
-#define CARILLON_KERNELS_PAPER_REFERENCES_H_
+#ifndef CARILLON_KERNELS_BACKGROUND_EDGE_REFERENCES_H_
+#define CARILLON_KERNELS_BACKGROUND_EDGE_REFERENCES_H_
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "kernels/paper/fig_bfs.cuh"
-#include "kernels/paper/fig_bp.cuh"
-#include "kernels/paper/fig_hotsp.cuh"
-#include "kernels/paper/fig_hrtwl.cuh"
-#include "kernels/paper/fig_sc.cuh"
+#include "kernels/background/types.h"
 
 namespace carillon::kernels::reference {
 
 // The number of edges from the source to each node; kUnreached if no path
 // exists.
 inline constexpr uint32_t kUnreached = 0xffffffff;
-std::vector<uint32_t> BfsDistances(std::span<const FigBfsNode> nodes,
+std::vector<uint32_t> BfsDistances(std::span<const BfsNode> nodes,
                                    std::span<const uint32_t> edges,
                                    uint32_t source);
 
-// fig_bp_forward's partial sums, added in the inputs' order.
+// bp_forward's partial sums, added in the inputs' order.
 std::vector<float> BpPartialSums(std::span<const float> input,
                                  std::span<const float> weights);
 struct BpLayer {
@@ -42,10 +38,11 @@ std::vector<float> Convolved(const ConvShape& shape,
                              std::span<const float> images,
                              std::span<const float> filters);
 
-// One step of a whole chip; of the arguments only the coefficients count.
-std::vector<double> HotspStep(std::span<const float> power,
-                              std::span<const double> from, uint32_t rows,
-                              uint32_t columns, const FigHotspArgs& args);
+// One step of a whole chip.
+std::vector<double> HotspotStep(std::span<const float> power,
+                                std::span<const double> from, uint32_t rows,
+                                uint32_t columns,
+                                const HotspotCoefficients& coefficients);
 
 struct Picture {
   std::span<const float> pixels;
@@ -57,15 +54,16 @@ struct Picture {
 };
 // The normalised correlation, -1..1, of a square pattern with the picture
 // around (x, y); -1 if either is uniform.
-double HrtwlScore(const Picture& picture, std::span<const float> pattern,
-                  uint32_t size, int x, int y);
-struct HrtwlMatch {
-  FigHrtwlPlace place;
+double HeartwallScore(const Picture& picture, std::span<const float> pattern,
+                      uint32_t size, int x, int y);
+struct HeartwallMatch {
+  HeartwallPlace place;
   double score;
 };
 // The best of search * search places around `was`; among equals, the first.
-HrtwlMatch HrtwlBest(const Picture& picture, std::span<const float> pattern,
-                     uint32_t size, uint32_t search, FigHrtwlPlace was);
+HeartwallMatch HeartwallBest(const Picture& picture,
+                             std::span<const float> pattern, uint32_t size,
+                             uint32_t search, HeartwallPlace was);
 
 // The nearest centre of every point; among equals, the first.
 std::vector<uint32_t> KmnNearest(std::span<const float> by_point,
@@ -84,7 +82,7 @@ struct ScResult {
   std::vector<uint8_t> switches;
 };
 // `gains` are the values before.
-ScResult ScGains(std::span<const FigScPoint> points,
+ScResult ScGains(std::span<const ScPoint> points,
                  std::span<const float> coordinates,
                  std::span<const uint32_t> centre_table,
                  std::span<const float> gains, uint32_t dimensions,
@@ -100,4 +98,4 @@ std::vector<double> SradDiffused(std::span<const double> image, uint32_t rows,
 
 }  // namespace carillon::kernels::reference
 
-#endif  // CARILLON_KERNELS_PAPER_REFERENCES_H_
+#endif  // CARILLON_KERNELS_BACKGROUND_EDGE_REFERENCES_H_

@@ -1,24 +1,24 @@
-// fig_kmn_invert, fig_kmn_point: k-means as Rodinia has it: one kernel turns
+// kmn_invert, kmn_point: k-means as Rodinia has it: one kernel turns
 // the points' features so that neighbouring threads read neighbouring words,
 // the other gives each point its nearest centre. Background kernels of EDGE's
 // figures.
-#ifndef CARILLON_KERNELS_PAPER_FIG_KMN_CUH_
-#define CARILLON_KERNELS_PAPER_FIG_KMN_CUH_
+#ifndef CARILLON_KERNELS_BACKGROUND_KMN_CUH_
+#define CARILLON_KERNELS_BACKGROUND_KMN_CUH_
 
 #include "kernels/simt/simt.h"
 
 namespace carillon::kernels {
 
-inline constexpr uint32_t kFigKmnBlock = 256;
+inline constexpr uint32_t kKmnBlock = 256;
 
-struct FigKmnInvertArgs {
+struct KmnInvertArgs {
   simt::Span<const float> by_point;
   simt::Span<float> by_feature;
   uint32_t points;
   uint32_t features;
 };
 
-struct FigKmnPointArgs {
+struct KmnPointArgs {
   simt::Span<const float> by_feature;
   simt::Span<const float> centres;  // a centre after the other
   simt::Span<uint32_t> membership;
@@ -27,15 +27,15 @@ struct FigKmnPointArgs {
   uint32_t clusters;
 };
 
-inline const char* CheckFigKmnShape(const simt::LaunchShape& shape) {
-  return shape.block == simt::Dim3{kFigKmnBlock, 1, 1}
+inline const char* CheckKmnShape(const simt::LaunchShape& shape) {
+  return shape.block == simt::Dim3{kKmnBlock, 1, 1}
              ? nullptr
              : "blocks have 256x1x1 threads, one a point";
 }
 
-CARILLON_KERNEL(fig_kmn_invert, FigKmnInvertArgs, args, self) {
+CARILLON_KERNEL(kmn_invert, KmnInvertArgs, args, self) {
   const uint64_t points = args.points;
-  if (self.block_dim() != simt::Dim3{kFigKmnBlock, 1, 1}) {
+  if (self.block_dim() != simt::Dim3{kKmnBlock, 1, 1}) {
     self.Fail(simt::kFailBadShape);
     return;
   }
@@ -52,34 +52,35 @@ CARILLON_KERNEL(fig_kmn_invert, FigKmnInvertArgs, args, self) {
   }
 }
 
-inline const char* CheckFigKmnInvert(const simt::LaunchShape& shape,
-                                     const FigKmnInvertArgs& args) {
+inline const char* CheckKmnInvert(const simt::LaunchShape& shape,
+                                  const KmnInvertArgs& args) {
   const uint64_t elements = static_cast<uint64_t>(args.points) * args.features;
   if (args.by_point.size < elements || args.by_feature.size < elements) {
     return "by_point and by_feature must have points * features elements";
   }
   if (shape.grid.count() <
-      (args.points + uint64_t{kFigKmnBlock} - 1) / kFigKmnBlock) {
+      (args.points + uint64_t{kKmnBlock} - 1) / kKmnBlock) {
     return "the grid must cover the points: ceil(points / 256) blocks";
   }
-  return CheckFigKmnShape(shape);
+  return CheckKmnShape(shape);
 }
 
 CARILLON_KERNEL_INFO(
-    fig_kmn_invert, FigKmnInvertArgs, "transposes the features of points",
+    kmn_invert, KmnInvertArgs, "transposes the features of points",
     simt::Registers(32)
-        .Shape<&CheckFigKmnShape>()
-        .Validate<&CheckFigKmnInvert>(),
-    CARILLON_PARAM(FigKmnInvertArgs, by_point,
+        .LaunchedOnly()
+        .Shape<&CheckKmnShape>()
+        .Validate<&CheckKmnInvert>(),
+    CARILLON_PARAM(KmnInvertArgs, by_point,
                    "points * features elements, point by point"),
-    CARILLON_PARAM(FigKmnInvertArgs, by_feature,
+    CARILLON_PARAM(KmnInvertArgs, by_feature,
                    "receives them feature by feature"),
-    CARILLON_PARAM(FigKmnInvertArgs, points, "how many"),
-    CARILLON_PARAM(FigKmnInvertArgs, features, "of a point"));
+    CARILLON_PARAM(KmnInvertArgs, points, "how many"),
+    CARILLON_PARAM(KmnInvertArgs, features, "of a point"));
 
-CARILLON_KERNEL(fig_kmn_point, FigKmnPointArgs, args, self) {
+CARILLON_KERNEL(kmn_point, KmnPointArgs, args, self) {
   const uint64_t points = args.points;
-  if (self.block_dim() != simt::Dim3{kFigKmnBlock, 1, 1}) {
+  if (self.block_dim() != simt::Dim3{kKmnBlock, 1, 1}) {
     self.Fail(simt::kFailBadShape);
     return;
   }
@@ -110,8 +111,8 @@ CARILLON_KERNEL(fig_kmn_point, FigKmnPointArgs, args, self) {
   args.membership[point] = member;
 }
 
-inline const char* CheckFigKmnPoint(const simt::LaunchShape& shape,
-                                    const FigKmnPointArgs& args) {
+inline const char* CheckKmnPoint(const simt::LaunchShape& shape,
+                                 const KmnPointArgs& args) {
   if (args.by_feature.size <
           static_cast<uint64_t>(args.points) * args.features ||
       args.centres.size <
@@ -121,27 +122,28 @@ inline const char* CheckFigKmnPoint(const simt::LaunchShape& shape,
            "* features, membership points";
   }
   if (shape.grid.count() <
-      (args.points + uint64_t{kFigKmnBlock} - 1) / kFigKmnBlock) {
+      (args.points + uint64_t{kKmnBlock} - 1) / kKmnBlock) {
     return "the grid must cover the points: ceil(points / 256) blocks";
   }
-  return CheckFigKmnShape(shape);
+  return CheckKmnShape(shape);
 }
 
 CARILLON_KERNEL_INFO(
-    fig_kmn_point, FigKmnPointArgs, "the nearest centre of every point",
+    kmn_point, KmnPointArgs, "the nearest centre of every point",
     simt::Registers(32)
-        .Shape<&CheckFigKmnShape>()
-        .Validate<&CheckFigKmnPoint>(),
-    CARILLON_PARAM(FigKmnPointArgs, by_feature,
+        .LaunchedOnly()
+        .Shape<&CheckKmnShape>()
+        .Validate<&CheckKmnPoint>(),
+    CARILLON_PARAM(KmnPointArgs, by_feature,
                    "points * features elements, feature by feature"),
-    CARILLON_PARAM(FigKmnPointArgs, centres,
+    CARILLON_PARAM(KmnPointArgs, centres,
                    "clusters * features elements, centre by centre"),
-    CARILLON_PARAM(FigKmnPointArgs, membership,
+    CARILLON_PARAM(KmnPointArgs, membership,
                    "receives the number of each point's centre"),
-    CARILLON_PARAM(FigKmnPointArgs, points, "how many"),
-    CARILLON_PARAM(FigKmnPointArgs, features, "of a point"),
-    CARILLON_PARAM(FigKmnPointArgs, clusters, "how many centres"));
+    CARILLON_PARAM(KmnPointArgs, points, "how many"),
+    CARILLON_PARAM(KmnPointArgs, features, "of a point"),
+    CARILLON_PARAM(KmnPointArgs, clusters, "how many centres"));
 
 }  // namespace carillon::kernels
 
-#endif  // CARILLON_KERNELS_PAPER_FIG_KMN_CUH_
+#endif  // CARILLON_KERNELS_BACKGROUND_KMN_CUH_

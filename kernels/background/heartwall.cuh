@@ -1,4 +1,4 @@
-// fig_hrtwl: follows points of a moving heart from frame to frame, in the
+// heartwall: follows points of a moving heart from frame to frame, in the
 // manner of Rodinia's heartwall: a block of 256 threads searches for one
 // point's template where the point was, by normalised correlation. Long phases,
 // some of one thread only, with up to 175 barriers. A background kernel of
@@ -11,40 +11,36 @@
 //   | template,    | 2 x 51 sums of  | 2 x 131 sums of  |
 //   | then scores  | template rows   | frame columns    |
 //   +--------------+-----------------+------------------+
-#ifndef CARILLON_KERNELS_PAPER_FIG_HRTWL_CUH_
-#define CARILLON_KERNELS_PAPER_FIG_HRTWL_CUH_
+#ifndef CARILLON_KERNELS_BACKGROUND_HEARTWALL_CUH_
+#define CARILLON_KERNELS_BACKGROUND_HEARTWALL_CUH_
 
 #include <cmath>
 
+#include "kernels/background/types.h"
 #include "kernels/simt/simt.h"
 
 namespace carillon::kernels {
 
-inline constexpr uint32_t kFigHrtwlBlock = 256;
-inline constexpr uint32_t kFigHrtwlTemplate = 51;  // at most, along a side
-inline constexpr uint32_t kFigHrtwlSearch = 81;    // at most, along a side
-inline constexpr uint32_t kFigHrtwlColumns =
-    kFigHrtwlTemplate + kFigHrtwlSearch - 1;
-inline constexpr uint32_t kFigHrtwlRowSums =
-    kFigHrtwlTemplate * kFigHrtwlTemplate;
-inline constexpr uint32_t kFigHrtwlColumnSums =
-    kFigHrtwlRowSums + 2 * kFigHrtwlTemplate;
-inline constexpr uint32_t kFigHrtwlWords =
-    kFigHrtwlColumnSums + 2 * kFigHrtwlColumns;
-static_assert(kFigHrtwlWords * sizeof(float) == 11860);
+inline constexpr uint32_t kHeartwallBlock = 256;
+inline constexpr uint32_t kHeartwallTemplate = 51;  // at most, along a side
+inline constexpr uint32_t kHeartwallSearch = 81;    // at most, along a side
+inline constexpr uint32_t kHeartwallColumns =
+    kHeartwallTemplate + kHeartwallSearch - 1;
+inline constexpr uint32_t kHeartwallRowSums =
+    kHeartwallTemplate * kHeartwallTemplate;
+inline constexpr uint32_t kHeartwallColumnSums =
+    kHeartwallRowSums + 2 * kHeartwallTemplate;
+inline constexpr uint32_t kHeartwallWords =
+    kHeartwallColumnSums + 2 * kHeartwallColumns;
+static_assert(kHeartwallWords * sizeof(float) == 11860);
 
 // A point that lies outside of the frame fails the event with this.
-inline constexpr uint32_t kFigHrtwlBadPlace = 16;
+inline constexpr uint32_t kHeartwallBadPlace = 16;
 
-struct FigHrtwlPlace {
-  uint32_t x;
-  uint32_t y;
-};
-
-struct FigHrtwlArgs {
+struct HeartwallArgs {
   simt::Span<const float> frame;
   simt::Span<const float> templates;
-  simt::Span<FigHrtwlPlace> places;
+  simt::Span<HeartwallPlace> places;
   simt::Span<float> scores;
   simt::Span<float> scratch;
   uint32_t width;
@@ -53,12 +49,12 @@ struct FigHrtwlArgs {
   uint32_t search_size;
 };
 
-CARILLON_HOST_DEVICE bool FigHrtwlFits(const FigHrtwlArgs& args) {
+CARILLON_HOST_DEVICE bool HeartwallFits(const HeartwallArgs& args) {
   const uint64_t points = args.places.size;
   const uint64_t t = args.template_size;
   const uint64_t s = args.search_size;
-  if (t % 2 == 0 || t > kFigHrtwlTemplate || s % 2 == 0 ||
-      s > kFigHrtwlSearch) {
+  if (t % 2 == 0 || t > kHeartwallTemplate || s % 2 == 0 ||
+      s > kHeartwallSearch) {
     return false;
   }
   return args.width >= 1 && args.width <= 1u << 20 && args.height >= 1 &&
@@ -69,8 +65,8 @@ CARILLON_HOST_DEVICE bool FigHrtwlFits(const FigHrtwlArgs& args) {
 }
 
 // A pixel of the frame; outside of the frame, the nearest one at its edge.
-CARILLON_DEVICE float FigHrtwlPixel(const FigHrtwlArgs& args, int32_t x,
-                                    int32_t y) {
+CARILLON_DEVICE float HeartwallPixel(const HeartwallArgs& args, int32_t x,
+                                     int32_t y) {
   const int32_t right = static_cast<int32_t>(args.width) - 1;
   const int32_t bottom = static_cast<int32_t>(args.height) - 1;
   x = x < 0 ? 0 : (x > right ? right : x);
@@ -79,13 +75,13 @@ CARILLON_DEVICE float FigHrtwlPixel(const FigHrtwlArgs& args, int32_t x,
       .frame[static_cast<uint64_t>(y) * args.width + static_cast<uint64_t>(x)];
 }
 
-CARILLON_BARRIER_KERNEL(fig_hrtwl, FigHrtwlArgs, args, self) {
-  if (self.block_dim() != simt::Dim3{kFigHrtwlBlock, 1, 1} ||
+CARILLON_BARRIER_KERNEL(heartwall, HeartwallArgs, args, self) {
+  if (self.block_dim() != simt::Dim3{kHeartwallBlock, 1, 1} ||
       self.grid_dim().y != 1 || self.grid_dim().z != 1) {
     self.Fail(simt::kFailBadShape);
     CARILLON_EXIT;
   }
-  if (!FigHrtwlFits(args)) {
+  if (!HeartwallFits(args)) {
     self.Fail(simt::kFailBadArguments);
     CARILLON_EXIT;
   }
@@ -95,13 +91,13 @@ CARILLON_BARRIER_KERNEL(fig_hrtwl, FigHrtwlArgs, args, self) {
   const uint32_t size = args.template_size;
   const uint32_t search = args.search_size;
   const uint32_t area = size * size;
-  float* tile = self.shared<float>(0, kFigHrtwlRowSums);
-  float* row_sums = self.shared<float>(kFigHrtwlRowSums * sizeof(float),
-                                       2 * kFigHrtwlTemplate);
-  float* column_sums = self.shared<float>(kFigHrtwlColumnSums * sizeof(float),
-                                          2 * kFigHrtwlColumns);
+  float* tile = self.shared<float>(0, kHeartwallRowSums);
+  float* row_sums = self.shared<float>(kHeartwallRowSums * sizeof(float),
+                                       2 * kHeartwallTemplate);
+  float* column_sums = self.shared<float>(kHeartwallColumnSums * sizeof(float),
+                                          2 * kHeartwallColumns);
   uint32_t* choices =
-      self.shared<uint32_t>(kFigHrtwlBlock * sizeof(float), kFigHrtwlBlock);
+      self.shared<uint32_t>(kHeartwallBlock * sizeof(float), kHeartwallBlock);
   const float* pattern =
       args.templates.data + static_cast<uint64_t>(point) * area;
   float* correlations =
@@ -109,9 +105,9 @@ CARILLON_BARRIER_KERNEL(fig_hrtwl, FigHrtwlArgs, args, self) {
 
   // Thread 0 writes the place only after the last barrier, so all threads may
   // read it here.
-  const FigHrtwlPlace place = args.places[point];
+  const HeartwallPlace place = args.places[point];
   if (place.x >= args.width || place.y >= args.height) {
-    self.Fail(kFigHrtwlBadPlace);
+    self.Fail(kHeartwallBadPlace);
     CARILLON_EXIT;
   }
   // The frame's pixel below the template's first one, at the first place to
@@ -121,7 +117,7 @@ CARILLON_BARRIER_KERNEL(fig_hrtwl, FigHrtwlArgs, args, self) {
   const int32_t top = static_cast<int32_t>(place.y) -
                       static_cast<int32_t>(search / 2 + size / 2);
 
-  for (uint32_t i = tid; i < area; i += kFigHrtwlBlock) tile[i] = pattern[i];
+  for (uint32_t i = tid; i < area; i += kHeartwallBlock) tile[i] = pattern[i];
   CARILLON_SYNC_THREADS(self);
 
   // The sum and the sum of squares of the template: first of each row, then of
@@ -135,27 +131,27 @@ CARILLON_BARRIER_KERNEL(fig_hrtwl, FigHrtwlArgs, args, self) {
       squares += value * value;
     }
     row_sums[tid] = sum;
-    row_sums[kFigHrtwlTemplate + tid] = squares;
+    row_sums[kHeartwallTemplate + tid] = squares;
   }
   CARILLON_SYNC_THREADS(self);
   if (tid == 0) {
     for (uint32_t i = 1; i < size; ++i) {
       row_sums[0] += row_sums[i];
-      row_sums[kFigHrtwlTemplate] += row_sums[kFigHrtwlTemplate + i];
+      row_sums[kHeartwallTemplate] += row_sums[kHeartwallTemplate + i];
     }
   }
   CARILLON_SYNC_THREADS(self);
 
   // The products of the template with the frame, at every place of the search.
-  for (uint32_t i = tid; i < search * search; i += kFigHrtwlBlock) {
+  for (uint32_t i = tid; i < search * search; i += kHeartwallBlock) {
     const int32_t x = left + static_cast<int32_t>(i % search);
     const int32_t y = top + static_cast<int32_t>(i / search);
     float sum = 0.0f;
     for (uint32_t row = 0; row < size; ++row) {
       for (uint32_t column = 0; column < size; ++column) {
         sum += tile[row * size + column] *
-               FigHrtwlPixel(args, x + static_cast<int32_t>(column),
-                             y + static_cast<int32_t>(row));
+               HeartwallPixel(args, x + static_cast<int32_t>(column),
+                              y + static_cast<int32_t>(row));
       }
     }
     correlations[i] = sum;
@@ -165,7 +161,7 @@ CARILLON_BARRIER_KERNEL(fig_hrtwl, FigHrtwlArgs, args, self) {
   const float count = static_cast<float>(area);
   const float pattern_mean = row_sums[0] / count;
   const float pattern_variance =
-      row_sums[kFigHrtwlTemplate] - row_sums[0] * pattern_mean;
+      row_sums[kHeartwallTemplate] - row_sums[0] * pattern_mean;
   const uint32_t columns = size + search - 1;
   float best = -2.0f;
   uint32_t choice = 0;
@@ -178,20 +174,20 @@ CARILLON_BARRIER_KERNEL(fig_hrtwl, FigHrtwlArgs, args, self) {
       if (row == 0) {
         for (uint32_t i = 0; i < size; ++i) {
           const float value =
-              FigHrtwlPixel(args, x, top + static_cast<int32_t>(i));
+              HeartwallPixel(args, x, top + static_cast<int32_t>(i));
           sum += value;
           squares += value * value;
         }
       } else {
         const float out =
-            FigHrtwlPixel(args, x, top + static_cast<int32_t>(row) - 1);
+            HeartwallPixel(args, x, top + static_cast<int32_t>(row) - 1);
         const float in =
-            FigHrtwlPixel(args, x, top + static_cast<int32_t>(row + size) - 1);
+            HeartwallPixel(args, x, top + static_cast<int32_t>(row + size) - 1);
         sum = column_sums[tid] + in - out;
-        squares = column_sums[kFigHrtwlColumns + tid] + in * in - out * out;
+        squares = column_sums[kHeartwallColumns + tid] + in * in - out * out;
       }
       column_sums[tid] = sum;
-      column_sums[kFigHrtwlColumns + tid] = squares;
+      column_sums[kHeartwallColumns + tid] = squares;
     }
     CARILLON_SYNC_THREADS(self);
     if (tid < search) {
@@ -199,7 +195,7 @@ CARILLON_BARRIER_KERNEL(fig_hrtwl, FigHrtwlArgs, args, self) {
       float squares = 0.0f;
       for (uint32_t i = 0; i < size; ++i) {
         sum += column_sums[tid + i];
-        squares += column_sums[kFigHrtwlColumns + tid + i];
+        squares += column_sums[kHeartwallColumns + tid + i];
       }
       const float variance = squares - sum * sum / count;
       const float scale = variance * pattern_variance;
@@ -219,7 +215,7 @@ CARILLON_BARRIER_KERNEL(fig_hrtwl, FigHrtwlArgs, args, self) {
   tile[tid] = best;
   choices[tid] = choice;
   CARILLON_SYNC_THREADS(self);
-  for (uint32_t half = kFigHrtwlBlock / 2; half > 0; half /= 2) {
+  for (uint32_t half = kHeartwallBlock / 2; half > 0; half /= 2) {
     if (tid < half) {
       const float other = tile[tid + half];
       const uint32_t other_choice = choices[tid + half];
@@ -238,53 +234,53 @@ CARILLON_BARRIER_KERNEL(fig_hrtwl, FigHrtwlArgs, args, self) {
                       static_cast<int32_t>(search / 2);
     const int32_t right = static_cast<int32_t>(args.width) - 1;
     const int32_t bottom = static_cast<int32_t>(args.height) - 1;
-    args.places[point] = FigHrtwlPlace{
+    args.places[point] = HeartwallPlace{
         static_cast<uint32_t>(x < 0 ? 0 : (x > right ? right : x)),
         static_cast<uint32_t>(y < 0 ? 0 : (y > bottom ? bottom : y))};
     args.scores[point] = tile[0];
   }
 }
 
-inline const char* CheckFigHrtwlShape(const simt::LaunchShape& shape) {
-  return shape.block == simt::Dim3{kFigHrtwlBlock, 1, 1} && shape.grid.y == 1 &&
-                 shape.grid.z == 1
+inline const char* CheckHeartwallShape(const simt::LaunchShape& shape) {
+  return shape.block == simt::Dim3{kHeartwallBlock, 1, 1} &&
+                 shape.grid.y == 1 && shape.grid.z == 1
              ? nullptr
              : "the grid has a block of 256x1x1 threads a point";
 }
 
-inline const char* CheckFigHrtwl(const simt::LaunchShape& shape,
-                                 const FigHrtwlArgs& args) {
-  if (!FigHrtwlFits(args)) {
+inline const char* CheckHeartwall(const simt::LaunchShape& shape,
+                                  const HeartwallArgs& args) {
+  if (!HeartwallFits(args)) {
     return "template_size must be odd, at most 51, search_size odd, at most "
            "81; width and height 1..2^20; frame width * height elements, "
            "templates template_size^2 a point, scratch search_size^2, scores 1";
   }
   if (shape.grid.x < args.places.size)
     return "the grid must have a block a point";
-  return CheckFigHrtwlShape(shape);
+  return CheckHeartwallShape(shape);
 }
 
 CARILLON_KERNEL_INFO(
-    fig_hrtwl, FigHrtwlArgs, "finds templates again near where they were",
+    heartwall, HeartwallArgs, "finds templates again near where they were",
     simt::Registers(39)
-        .Shared(kFigHrtwlWords * sizeof(float))
+        .Shared(kHeartwallWords * sizeof(float))
         .LeavesTogether()
-        .Shape<&CheckFigHrtwlShape>()
-        .Validate<&CheckFigHrtwl>(),
-    CARILLON_PARAM(FigHrtwlArgs, frame, "width * height samples, row by row"),
-    CARILLON_PARAM(FigHrtwlArgs, templates,
+        .Shape<&CheckHeartwallShape>()
+        .Validate<&CheckHeartwall>(),
+    CARILLON_PARAM(HeartwallArgs, frame, "width * height samples, row by row"),
+    CARILLON_PARAM(HeartwallArgs, templates,
                    "template_size^2 samples a point, row by row"),
-    CARILLON_PARAM(FigHrtwlArgs, places,
+    CARILLON_PARAM(HeartwallArgs, places,
                    "where each point was; becomes where it is"),
-    CARILLON_PARAM(FigHrtwlArgs, scores,
+    CARILLON_PARAM(HeartwallArgs, scores,
                    "receives the correlation there, -1..1"),
-    CARILLON_PARAM(FigHrtwlArgs, scratch, "search_size^2 numbers a point"),
-    CARILLON_PARAM(FigHrtwlArgs, width, "of the frame, pixels"),
-    CARILLON_PARAM(FigHrtwlArgs, height, "of the frame, pixels"),
-    CARILLON_PARAM(FigHrtwlArgs, template_size, "rows and columns, odd"),
-    CARILLON_PARAM(FigHrtwlArgs, search_size,
+    CARILLON_PARAM(HeartwallArgs, scratch, "search_size^2 numbers a point"),
+    CARILLON_PARAM(HeartwallArgs, width, "of the frame, pixels"),
+    CARILLON_PARAM(HeartwallArgs, height, "of the frame, pixels"),
+    CARILLON_PARAM(HeartwallArgs, template_size, "rows and columns, odd"),
+    CARILLON_PARAM(HeartwallArgs, search_size,
                    "rows and columns of places to try, odd"));
 
 }  // namespace carillon::kernels
 
-#endif  // CARILLON_KERNELS_PAPER_FIG_HRTWL_CUH_
+#endif  // CARILLON_KERNELS_BACKGROUND_HEARTWALL_CUH_

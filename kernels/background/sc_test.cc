@@ -1,4 +1,4 @@
-#include "kernels/paper/fig_sc.cuh"
+#include "kernels/background/sc.cuh"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/paper/references.h"
+#include "kernels/background/edge_references.h"
 #include "kernels/simt/kernel_test_util.h"
 
 namespace carillon::kernels {
@@ -49,7 +49,7 @@ struct Stream {
   float Distance(uint32_t a, uint32_t b) const {
     return reference::ScDistance(coordinates, dimensions, a, b);
   }
-  FigScArgs args(uint32_t candidate) {
+  ScArgs args(uint32_t candidate) {
     return {ReadOnly(points),
             ReadOnly(coordinates),
             ReadOnly(table),
@@ -61,22 +61,22 @@ struct Stream {
   }
 
   uint32_t dimensions, centres;
-  std::vector<FigScPoint> points;
+  std::vector<ScPoint> points;
   std::vector<float> coordinates;
   std::vector<uint32_t> table;
   std::vector<float> gains;
   std::vector<uint8_t> switches;
 };
 
-TEST(FigSc, EveryPointWeighsTheCandidateAgainstItsCentre) {
+TEST(Sc, EveryPointWeighsTheCandidateAgainstItsCentre) {
   for (const uint32_t count : {4u, 512u, 1100u}) {
     Stream stream(count, 6, 3);
     const Stream before = stream;
     const uint32_t candidate = count / 2;
     const Dim3 grid{2, 2, 1};
-    const FigScArgs args = stream.args(candidate);
-    EXPECT_EQ(fig_sc_info.validate({grid, kBlock}, &args), nullptr);
-    ASSERT_EQ(RunGrid(fig_sc_info, grid, kBlock, args, {.workers = 2}).status,
+    const ScArgs args = stream.args(candidate);
+    EXPECT_EQ(sc_info.validate({grid, kBlock}, &args), nullptr);
+    ASSERT_EQ(RunGrid(sc_info, grid, kBlock, args, {.workers = 2}).status,
               simt::kFailNone);
     const reference::ScResult expected =
         reference::ScGains(before.points, before.coordinates, before.table,
@@ -88,25 +88,25 @@ TEST(FigSc, EveryPointWeighsTheCandidateAgainstItsCentre) {
   }
 }
 
-TEST(FigSc, APointThatNamesWhatIsNotThereFails) {
+TEST(Sc, APointThatNamesWhatIsNotThereFails) {
   for (int wrong = 0; wrong < 3; ++wrong) {
     Stream stream(20, 2, 2);
     // The candidate is the farthest of all: nothing switches.
-    for (FigScPoint& point : stream.points) point.cost = 0;
+    for (ScPoint& point : stream.points) point.cost = 0;
     if (wrong == 0) stream.points[7].centre = 20;
     if (wrong == 1) stream.table[stream.points[7].centre] = 2;
     if (wrong == 2) stream.table[stream.points[7].centre] = 0xffffffff;
-    EXPECT_EQ(RunGrid(fig_sc_info, {1, 1, 1}, kBlock, stream.args(0)).status,
-              kFigScBadPoint)
+    EXPECT_EQ(RunGrid(sc_info, {1, 1, 1}, kBlock, stream.args(0)).status,
+              kScBadPoint)
         << wrong;
   }
 }
 
-TEST(FigSc, ArgumentsThatDoNotFitFailAndTouchNothing) {
+TEST(Sc, ArgumentsThatDoNotFitFailAndTouchNothing) {
   Stream stream(600, 5, 4);
   const Stream before = stream;
-  const FigScArgs good = stream.args(1);
-  std::vector<FigScArgs> bad(8, good);
+  const ScArgs good = stream.args(1);
+  std::vector<ScArgs> bad(8, good);
   bad[0].points.size += 1;
   bad[1].coordinates.size -= 1;
   bad[2].centre_table.size -= 1;
@@ -117,16 +117,16 @@ TEST(FigSc, ArgumentsThatDoNotFitFailAndTouchNothing) {
   bad[7].candidate = 600;
   const Dim3 grid{2, 1, 1};
   for (size_t i = 0; i < bad.size(); ++i) {
-    EXPECT_EQ(RunGrid(fig_sc_info, grid, kBlock, bad[i]).status,
+    EXPECT_EQ(RunGrid(sc_info, grid, kBlock, bad[i]).status,
               simt::kFailBadArguments)
         << i;
-    EXPECT_NE(fig_sc_info.validate({grid, kBlock}, &bad[i]), nullptr) << i;
+    EXPECT_NE(sc_info.validate({grid, kBlock}, &bad[i]), nullptr) << i;
   }
-  EXPECT_EQ(RunGrid(fig_sc_info, grid, {256, 1, 1}, good).status,
+  EXPECT_EQ(RunGrid(sc_info, grid, {256, 1, 1}, good).status,
             simt::kFailBadShape);
-  EXPECT_NE(fig_sc_info.check_shape({grid, {256, 1, 1}}), nullptr);
-  EXPECT_NE(fig_sc_info.validate({{1, 1, 1}, kBlock}, &good), nullptr);
-  EXPECT_EQ(fig_sc_info.validate({grid, kBlock}, &good), nullptr);
+  EXPECT_NE(sc_info.check_shape({grid, {256, 1, 1}}), nullptr);
+  EXPECT_NE(sc_info.validate({{1, 1, 1}, kBlock}, &good), nullptr);
+  EXPECT_EQ(sc_info.validate({grid, kBlock}, &good), nullptr);
   EXPECT_EQ(stream.gains, before.gains);
   EXPECT_EQ(stream.switches, before.switches);
 }

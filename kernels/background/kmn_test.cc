@@ -1,4 +1,4 @@
-#include "kernels/paper/fig_kmn.cuh"
+#include "kernels/background/kmn.cuh"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/paper/references.h"
+#include "kernels/background/edge_references.h"
 #include "kernels/simt/kernel_test_util.h"
 
 namespace carillon::kernels {
@@ -35,9 +35,9 @@ TEST(FigKmn, EveryPointGetsItsNearestCentre) {
     for (float& x : centres) x = static_cast<float>(random() % 4);
     std::vector<float> by_feature(points * features, -1.0f);
     std::vector<uint32_t> membership(points, 77);
-    ASSERT_EQ(RunGrid(fig_kmn_invert_info, grid, kBlock,
-                      FigKmnInvertArgs{ReadOnly(by_point), Writable(by_feature),
-                                       points, features},
+    ASSERT_EQ(RunGrid(kmn_invert_info, grid, kBlock,
+                      KmnInvertArgs{ReadOnly(by_point), Writable(by_feature),
+                                    points, features},
                       {.workers = 2})
                   .status,
               simt::kFailNone);
@@ -46,15 +46,15 @@ TEST(FigKmn, EveryPointGetsItsNearestCentre) {
         ASSERT_EQ(by_feature[f * points + p], by_point[p * features + f]);
       }
     }
-    const FigKmnPointArgs args{ReadOnly(by_feature),
-                               ReadOnly(centres),
-                               Writable(membership),
-                               points,
-                               features,
-                               clusters};
-    EXPECT_EQ(fig_kmn_point_info.validate({grid, kBlock}, &args), nullptr);
+    const KmnPointArgs args{ReadOnly(by_feature),
+                            ReadOnly(centres),
+                            Writable(membership),
+                            points,
+                            features,
+                            clusters};
+    EXPECT_EQ(kmn_point_info.validate({grid, kBlock}, &args), nullptr);
     ASSERT_EQ(
-        RunGrid(fig_kmn_point_info, grid, kBlock, args, {.workers = 2}).status,
+        RunGrid(kmn_point_info, grid, kBlock, args, {.workers = 2}).status,
         simt::kFailNone);
     EXPECT_EQ(membership, reference::KmnNearest(by_point, centres, features));
   }
@@ -63,42 +63,41 @@ TEST(FigKmn, EveryPointGetsItsNearestCentre) {
 TEST(FigKmn, ArgumentsThatDoNotFitFailAndTouchNothing) {
   std::vector<float> in(300 * 4), out(300 * 4, -1.0f), centres(5 * 4);
   std::vector<uint32_t> membership(300, 77);
-  const FigKmnInvertArgs invert{ReadOnly(in), Writable(out), 300, 4};
-  const FigKmnPointArgs point{
+  const KmnInvertArgs invert{ReadOnly(in), Writable(out), 300, 4};
+  const KmnPointArgs point{
       ReadOnly(in), ReadOnly(centres), Writable(membership), 300, 4, 5};
-  std::vector<FigKmnInvertArgs> bad_invert(4, invert);
+  std::vector<KmnInvertArgs> bad_invert(4, invert);
   bad_invert[0].by_point.size -= 1;
   bad_invert[1].by_feature.size -= 1;
   bad_invert[2].points = 301;
   bad_invert[3].points = bad_invert[3].features = 0xffffffff;
-  std::vector<FigKmnPointArgs> bad_point(5, point);
+  std::vector<KmnPointArgs> bad_point(5, point);
   bad_point[0].by_feature.size -= 1;
   bad_point[1].centres.size -= 1;
   bad_point[2].membership.size -= 1;
   bad_point[3].features = 5;
   bad_point[4].clusters = 0xffffffff;
   const Dim3 grid{2, 1, 1};
-  for (const FigKmnInvertArgs& bad : bad_invert) {
-    EXPECT_EQ(RunGrid(fig_kmn_invert_info, grid, kBlock, bad).status,
+  for (const KmnInvertArgs& bad : bad_invert) {
+    EXPECT_EQ(RunGrid(kmn_invert_info, grid, kBlock, bad).status,
               simt::kFailBadArguments);
-    EXPECT_NE(fig_kmn_invert_info.validate({grid, kBlock}, &bad), nullptr);
+    EXPECT_NE(kmn_invert_info.validate({grid, kBlock}, &bad), nullptr);
   }
-  for (const FigKmnPointArgs& bad : bad_point) {
-    EXPECT_EQ(RunGrid(fig_kmn_point_info, grid, kBlock, bad).status,
+  for (const KmnPointArgs& bad : bad_point) {
+    EXPECT_EQ(RunGrid(kmn_point_info, grid, kBlock, bad).status,
               simt::kFailBadArguments);
-    EXPECT_NE(fig_kmn_point_info.validate({grid, kBlock}, &bad), nullptr);
+    EXPECT_NE(kmn_point_info.validate({grid, kBlock}, &bad), nullptr);
   }
   const Dim3 narrow{128, 1, 1};
-  EXPECT_EQ(RunGrid(fig_kmn_invert_info, grid, narrow, invert).status,
+  EXPECT_EQ(RunGrid(kmn_invert_info, grid, narrow, invert).status,
             simt::kFailBadShape);
-  EXPECT_EQ(RunGrid(fig_kmn_point_info, grid, narrow, point).status,
+  EXPECT_EQ(RunGrid(kmn_point_info, grid, narrow, point).status,
             simt::kFailBadShape);
-  EXPECT_NE(fig_kmn_point_info.check_shape({grid, narrow}), nullptr);
-  EXPECT_NE(fig_kmn_point_info.validate({{1, 1, 1}, kBlock}, &point), nullptr);
-  EXPECT_NE(fig_kmn_invert_info.validate({{1, 1, 1}, kBlock}, &invert),
-            nullptr);
-  EXPECT_EQ(fig_kmn_point_info.validate({grid, kBlock}, &point), nullptr);
-  EXPECT_EQ(fig_kmn_invert_info.validate({grid, kBlock}, &invert), nullptr);
+  EXPECT_NE(kmn_point_info.check_shape({grid, narrow}), nullptr);
+  EXPECT_NE(kmn_point_info.validate({{1, 1, 1}, kBlock}, &point), nullptr);
+  EXPECT_NE(kmn_invert_info.validate({{1, 1, 1}, kBlock}, &invert), nullptr);
+  EXPECT_EQ(kmn_point_info.validate({grid, kBlock}, &point), nullptr);
+  EXPECT_EQ(kmn_invert_info.validate({grid, kBlock}, &invert), nullptr);
   EXPECT_EQ(out, std::vector<float>(300 * 4, -1.0f));
   EXPECT_EQ(membership, std::vector<uint32_t>(300, 77));
 }

@@ -1,4 +1,4 @@
-#include "kernels/paper/fig_bfs.cuh"
+#include "kernels/background/bfs.cuh"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/paper/references.h"
+#include "kernels/background/edge_references.h"
 #include "kernels/simt/kernel_test_util.h"
 
 namespace carillon::kernels {
@@ -31,11 +31,11 @@ struct Search {
       edges.insert(edges.end(), targets.begin(), targets.end());
     }
   }
-  FigBfsExpandArgs expand() {
+  BfsExpandArgs expand() {
     return {ReadOnly(nodes),   ReadOnly(edges),   Writable(frontier),
             Writable(reached), ReadOnly(visited), Writable(cost)};
   }
-  FigBfsCommitArgs commit() {
+  BfsCommitArgs commit() {
     return {Writable(frontier), Writable(reached), Writable(visited),
             Writable(over)};
   }
@@ -43,7 +43,7 @@ struct Search {
     return {static_cast<uint32_t>((nodes.size() + 511) / 512), 1, 1};
   }
 
-  std::vector<FigBfsNode> nodes;
+  std::vector<BfsNode> nodes;
   std::vector<uint32_t> edges;
   std::vector<uint8_t> frontier, reached, visited;
   std::vector<uint32_t> cost;
@@ -66,12 +66,12 @@ TEST(FigBfs, GivesEveryNodeItsDistance) {
     uint32_t levels = 0;
     do {
       search.over[0] = 0;
-      ASSERT_EQ(RunGrid(fig_bfs_expand_info, search.grid(), kBlock,
-                        search.expand(), {.workers = 2})
+      ASSERT_EQ(RunGrid(bfs_expand_info, search.grid(), kBlock, search.expand(),
+                        {.workers = 2})
                     .status,
                 simt::kFailNone);
-      ASSERT_EQ(RunGrid(fig_bfs_commit_info, search.grid(), kBlock,
-                        search.commit(), {.workers = 2})
+      ASSERT_EQ(RunGrid(bfs_commit_info, search.grid(), kBlock, search.commit(),
+                        {.workers = 2})
                     .status,
                 simt::kFailNone);
       ASSERT_LE(++levels, count);
@@ -94,8 +94,8 @@ TEST(FigBfs, AGraphThatLeavesItselfFails) {
     if (wrong == 2) search.nodes[1] = {1, 3};
     if (wrong == 3) search.nodes[1] = {0xffffffff, 0xffffffff};
     EXPECT_EQ(
-        RunGrid(fig_bfs_expand_info, {1, 1, 1}, kBlock, search.expand()).status,
-        kFigBfsBadGraph)
+        RunGrid(bfs_expand_info, {1, 1, 1}, kBlock, search.expand()).status,
+        kBfsBadEdges)
         << wrong;
     EXPECT_EQ(search.reached, std::vector<uint8_t>(3)) << wrong;
   }
@@ -105,39 +105,39 @@ TEST(FigBfs, ArgumentsThatDoNotFitFailAndTouchNothing) {
   Search search({{1}, {2}, {0}});
   search.frontier[0] = 1;
   search.reached[2] = 1;
-  const FigBfsExpandArgs expand = search.expand();
-  const FigBfsCommitArgs commit = search.commit();
-  std::vector<FigBfsExpandArgs> bad_expand(4, expand);
+  const BfsExpandArgs expand = search.expand();
+  const BfsCommitArgs commit = search.commit();
+  std::vector<BfsExpandArgs> bad_expand(4, expand);
   bad_expand[0].frontier.size = 2;
   bad_expand[1].reached.size = 2;
   bad_expand[2].visited.size = 2;
   bad_expand[3].cost.size = 2;
-  std::vector<FigBfsCommitArgs> bad_commit(3, commit);
+  std::vector<BfsCommitArgs> bad_commit(3, commit);
   bad_commit[0].frontier.size = 2;
   bad_commit[1].visited.size = 2;
   bad_commit[2].over.size = 0;
   const Dim3 grid{1, 1, 1};
-  for (const FigBfsExpandArgs& bad : bad_expand) {
-    EXPECT_EQ(RunGrid(fig_bfs_expand_info, grid, kBlock, bad).status,
+  for (const BfsExpandArgs& bad : bad_expand) {
+    EXPECT_EQ(RunGrid(bfs_expand_info, grid, kBlock, bad).status,
               simt::kFailBadArguments);
-    EXPECT_NE(fig_bfs_expand_info.validate({grid, kBlock}, &bad), nullptr);
+    EXPECT_NE(bfs_expand_info.validate({grid, kBlock}, &bad), nullptr);
   }
-  for (const FigBfsCommitArgs& bad : bad_commit) {
-    EXPECT_EQ(RunGrid(fig_bfs_commit_info, grid, kBlock, bad).status,
+  for (const BfsCommitArgs& bad : bad_commit) {
+    EXPECT_EQ(RunGrid(bfs_commit_info, grid, kBlock, bad).status,
               simt::kFailBadArguments);
-    EXPECT_NE(fig_bfs_commit_info.validate({grid, kBlock}, &bad), nullptr);
+    EXPECT_NE(bfs_commit_info.validate({grid, kBlock}, &bad), nullptr);
   }
   const Dim3 narrow{256, 1, 1};
-  EXPECT_EQ(RunGrid(fig_bfs_expand_info, grid, narrow, expand).status,
+  EXPECT_EQ(RunGrid(bfs_expand_info, grid, narrow, expand).status,
             simt::kFailBadShape);
-  EXPECT_EQ(RunGrid(fig_bfs_commit_info, grid, narrow, commit).status,
+  EXPECT_EQ(RunGrid(bfs_commit_info, grid, narrow, commit).status,
             simt::kFailBadShape);
-  EXPECT_NE(fig_bfs_expand_info.check_shape({grid, narrow}), nullptr);
-  EXPECT_NE(fig_bfs_commit_info.check_shape({grid, narrow}), nullptr);
+  EXPECT_NE(bfs_expand_info.check_shape({grid, narrow}), nullptr);
+  EXPECT_NE(bfs_commit_info.check_shape({grid, narrow}), nullptr);
   EXPECT_EQ(search.frontier, (std::vector<uint8_t>{1, 0, 0}));
   EXPECT_EQ(search.reached, (std::vector<uint8_t>{0, 0, 1}));
-  EXPECT_EQ(fig_bfs_expand_info.validate({grid, kBlock}, &expand), nullptr);
-  EXPECT_EQ(fig_bfs_commit_info.validate({grid, kBlock}, &commit), nullptr);
+  EXPECT_EQ(bfs_expand_info.validate({grid, kBlock}, &expand), nullptr);
+  EXPECT_EQ(bfs_commit_info.validate({grid, kBlock}, &commit), nullptr);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "kernels/paper/fig_srad_v1.cuh"
+#include "kernels/background/srad_v1.cuh"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/paper/references.h"
+#include "kernels/background/edge_references.h"
 #include "kernels/simt/kernel_test_util.h"
 
 namespace carillon::kernels {
@@ -40,7 +40,7 @@ struct Diffusion {
     std::mt19937 random(row_count);
     for (float& x : image) x = 0.5f + static_cast<float>(random() % 1000) / 500;
   }
-  FigSradV1Args args() {
+  SradV1Args args() {
     return {ReadOnly(image),
             Writable(results[0]),
             Writable(results[1]),
@@ -63,16 +63,16 @@ struct Diffusion {
   std::vector<std::vector<float>> results;
 };
 
-TEST(FigSradExtract, UndoesTheLogarithm) {
+TEST(SradV1Extract, UndoesTheLogarithm) {
   for (const uint32_t pixels : {1u, 512u, 1300u}) {
     std::vector<float> image(pixels);
     for (uint32_t i = 0; i < pixels; ++i) {
       image[i] = static_cast<float>(i % 256);
     }
-    const FigSradExtractArgs args{Writable(image)};
+    const SradV1ExtractArgs args{Writable(image)};
     const Dim3 grid{(pixels + 511) / 512, 1, 1};
-    EXPECT_EQ(fig_srad_extract_info.validate({grid, kBlock}, &args), nullptr);
-    ASSERT_EQ(RunGrid(fig_srad_extract_info, grid, kBlock, args, {.workers = 2})
+    EXPECT_EQ(srad_v1_extract_info.validate({grid, kBlock}, &args), nullptr);
+    ASSERT_EQ(RunGrid(srad_v1_extract_info, grid, kBlock, args, {.workers = 2})
                   .status,
               simt::kFailNone);
     for (uint32_t i = 0; i < pixels; ++i) {
@@ -81,29 +81,28 @@ TEST(FigSradExtract, UndoesTheLogarithm) {
   }
 }
 
-TEST(FigSradExtract, ShapesThatDoNotFitFailAndTouchNothing) {
+TEST(SradV1Extract, ShapesThatDoNotFitFailAndTouchNothing) {
   std::vector<float> image(600, 7.0f);
-  const FigSradExtractArgs args{Writable(image)};
-  EXPECT_EQ(RunGrid(fig_srad_extract_info, {2, 1, 1}, {256, 1, 1}, args).status,
+  const SradV1ExtractArgs args{Writable(image)};
+  EXPECT_EQ(RunGrid(srad_v1_extract_info, {2, 1, 1}, {256, 1, 1}, args).status,
             simt::kFailBadShape);
-  EXPECT_NE(fig_srad_extract_info.check_shape({{2, 1, 1}, {256, 1, 1}}),
+  EXPECT_NE(srad_v1_extract_info.check_shape({{2, 1, 1}, {256, 1, 1}}),
             nullptr);
-  EXPECT_NE(fig_srad_extract_info.validate({{1, 1, 1}, kBlock}, &args),
-            nullptr);
+  EXPECT_NE(srad_v1_extract_info.validate({{1, 1, 1}, kBlock}, &args), nullptr);
   EXPECT_EQ(image, std::vector<float>(600, 7.0f));
 }
 
-TEST(FigSradV1, TakesDifferencesAndCoefficients) {
+TEST(SradV1, TakesDifferencesAndCoefficients) {
   for (const auto& [rows, columns] :
        {std::pair{1u, 1u}, std::pair{16u, 32u}, std::pair{37u, 50u}}) {
     Diffusion diffusion(rows, columns);
-    const FigSradV1Args args = diffusion.args();
-    EXPECT_EQ(fig_srad_v1_info.validate({diffusion.grid(), kBlock}, &args),
+    const SradV1Args args = diffusion.args();
+    EXPECT_EQ(srad_v1_info.validate({diffusion.grid(), kBlock}, &args),
               nullptr);
-    ASSERT_EQ(RunGrid(fig_srad_v1_info, diffusion.grid(), kBlock, args,
-                      {.workers = 2})
-                  .status,
-              simt::kFailNone);
+    ASSERT_EQ(
+        RunGrid(srad_v1_info, diffusion.grid(), kBlock, args, {.workers = 2})
+            .status,
+        simt::kFailNone);
     const std::vector<float>& image = diffusion.image;
     const std::vector<double> coefficients = reference::SradCoefficients(
         std::vector<double>(image.begin(), image.end()), columns, rows, 0.3);
@@ -124,10 +123,10 @@ TEST(FigSradV1, TakesDifferencesAndCoefficients) {
   }
 }
 
-TEST(FigSradV1, ArgumentsThatDoNotFitFailAndTouchNothing) {
+TEST(SradV1, ArgumentsThatDoNotFitFailAndTouchNothing) {
   Diffusion diffusion(20, 30);
-  const FigSradV1Args good = diffusion.args();
-  std::vector<FigSradV1Args> bad(10, good);
+  const SradV1Args good = diffusion.args();
+  std::vector<SradV1Args> bad(10, good);
   bad[0].image.size -= 1;
   bad[1].coefficients.size -= 1;
   bad[2].north.size -= 1;
@@ -140,27 +139,27 @@ TEST(FigSradV1, ArgumentsThatDoNotFitFailAndTouchNothing) {
   bad[9].column_left.size = bad[9].column_right.size = uint64_t{1} << 60;
   const Dim3 grid = diffusion.grid();
   for (size_t i = 0; i < bad.size(); ++i) {
-    EXPECT_EQ(RunGrid(fig_srad_v1_info, grid, kBlock, bad[i]).status,
+    EXPECT_EQ(RunGrid(srad_v1_info, grid, kBlock, bad[i]).status,
               simt::kFailBadArguments)
         << i;
-    EXPECT_NE(fig_srad_v1_info.validate({grid, kBlock}, &bad[i]), nullptr) << i;
+    EXPECT_NE(srad_v1_info.validate({grid, kBlock}, &bad[i]), nullptr) << i;
   }
-  EXPECT_EQ(RunGrid(fig_srad_v1_info, grid, {256, 1, 1}, good).status,
+  EXPECT_EQ(RunGrid(srad_v1_info, grid, {256, 1, 1}, good).status,
             simt::kFailBadShape);
-  EXPECT_NE(fig_srad_v1_info.validate({{1, 1, 1}, kBlock}, &good), nullptr);
-  EXPECT_EQ(fig_srad_v1_info.validate({grid, kBlock}, &good), nullptr);
+  EXPECT_NE(srad_v1_info.validate({{1, 1, 1}, kBlock}, &good), nullptr);
+  EXPECT_EQ(srad_v1_info.validate({grid, kBlock}, &good), nullptr);
   EXPECT_EQ(diffusion.results[0], std::vector<float>(600, -9.0f));
 }
 
-TEST(FigSradV1, ANeighbourOutsideOfTheImageFails) {
+TEST(SradV1, ANeighbourOutsideOfTheImageFails) {
   for (const auto member : {&Diffusion::rows, &Diffusion::columns}) {
     for (const auto list : {&Neighbours::before, &Neighbours::behind}) {
       Diffusion diffusion(20, 30);
       (diffusion.*member.*list)[7] = 30;
       EXPECT_EQ(
-          RunGrid(fig_srad_v1_info, diffusion.grid(), kBlock, diffusion.args())
+          RunGrid(srad_v1_info, diffusion.grid(), kBlock, diffusion.args())
               .status,
-          kFigSradV1BadNeighbour);
+          kSradV1BadNeighbour);
     }
   }
 }

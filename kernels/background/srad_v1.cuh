@@ -1,12 +1,12 @@
-// fig_srad_extract, fig_srad_v1: two kernels of Rodinia's srad_v1, the other
-// form of speckle reducing anisotropic diffusion (fig_srad.cuh has srad_v2's).
+// srad_v1_extract, srad_v1: two kernels of Rodinia's srad_v1, the other
+// form of speckle reducing anisotropic diffusion (srad_v2.cuh has srad_v2's).
 // Extract undoes the image's logarithm. The other one takes each pixel's
 // differences to its neighbours, whose rows and columns it reads from tables,
 // and its diffusion coefficient. Background kernels of PEP's evaluation.
 //
 // The image is stored column by column. Blocks of 512x1x1 threads, one a pixel.
-#ifndef CARILLON_KERNELS_PAPER_FIG_SRAD_V1_CUH_
-#define CARILLON_KERNELS_PAPER_FIG_SRAD_V1_CUH_
+#ifndef CARILLON_KERNELS_BACKGROUND_SRAD_V1_CUH_
+#define CARILLON_KERNELS_BACKGROUND_SRAD_V1_CUH_
 
 #include <cmath>
 
@@ -14,14 +14,14 @@
 
 namespace carillon::kernels {
 
-inline constexpr uint32_t kFigSradV1Block = 512;
-inline constexpr uint32_t kFigSradV1BadNeighbour = 16;
+inline constexpr uint32_t kSradV1Block = 512;
+inline constexpr uint32_t kSradV1BadNeighbour = 16;
 
-struct FigSradExtractArgs {
+struct SradV1ExtractArgs {
   simt::Span<float> image;
 };
 
-struct FigSradV1Args {
+struct SradV1Args {
   simt::Span<const float> image;
   simt::Span<float> coefficients;
   simt::Span<float> north;
@@ -35,14 +35,14 @@ struct FigSradV1Args {
   float q0_squared;  // the speckle's
 };
 
-inline const char* CheckFigSradV1Shape(const simt::LaunchShape& shape) {
-  return shape.block == simt::Dim3{kFigSradV1Block, 1, 1}
+inline const char* CheckSradV1Shape(const simt::LaunchShape& shape) {
+  return shape.block == simt::Dim3{kSradV1Block, 1, 1}
              ? nullptr
              : "blocks have 512x1x1 threads, one a pixel";
 }
 
-CARILLON_KERNEL(fig_srad_extract, FigSradExtractArgs, args, self) {
-  if (self.block_dim() != simt::Dim3{kFigSradV1Block, 1, 1}) {
+CARILLON_KERNEL(srad_v1_extract, SradV1ExtractArgs, args, self) {
+  if (self.block_dim() != simt::Dim3{kSradV1Block, 1, 1}) {
     self.Fail(simt::kFailBadShape);
     return;
   }
@@ -51,24 +51,25 @@ CARILLON_KERNEL(fig_srad_extract, FigSradExtractArgs, args, self) {
   args.image[i] = expf(args.image[i] / 255.0f);
 }
 
-inline const char* CheckFigSradExtract(const simt::LaunchShape& shape,
-                                       const FigSradExtractArgs& args) {
+inline const char* CheckSradV1Extract(const simt::LaunchShape& shape,
+                                      const SradV1ExtractArgs& args) {
   if (shape.grid.count() <
-      (args.image.size + kFigSradV1Block - 1) / kFigSradV1Block) {
+      (args.image.size + kSradV1Block - 1) / kSradV1Block) {
     return "the grid must cover the image: ceil(pixels / 512) blocks";
   }
-  return CheckFigSradV1Shape(shape);
+  return CheckSradV1Shape(shape);
 }
 
-CARILLON_KERNEL_INFO(fig_srad_extract, FigSradExtractArgs,
+CARILLON_KERNEL_INFO(srad_v1_extract, SradV1ExtractArgs,
                      "anisotropic diffusion: undoes the image's logarithm",
                      simt::Registers(14)
-                         .Shape<&CheckFigSradV1Shape>()
-                         .Validate<&CheckFigSradExtract>(),
-                     CARILLON_PARAM(FigSradExtractArgs, image,
+                         .LaunchedOnly()
+                         .Shape<&CheckSradV1Shape>()
+                         .Validate<&CheckSradV1Extract>(),
+                     CARILLON_PARAM(SradV1ExtractArgs, image,
                                     "samples of 0 to 255, to be changed"));
 
-CARILLON_HOST_DEVICE bool FigSradV1Fits(const FigSradV1Args& args) {
+CARILLON_HOST_DEVICE bool SradV1Fits(const SradV1Args& args) {
   // The numbers of rows and columns have 32 bits, so that pixels have 64.
   const uint64_t rows = args.row_above.size;
   const uint64_t columns = args.column_left.size;
@@ -80,12 +81,12 @@ CARILLON_HOST_DEVICE bool FigSradV1Fits(const FigSradV1Args& args) {
          args.west.size >= pixels && args.east.size >= pixels;
 }
 
-CARILLON_KERNEL(fig_srad_v1, FigSradV1Args, args, self) {
-  if (self.block_dim() != simt::Dim3{kFigSradV1Block, 1, 1}) {
+CARILLON_KERNEL(srad_v1, SradV1Args, args, self) {
+  if (self.block_dim() != simt::Dim3{kSradV1Block, 1, 1}) {
     self.Fail(simt::kFailBadShape);
     return;
   }
-  if (!FigSradV1Fits(args)) {
+  if (!SradV1Fits(args)) {
     self.Fail(simt::kFailBadArguments);
     return;
   }
@@ -100,7 +101,7 @@ CARILLON_KERNEL(fig_srad_v1, FigSradV1Args, args, self) {
   const uint32_t left = args.column_left[column];
   const uint32_t right = args.column_right[column];
   if (above >= rows || below >= rows || left >= columns || right >= columns) {
-    self.Fail(kFigSradV1BadNeighbour);
+    self.Fail(kSradV1BadNeighbour);
     return;
   }
   const float here = args.image[pixel];
@@ -129,43 +130,42 @@ CARILLON_KERNEL(fig_srad_v1, FigSradV1Args, args, self) {
   args.coefficients[pixel] = c;
 }
 
-inline const char* CheckFigSradV1(const simt::LaunchShape& shape,
-                                  const FigSradV1Args& args) {
-  if (!FigSradV1Fits(args)) {
+inline const char* CheckSradV1(const simt::LaunchShape& shape,
+                               const SradV1Args& args) {
+  if (!SradV1Fits(args)) {
     return "row_below must have as many elements as row_above, column_right as "
            "column_left, and each other buffer one for each pixel of these "
            "rows and columns";
   }
   if (shape.grid.count() <
-      (args.row_above.size * args.column_left.size + kFigSradV1Block - 1) /
-          kFigSradV1Block) {
+      (args.row_above.size * args.column_left.size + kSradV1Block - 1) /
+          kSradV1Block) {
     return "the grid must cover the image: ceil(pixels / 512) blocks";
   }
-  return CheckFigSradV1Shape(shape);
+  return CheckSradV1Shape(shape);
 }
 
 CARILLON_KERNEL_INFO(
-    fig_srad_v1, FigSradV1Args,
+    srad_v1, SradV1Args,
     "anisotropic diffusion: the coefficients, neighbours from tables",
     simt::Registers(26)
-        .Shape<&CheckFigSradV1Shape>()
-        .Validate<&CheckFigSradV1>(),
-    CARILLON_PARAM(FigSradV1Args, image, "samples, column by column, none 0"),
-    CARILLON_PARAM(FigSradV1Args, coefficients, "receives those of diffusion"),
-    CARILLON_PARAM(FigSradV1Args, north,
-                   "receives what the pixel above is more"),
-    CARILLON_PARAM(FigSradV1Args, south,
-                   "receives what the pixel below is more"),
-    CARILLON_PARAM(FigSradV1Args, west,
+        .LaunchedOnly()
+        .Shape<&CheckSradV1Shape>()
+        .Validate<&CheckSradV1>(),
+    CARILLON_PARAM(SradV1Args, image, "samples, column by column, none 0"),
+    CARILLON_PARAM(SradV1Args, coefficients, "receives those of diffusion"),
+    CARILLON_PARAM(SradV1Args, north, "receives what the pixel above is more"),
+    CARILLON_PARAM(SradV1Args, south, "receives what the pixel below is more"),
+    CARILLON_PARAM(SradV1Args, west,
                    "receives what the pixel to the left is more"),
-    CARILLON_PARAM(FigSradV1Args, east,
+    CARILLON_PARAM(SradV1Args, east,
                    "receives what the pixel to the right is more"),
-    CARILLON_PARAM(FigSradV1Args, row_above, "the number of each row's"),
-    CARILLON_PARAM(FigSradV1Args, row_below, "the number of each row's"),
-    CARILLON_PARAM(FigSradV1Args, column_left, "the number of each column's"),
-    CARILLON_PARAM(FigSradV1Args, column_right, "the number of each column's"),
-    CARILLON_PARAM(FigSradV1Args, q0_squared, "the speckle's scale, squared"));
+    CARILLON_PARAM(SradV1Args, row_above, "the number of each row's"),
+    CARILLON_PARAM(SradV1Args, row_below, "the number of each row's"),
+    CARILLON_PARAM(SradV1Args, column_left, "the number of each column's"),
+    CARILLON_PARAM(SradV1Args, column_right, "the number of each column's"),
+    CARILLON_PARAM(SradV1Args, q0_squared, "the speckle's scale, squared"));
 
 }  // namespace carillon::kernels
 
-#endif  // CARILLON_KERNELS_PAPER_FIG_SRAD_V1_CUH_
+#endif  // CARILLON_KERNELS_BACKGROUND_SRAD_V1_CUH_

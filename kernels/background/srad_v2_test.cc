@@ -1,4 +1,4 @@
-#include "kernels/paper/fig_srad.cuh"
+#include "kernels/background/srad_v2.cuh"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/paper/references.h"
+#include "kernels/background/edge_references.h"
 #include "kernels/simt/kernel_test_util.h"
 
 namespace carillon::kernels {
@@ -26,18 +26,18 @@ struct Planes {
     std::mt19937 random(15);
     for (float& x : image) x = 0.5f + static_cast<float>(random() % 1000) / 500;
   }
-  FigSrad1Args first(uint32_t rows, uint32_t columns) {
+  SradV2FirstArgs first(uint32_t rows, uint32_t columns) {
     return {ReadOnly(image), Writable(c), Writable(n), Writable(s), Writable(w),
             Writable(e),     rows,        columns,     0.3f};
   }
-  FigSrad2Args second(uint32_t rows, uint32_t columns) {
+  SradV2SecondArgs second(uint32_t rows, uint32_t columns) {
     return {Writable(image), ReadOnly(c), ReadOnly(n), ReadOnly(s), ReadOnly(w),
             ReadOnly(e),     rows,        columns,     0.5f};
   }
   std::vector<float> image, c, n, s, w, e;
 };
 
-TEST(FigSrad, DiffusesAsTheDefinitionDoes) {
+TEST(SradV2, DiffusesAsTheDefinitionDoes) {
   for (const auto& [rows, columns] :
        {std::pair{16u, 16u}, std::pair{32u, 48u}, std::pair{64u, 16u}}) {
     Planes planes(rows * columns);
@@ -45,15 +45,15 @@ TEST(FigSrad, DiffusesAsTheDefinitionDoes) {
     // One block more than needed does no harm.
     const Dim3 grid{columns / 16 + 1, rows / 16, 1};
     for (int iteration = 0; iteration < 3; ++iteration) {
-      const FigSrad1Args first = planes.first(rows, columns);
-      const FigSrad2Args second = planes.second(rows, columns);
-      EXPECT_EQ(fig_srad1_info.validate({grid, kBlock}, &first), nullptr);
-      EXPECT_EQ(fig_srad2_info.validate({grid, kBlock}, &second), nullptr);
+      const SradV2FirstArgs first = planes.first(rows, columns);
+      const SradV2SecondArgs second = planes.second(rows, columns);
+      EXPECT_EQ(srad_v2_1_info.validate({grid, kBlock}, &first), nullptr);
+      EXPECT_EQ(srad_v2_2_info.validate({grid, kBlock}, &second), nullptr);
       ASSERT_EQ(
-          RunGrid(fig_srad1_info, grid, kBlock, first, {.workers = 2}).status,
+          RunGrid(srad_v2_1_info, grid, kBlock, first, {.workers = 2}).status,
           simt::kFailNone);
       ASSERT_EQ(
-          RunGrid(fig_srad2_info, grid, kBlock, second, {.workers = 2}).status,
+          RunGrid(srad_v2_2_info, grid, kBlock, second, {.workers = 2}).status,
           simt::kFailNone);
       expected = reference::SradDiffused(expected, rows, columns, 0.3f, 0.5f);
       for (size_t i = 0; i < expected.size(); ++i) {
@@ -90,11 +90,11 @@ void ExpectRefused(const simt::KernelInfo& kernel, const Args& good) {
   EXPECT_EQ(kernel.validate({grid, kBlock}, &good), nullptr);
 }
 
-TEST(FigSrad, ArgumentsThatDoNotFitFailAndTouchNothing) {
+TEST(SradV2, ArgumentsThatDoNotFitFailAndTouchNothing) {
   Planes planes(16 * 32);
   const Planes before = planes;
-  ExpectRefused(fig_srad1_info, planes.first(16, 32));
-  ExpectRefused(fig_srad2_info, planes.second(16, 32));
+  ExpectRefused(srad_v2_1_info, planes.first(16, 32));
+  ExpectRefused(srad_v2_2_info, planes.second(16, 32));
   EXPECT_EQ(planes.image, before.image);
   EXPECT_EQ(planes.c, before.c);
   EXPECT_EQ(planes.e, before.e);

@@ -1,4 +1,4 @@
-#include "kernels/paper/fig_hrtwl.cuh"
+#include "kernels/background/heartwall.cuh"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/paper/references.h"
+#include "kernels/background/edge_references.h"
 #include "kernels/simt/kernel_test_util.h"
 
 namespace carillon::kernels {
@@ -36,7 +36,7 @@ struct Film {
   }
   reference::Picture picture() const { return {frame, width, height}; }
   // Adds a point whose template is cut around `from` in the frame.
-  void AddPoint(FigHrtwlPlace was, FigHrtwlPlace from) {
+  void AddPoint(HeartwallPlace was, HeartwallPlace from) {
     places.push_back(was);
     const int half = int(size) / 2;
     for (int y = -half; y <= half; ++y) {
@@ -47,7 +47,7 @@ struct Film {
     scores.push_back(-9);
     scratch.resize(places.size() * search * search);
   }
-  FigHrtwlArgs args() {
+  HeartwallArgs args() {
     return {ReadOnly(frame),
             ReadOnly(templates),
             Writable(places),
@@ -59,23 +59,23 @@ struct Film {
             search};
   }
   uint32_t Run() {
-    return RunGrid(fig_hrtwl_info, {uint32_t(places.size()) + 1, 1, 1}, kBlock,
+    return RunGrid(heartwall_info, {uint32_t(places.size()) + 1, 1, 1}, kBlock,
                    args(), {.workers = 2})
         .status;
   }
 
   uint32_t width, height, size, search;
   std::vector<float> frame, templates;
-  std::vector<FigHrtwlPlace> places;
+  std::vector<HeartwallPlace> places;
   std::vector<float> scores, scratch;
 };
 
-TEST(FigHrtwl, FindsWhatMoved) {
+TEST(Heartwall, FindsWhatMoved) {
   for (const auto& [size, search] :
        {std::pair{9u, 11u}, std::pair{51u, 81u}, std::pair{3u, 21u}}) {
     Film film(200, 150, size, search);
     const uint32_t reach = search / 2;
-    const FigHrtwlPlace was{100, 70};
+    const HeartwallPlace was{100, 70};
     film.AddPoint(was, was);
     film.AddPoint(was, {was.x + reach, was.y - reach});
     film.AddPoint(was, {was.x - reach, was.y + reach});
@@ -84,12 +84,12 @@ TEST(FigHrtwl, FindsWhatMoved) {
     film.AddPoint({1, 2}, {0, 0});
     film.AddPoint({198, 149}, {199, 148});
     ASSERT_EQ(film.Run(), simt::kFailNone);
-    const FigHrtwlPlace expected[] = {was,
-                                      {was.x + reach, was.y - reach},
-                                      {was.x - reach, was.y + reach},
-                                      {was.x + 3, was.y + 4},
-                                      {0, 0},
-                                      {199, 148}};
+    const HeartwallPlace expected[] = {was,
+                                       {was.x + reach, was.y - reach},
+                                       {was.x - reach, was.y + reach},
+                                       {was.x + 3, was.y + 4},
+                                       {0, 0},
+                                       {199, 148}};
     for (size_t i = 0; i < film.places.size(); ++i) {
       EXPECT_EQ(film.places[i].x, expected[i].x) << size << ": " << i;
       EXPECT_EQ(film.places[i].y, expected[i].y) << size << ": " << i;
@@ -98,10 +98,10 @@ TEST(FigHrtwl, FindsWhatMoved) {
   }
 }
 
-TEST(FigHrtwl, TakesTheBestPlaceOfAll) {
+TEST(Heartwall, TakesTheBestPlaceOfAll) {
   Film film(60, 50, 7, 9);
   std::mt19937 random(24);
-  std::vector<FigHrtwlPlace> was;
+  std::vector<HeartwallPlace> was;
   for (int i = 0; i < 20; ++i) {
     was.push_back({uint32_t(random() % 60), uint32_t(random() % 50)});
     film.AddPoint(was.back(), was.back());
@@ -110,7 +110,7 @@ TEST(FigHrtwl, TakesTheBestPlaceOfAll) {
   for (float& x : film.templates) x = static_cast<float>(random() % 32);
   ASSERT_EQ(film.Run(), simt::kFailNone);
   for (size_t i = 0; i < was.size(); ++i) {
-    const reference::HrtwlMatch best = reference::HrtwlBest(
+    const reference::HeartwallMatch best = reference::HeartwallBest(
         film.picture(), std::span(film.templates).subspan(i * 49, 49), 7, 9,
         was[i]);
     EXPECT_NEAR(film.scores[i], best.score, 1e-4) << i;
@@ -119,7 +119,7 @@ TEST(FigHrtwl, TakesTheBestPlaceOfAll) {
   }
 }
 
-TEST(FigHrtwl, OfEqualPlacesItTakesTheFirst) {
+TEST(Heartwall, OfEqualPlacesItTakesTheFirst) {
   Film film(60, 50, 7, 9);
   constexpr float kPattern[7] = {3, 1, 4, 1, 5, 9, 2};
   for (uint32_t i = 0; i < 60 * 50; ++i) {
@@ -133,7 +133,7 @@ TEST(FigHrtwl, OfEqualPlacesItTakesTheFirst) {
   EXPECT_EQ(film.places[0].y, 16u);
 }
 
-TEST(FigHrtwl, WhereAllIsOfOneGreyItTakesTheFirstPlace) {
+TEST(Heartwall, WhereAllIsOfOneGreyItTakesTheFirstPlace) {
   Film film(60, 50, 7, 9);
   film.AddPoint({30, 20}, {30, 20});
   std::fill(film.frame.begin(), film.frame.end(), 5.0f);
@@ -143,12 +143,12 @@ TEST(FigHrtwl, WhereAllIsOfOneGreyItTakesTheFirstPlace) {
   EXPECT_EQ(film.places[0].y, 16u);
 }
 
-TEST(FigHrtwl, ArgumentsThatDoNotFitFailAndTouchNothing) {
+TEST(Heartwall, ArgumentsThatDoNotFitFailAndTouchNothing) {
   Film film(40, 30, 5, 7);
   film.AddPoint({20, 20}, {20, 21});
   film.AddPoint({10, 10}, {10, 11});
-  const FigHrtwlArgs good = film.args();
-  std::vector<FigHrtwlArgs> bad(13, good);
+  const HeartwallArgs good = film.args();
+  std::vector<HeartwallArgs> bad(13, good);
   bad[0].frame.size -= 1;
   bad[1].templates.size -= 1;
   bad[2].scores.size -= 1;
@@ -164,26 +164,26 @@ TEST(FigHrtwl, ArgumentsThatDoNotFitFailAndTouchNothing) {
   bad[12].places.size = 3;
   const Dim3 grid{2, 1, 1};
   for (size_t i = 0; i < bad.size(); ++i) {
-    EXPECT_EQ(RunGrid(fig_hrtwl_info, grid, kBlock, bad[i]).status,
+    EXPECT_EQ(RunGrid(heartwall_info, grid, kBlock, bad[i]).status,
               simt::kFailBadArguments)
         << i;
-    EXPECT_NE(fig_hrtwl_info.validate({grid, kBlock}, &bad[i]), nullptr) << i;
+    EXPECT_NE(heartwall_info.validate({grid, kBlock}, &bad[i]), nullptr) << i;
   }
   for (const simt::LaunchShape& wrong :
        {simt::LaunchShape{grid, {128, 1, 1}},
         simt::LaunchShape{{2, 2, 1}, kBlock}}) {
-    EXPECT_EQ(RunGrid(fig_hrtwl_info, wrong.grid, wrong.block, good).status,
+    EXPECT_EQ(RunGrid(heartwall_info, wrong.grid, wrong.block, good).status,
               simt::kFailBadShape);
-    EXPECT_NE(fig_hrtwl_info.check_shape(wrong), nullptr);
+    EXPECT_NE(heartwall_info.check_shape(wrong), nullptr);
   }
-  EXPECT_NE(fig_hrtwl_info.validate({{1, 1, 1}, kBlock}, &good), nullptr);
-  EXPECT_EQ(fig_hrtwl_info.validate({grid, kBlock}, &good), nullptr);
-  for (const FigHrtwlPlace& outside :
-       {FigHrtwlPlace{40, 0}, FigHrtwlPlace{0, 30},
-        FigHrtwlPlace{0xffffffff, 0xffffffff}}) {
+  EXPECT_NE(heartwall_info.validate({{1, 1, 1}, kBlock}, &good), nullptr);
+  EXPECT_EQ(heartwall_info.validate({grid, kBlock}, &good), nullptr);
+  for (const HeartwallPlace& outside :
+       {HeartwallPlace{40, 0}, HeartwallPlace{0, 30},
+        HeartwallPlace{0xffffffff, 0xffffffff}}) {
     film.places[0] = outside;
-    EXPECT_EQ(RunGrid(fig_hrtwl_info, {1, 1, 1}, kBlock, film.args()).status,
-              kFigHrtwlBadPlace);
+    EXPECT_EQ(RunGrid(heartwall_info, {1, 1, 1}, kBlock, film.args()).status,
+              kHeartwallBadPlace);
   }
   EXPECT_EQ(film.scores, (std::vector<float>{-9, -9}));
 }

@@ -1,4 +1,4 @@
-#include "kernels/paper/fig_bp.cuh"
+#include "kernels/background/bp.cuh"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/paper/references.h"
+#include "kernels/background/edge_references.h"
 #include "kernels/simt/kernel_test_util.h"
 
 namespace carillon::kernels {
@@ -35,8 +35,8 @@ TEST(FigBp, ForwardSumsUpInputsTimesWeights) {
     const std::vector<float> weights = Numbers(random, (inputs + 1) * 17);
     std::vector<float> sums(inputs, -1.0f);
     const simt::GridResult result = RunGrid(
-        fig_bp_forward_info, {1, blocks, 1}, kBlock,
-        FigBpForwardArgs{ReadOnly(input), ReadOnly(weights), Writable(sums)},
+        bp_forward_info, {1, blocks, 1}, kBlock,
+        BpForwardArgs{ReadOnly(input), ReadOnly(weights), Writable(sums)},
         {.workers = 2});
     ASSERT_EQ(result.status, simt::kFailNone) << result.message;
     EXPECT_EQ(sums, reference::BpPartialSums(input, weights)) << blocks;
@@ -53,9 +53,9 @@ TEST(FigBp, AdjustMovesEveryWeightOnce) {
   std::vector<float> new_weights = weights;
   std::vector<float> new_changes = changes;
   const simt::GridResult result =
-      RunGrid(fig_bp_adjust_info, {1, 3, 1}, kBlock,
-              FigBpAdjustArgs{ReadOnly(delta), ReadOnly(input),
-                              Writable(new_weights), Writable(new_changes)},
+      RunGrid(bp_adjust_info, {1, 3, 1}, kBlock,
+              BpAdjustArgs{ReadOnly(delta), ReadOnly(input),
+                           Writable(new_weights), Writable(new_changes)},
               {.workers = 2});
   ASSERT_EQ(result.status, simt::kFailNone) << result.message;
   const reference::BpLayer expected =
@@ -69,44 +69,44 @@ TEST(FigBp, AdjustMovesEveryWeightOnce) {
 TEST(FigBp, ArgumentsThatDoNotFitFailAndTouchNothing) {
   std::vector<float> delta(17), input(33), weights(33 * 17), changes(33 * 17),
       sums(32, -1.0f);
-  const FigBpForwardArgs forward{ReadOnly(input), ReadOnly(weights),
-                                 Writable(sums)};
-  const FigBpAdjustArgs adjust{ReadOnly(delta), ReadOnly(input),
-                               Writable(weights), Writable(changes)};
-  std::vector<FigBpForwardArgs> bad_forward(3, forward);
+  const BpForwardArgs forward{ReadOnly(input), ReadOnly(weights),
+                              Writable(sums)};
+  const BpAdjustArgs adjust{ReadOnly(delta), ReadOnly(input), Writable(weights),
+                            Writable(changes)};
+  std::vector<BpForwardArgs> bad_forward(3, forward);
   bad_forward[0].input.size = 32;
   bad_forward[1].weights.size = 33 * 17 - 1;
   bad_forward[2].partial_sums.size = 31;
-  std::vector<FigBpAdjustArgs> bad_adjust(4, adjust);
+  std::vector<BpAdjustArgs> bad_adjust(4, adjust);
   bad_adjust[0].delta.size = 16;
   bad_adjust[1].input.size = 32;
   bad_adjust[2].weights.size = 33 * 17 - 1;
   bad_adjust[3].changes.size = 33 * 17 - 1;
   const Dim3 grid{1, 2, 1};
-  for (const FigBpForwardArgs& bad : bad_forward) {
-    EXPECT_EQ(RunGrid(fig_bp_forward_info, grid, kBlock, bad).status,
+  for (const BpForwardArgs& bad : bad_forward) {
+    EXPECT_EQ(RunGrid(bp_forward_info, grid, kBlock, bad).status,
               simt::kFailBadArguments);
-    EXPECT_NE(fig_bp_forward_info.validate({grid, kBlock}, &bad), nullptr);
+    EXPECT_NE(bp_forward_info.validate({grid, kBlock}, &bad), nullptr);
   }
-  for (const FigBpAdjustArgs& bad : bad_adjust) {
-    EXPECT_EQ(RunGrid(fig_bp_adjust_info, grid, kBlock, bad).status,
+  for (const BpAdjustArgs& bad : bad_adjust) {
+    EXPECT_EQ(RunGrid(bp_adjust_info, grid, kBlock, bad).status,
               simt::kFailBadArguments);
-    EXPECT_NE(fig_bp_adjust_info.validate({grid, kBlock}, &bad), nullptr);
+    EXPECT_NE(bp_adjust_info.validate({grid, kBlock}, &bad), nullptr);
   }
   for (const auto& [g, b] :
        {std::pair{grid, Dim3{16, 8, 1}}, std::pair{Dim3{2, 2, 1}, kBlock},
         std::pair{Dim3{1, 2, 2}, kBlock}}) {
-    EXPECT_EQ(RunGrid(fig_bp_forward_info, g, b, forward).status,
+    EXPECT_EQ(RunGrid(bp_forward_info, g, b, forward).status,
               simt::kFailBadShape);
-    EXPECT_EQ(RunGrid(fig_bp_adjust_info, g, b, adjust).status,
+    EXPECT_EQ(RunGrid(bp_adjust_info, g, b, adjust).status,
               simt::kFailBadShape);
-    EXPECT_NE(fig_bp_forward_info.check_shape({g, b}), nullptr);
-    EXPECT_NE(fig_bp_adjust_info.check_shape({g, b}), nullptr);
+    EXPECT_NE(bp_forward_info.check_shape({g, b}), nullptr);
+    EXPECT_NE(bp_adjust_info.check_shape({g, b}), nullptr);
   }
   EXPECT_EQ(sums, std::vector<float>(32, -1.0f));
   EXPECT_EQ(weights, std::vector<float>(33 * 17));
-  EXPECT_EQ(fig_bp_forward_info.validate({grid, kBlock}, &forward), nullptr);
-  EXPECT_EQ(fig_bp_adjust_info.validate({grid, kBlock}, &adjust), nullptr);
+  EXPECT_EQ(bp_forward_info.validate({grid, kBlock}, &forward), nullptr);
+  EXPECT_EQ(bp_adjust_info.validate({grid, kBlock}, &adjust), nullptr);
 }
 
 }  // namespace

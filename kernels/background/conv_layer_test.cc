@@ -3,9 +3,9 @@
 #include <random>
 #include <vector>
 
-#include "kernels/paper/fig_conv1.cuh"
-#include "kernels/paper/fig_conv2.cuh"
-#include "kernels/paper/references.h"
+#include "kernels/background/conv1.cuh"
+#include "kernels/background/conv2.cuh"
+#include "kernels/background/edge_references.h"
 #include "kernels/simt/kernel_test_util.h"
 
 namespace carillon::kernels {
@@ -33,7 +33,7 @@ struct Data {
     for (float& x : images) x = static_cast<float>(random() % 21) - 10;
     for (float& x : filters) x = static_cast<float>(random() % 21) - 10;
   }
-  FigConvArgs args() {
+  ConvLayerArgs args() {
     return {ReadOnly(images), ReadOnly(filters), Writable(targets),
             layer.colours,    layer.image_size,  layer.filter_size,
             layer.stride,     layer.images,      layer.filters};
@@ -44,7 +44,7 @@ struct Data {
 
 void ExpectFiltered(const simt::KernelInfo& kernel, const Layer& layer) {
   Data data(layer);
-  const FigConvArgs args = data.args();
+  const ConvLayerArgs args = data.args();
   EXPECT_EQ(kernel.validate({layer.grid, kBlock}, &args), nullptr);
   const simt::GridResult result =
       RunGrid(kernel, layer.grid, kBlock, args, {.workers = 2});
@@ -58,24 +58,24 @@ void ExpectFiltered(const simt::KernelInfo& kernel, const Layer& layer) {
   }
 }
 
-TEST(FigConv, OneColourEqualsTheDefinition) {
+TEST(ConvLayer, OneColourEqualsTheDefinition) {
   // Blocks with one module each, with several, with none.
-  ExpectFiltered(fig_conv1_info, {1, 9, 5, 1, 128, 16, {1, 25, 1}});
-  ExpectFiltered(fig_conv1_info, {1, 9, 5, 1, 128, 16, {1, 4, 1}});
-  ExpectFiltered(fig_conv1_info, {1, 9, 5, 2, 256, 32, {3, 30, 1}});
-  ExpectFiltered(fig_conv1_info, {1, 7, 3, 3, 128, 16, {1, 3, 1}});
+  ExpectFiltered(conv1_info, {1, 9, 5, 1, 128, 16, {1, 25, 1}});
+  ExpectFiltered(conv1_info, {1, 9, 5, 1, 128, 16, {1, 4, 1}});
+  ExpectFiltered(conv1_info, {1, 9, 5, 2, 256, 32, {3, 30, 1}});
+  ExpectFiltered(conv1_info, {1, 7, 3, 3, 128, 16, {1, 3, 1}});
 }
 
-TEST(FigConv, ManyColoursEqualTheDefinition) {
-  ExpectFiltered(fig_conv2_info, {2, 7, 5, 1, 128, 16, {1, 9, 1}});
-  ExpectFiltered(fig_conv2_info, {6, 8, 5, 1, 128, 16, {1, 5, 1}});
-  ExpectFiltered(fig_conv2_info, {4, 8, 3, 2, 256, 32, {3, 40, 1}});
+TEST(ConvLayer, ManyColoursEqualTheDefinition) {
+  ExpectFiltered(conv2_info, {2, 7, 5, 1, 128, 16, {1, 9, 1}});
+  ExpectFiltered(conv2_info, {6, 8, 5, 1, 128, 16, {1, 5, 1}});
+  ExpectFiltered(conv2_info, {4, 8, 3, 2, 256, 32, {3, 40, 1}});
 }
 
-TEST(FigConv, ArgumentsThatDoNotFitFailAndTouchNothing) {
+TEST(ConvLayer, ArgumentsThatDoNotFitFailAndTouchNothing) {
   Data data({2, 6, 5, 1, 128, 16, {1, 4, 1}});
-  const FigConvArgs good = data.args();
-  std::vector<FigConvArgs> bad(17, good);
+  const ConvLayerArgs good = data.args();
+  std::vector<ConvLayerArgs> bad(17, good);
   bad[0].images.size -= 1;
   bad[1].filters.size -= 1;
   bad[2].targets.size -= 1;
@@ -95,29 +95,29 @@ TEST(FigConv, ArgumentsThatDoNotFitFailAndTouchNothing) {
   bad[16].filter_count = 0;
   const Dim3 grid{1, 4, 1};
   for (size_t i = 0; i < bad.size(); ++i) {
-    EXPECT_EQ(RunGrid(fig_conv2_info, grid, kBlock, bad[i]).status,
+    EXPECT_EQ(RunGrid(conv2_info, grid, kBlock, bad[i]).status,
               simt::kFailBadArguments)
         << i;
-    EXPECT_NE(fig_conv2_info.validate({grid, kBlock}, &bad[i]), nullptr) << i;
+    EXPECT_NE(conv2_info.validate({grid, kBlock}, &bad[i]), nullptr) << i;
     bad[i].colours = bad[i].colours == 2 ? 1 : bad[i].colours;
     if (i < 2 || i == 5) continue;  // half of the colours fit
-    EXPECT_EQ(RunGrid(fig_conv1_info, grid, kBlock, bad[i]).status,
+    EXPECT_EQ(RunGrid(conv1_info, grid, kBlock, bad[i]).status,
               simt::kFailBadArguments)
         << i;
-    EXPECT_NE(fig_conv1_info.validate({grid, kBlock}, &bad[i]), nullptr) << i;
+    EXPECT_NE(conv1_info.validate({grid, kBlock}, &bad[i]), nullptr) << i;
   }
-  for (const simt::KernelInfo* kernel : {&fig_conv1_info, &fig_conv2_info}) {
+  for (const simt::KernelInfo* kernel : {&conv1_info, &conv2_info}) {
     EXPECT_EQ(RunGrid(*kernel, grid, {16, 8, 1}, good).status,
               simt::kFailBadShape);
     EXPECT_NE(kernel->check_shape({grid, {16, 8, 1}}), nullptr);
   }
-  EXPECT_NE(fig_conv2_info.validate({{0, 4, 1}, kBlock}, &good), nullptr);
-  // Two colours are too many for fig_conv1, one is too few for fig_conv2.
-  EXPECT_EQ(RunGrid(fig_conv1_info, grid, kBlock, good).status,
+  EXPECT_NE(conv2_info.validate({{0, 4, 1}, kBlock}, &good), nullptr);
+  // Two colours are too many for conv1, one is too few for conv2.
+  EXPECT_EQ(RunGrid(conv1_info, grid, kBlock, good).status,
             simt::kFailBadArguments);
-  FigConvArgs grey = good;
+  ConvLayerArgs grey = good;
   grey.colours = 1;
-  EXPECT_EQ(RunGrid(fig_conv2_info, grid, kBlock, grey).status,
+  EXPECT_EQ(RunGrid(conv2_info, grid, kBlock, grey).status,
             simt::kFailBadArguments);
   EXPECT_EQ(data.targets, std::vector<float>(data.targets.size(), -1.0f));
 }
