@@ -32,7 +32,7 @@ std::string_view NearestName(std::string_view name,
   std::string_view best;
   for (std::string_view candidate : candidates) {
     const size_t distance = EditDistance(name, candidate);
-    if (distance < best_distance) {
+    if (distance < best_distance && distance < candidate.size()) {
       best_distance = distance;
       best = candidate;
     }

@@ -13,8 +13,8 @@ namespace carillon {
 size_t EditDistance(std::string_view a, std::string_view b);
 
 // The candidate nearest to `name`, the first of several; empty when even that
-// differs in more than max(2, a third of name's letters) places, because a far
-// guess confuses.
+// differs in more than max(2, a third of name's letters) places, or in as many as
+// it has letters, because a far guess confuses.
 std::string_view NearestName(std::string_view name,
                              std::span<const std::string_view> candidates);
 

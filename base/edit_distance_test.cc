@@ -23,6 +23,10 @@ TEST(NearestName, IsEmptyWhenNothingIsNear) {
   EXPECT_EQ(NearestName("gird", kNames), "grid");
   EXPECT_EQ(NearestName("xxxxxxxx", kNames), "");
   EXPECT_EQ(NearestName("grid", {}), "");
+  constexpr std::array<std::string_view, 1> kShort{"sc"};
+  EXPECT_EQ(NearestName("", kShort), "");
+  EXPECT_EQ(NearestName("xy", kShort), "");
+  EXPECT_EQ(NearestName("s", kShort), "sc");
 }
 
 }  // namespace

@@ -83,11 +83,27 @@ TEST_F(DevicesTest, EveryBackgroundKernelRunsAndIsRight) {
       << output_;
   EXPECT_THAT(output_,
               HasSubstr("3 launches, 96 thread blocks, 0 wrong results"));
-  for (const auto& [kernel, size] :
-       {std::pair{"black_scholes", "300"}, std::pair{"cutcp", "2"},
-        std::pair{"lbm", "9"}, std::pair{"mri_q", "300"},
-        std::pair{"pathfinder", "700"}, std::pair{"sgemm", "40"},
-        std::pair{"stencil", "10"}}) {
+  for (const auto& [kernel, size] : {std::pair{"black_scholes", "300"},
+                                     {"bfs_frontier", "1500"},
+                                     {"bfs_frontier", "1"},
+                                     {"bp", "100"},
+                                     {"conv1", "1"},
+                                     {"conv2", "1"},
+                                     {"cutcp", "2"},
+                                     {"heartwall", "3"},
+                                     {"hotspot", "50"},
+                                     {"kmn", "700"},
+                                     {"lbm", "9"},
+                                     {"lud", "1"},
+                                     {"lud", "50"},
+                                     {"mri_q", "300"},
+                                     {"pathfinder", "700"},
+                                     {"sc", "1"},
+                                     {"sc", "700"},
+                                     {"sgemm", "40"},
+                                     {"srad_v1", "23"},
+                                     {"srad_v2", "23"},
+                                     {"stencil", "10"}}) {
     EXPECT_EQ(CpuHost({"--kernel", kernel, "--size", size, "--launches", "3"}),
               0)
         << output_;

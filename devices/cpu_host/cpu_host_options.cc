@@ -1,35 +1,69 @@
 #include "devices/cpu_host/cpu_host_options.h"
 
+#include <utility>
+
 #include "devices/sdk/device_options.h"
 
 namespace carillon::cpu_host {
 
 using enum OptionType;
 
+namespace {
+
+constexpr uint32_t kMaxSize = 1 << 24;
+
+constexpr WorkloadKind kKinds[] = {
+    {"matmul", 256, 4096},
+    {"bfs", 65536, kMaxSize},
+    {"bfs_frontier", 65536, 1 << 22},
+    {"black_scholes", 65536, 1 << 20},
+    {"bp", 4096, 1 << 20},
+    {"busy", 2000, kMaxSize},
+    {"conv1", 128, 1 << 13},
+    {"conv2", 128, 1 << 13},
+    {"cutcp", 4, 32},
+    {"heartwall", 51, 4096},
+    {"hotspot", 256, 4096},
+    {"kmn", 8192, 1 << 20},
+    {"lbm", 32, 128},
+    {"lud", 256, 1024},
+    {"mri_q", 4096, 1 << 20},
+    {"pathfinder", 65536, 1 << 20},
+    {"sc", 8192, 1 << 20},
+    {"sgemm", 256, 4096},
+    {"srad_v1", 256, 2048},
+    {"srad_v2", 256, 2048},
+    {"stencil", 64, 256},
+};
+
+}  // namespace
+
+std::span<const WorkloadKind> WorkloadKinds() { return kKinds; }
+
 std::vector<Option> OptionTable(CpuHostOptions& options) {
   WorkloadOptions& workload = options.workload;
+  std::vector<std::string_view> names;
+  std::vector<LowerMax> lower_max;
+  for (const WorkloadKind& kind : kKinds) {
+    names.push_back(kind.name);
+    if (kind.max_size == kMaxSize) continue;
+    lower_max.push_back(
+        {.key = "kernel", .value = kind.name, .max = kind.max_size});
+  }
   return {
-      ChoiceOption("--kernel", "kernel", &options.kernel,
-                   {kMatmul, kBfs, kBusy, kBlackScholes, kCutcp, kLbm, kMriQ,
-                    kPathfinder, kSgemm, kStencil},
+      ChoiceOption("--kernel", "kernel", &options.kernel, std::move(names),
                    "background kernel"),
       {.flag = "--size",
        .key = "size",
        .type = kInteger,
        .field = &workload.size,
-       .max = 1 << 24,
+       .max = kMaxSize,
        .help =
-           "matmul, sgemm: rows; bfs: vertices; busy: steps; black_scholes: "
-           "options; mri_q: voxels; pathfinder: columns; cutcp (in bins), "
-           "lbm, stencil: a cube's side; 0: the kernel's usual one",
-       .lower_max = {{.key = "kernel", .value = kMatmul, .max = 4096},
-                     {.key = "kernel", .value = kSgemm, .max = 4096},
-                     {.key = "kernel", .value = kBlackScholes, .max = 1 << 20},
-                     {.key = "kernel", .value = kMriQ, .max = 1 << 20},
-                     {.key = "kernel", .value = kPathfinder, .max = 1 << 20},
-                     {.key = "kernel", .value = kCutcp, .max = 32},
-                     {.key = "kernel", .value = kLbm, .max = 128},
-                     {.key = "kernel", .value = kStencil, .max = 256}}},
+           "bfs, bfs_frontier: vertices; black_scholes: options; bp: inputs; "
+           "busy: steps; conv1, conv2: images; cutcp (in bins), lbm, stencil: "
+           "a cube's side; heartwall, kmn, sc: points; mri_q: voxels; "
+           "pathfinder: columns; others: rows; 0: the kernel's usual one",
+       .lower_max = std::move(lower_max)},
       IntegerOption("--seed", "seed", &workload.seed, 0, UINT32_MAX,
                     "of the data"),
       edge::PriorityOption(workload.priority,

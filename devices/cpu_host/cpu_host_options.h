@@ -3,6 +3,7 @@
 #define CARILLON_DEVICES_CPU_HOST_CPU_HOST_OPTIONS_H_
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,17 +13,15 @@
 
 namespace carillon::cpu_host {
 
-// MakeWorkload() knows these.
-inline constexpr std::string_view kMatmul = "matmul";
-inline constexpr std::string_view kBfs = "bfs";
-inline constexpr std::string_view kBusy = "busy";
-inline constexpr std::string_view kBlackScholes = "black_scholes";
-inline constexpr std::string_view kCutcp = "cutcp";
-inline constexpr std::string_view kLbm = "lbm";
-inline constexpr std::string_view kMriQ = "mri_q";
-inline constexpr std::string_view kPathfinder = "pathfinder";
-inline constexpr std::string_view kSgemm = "sgemm";
-inline constexpr std::string_view kStencil = "stencil";
+// What a CPU host runs: a kernel of gpud, or the kernels of one program.
+struct WorkloadKind {
+  std::string_view name;
+  uint32_t default_size = 0;
+  uint32_t max_size = 0;
+};
+
+// MakeWorkload() knows all of them.
+std::span<const WorkloadKind> WorkloadKinds();
 
 struct WorkloadOptions {
   uint32_t size = 0;  // 0: the workload's own default
@@ -31,7 +30,7 @@ struct WorkloadOptions {
 };
 
 struct CpuHostOptions {
-  std::string kernel{kMatmul};
+  std::string kernel = "matmul";
   WorkloadOptions workload;
   uint32_t gap_us = 0;
   uint64_t launches = 0;

@@ -6,29 +6,45 @@
 namespace carillon::cpu_host {
 namespace {
 
-struct Kind {
+struct Maker {
   std::string_view name;
-  uint32_t default_size;
   std::unique_ptr<Workload> (*make)(const WorkloadOptions&);
 };
 
-constexpr Kind kKinds[] = {
-    {kMatmul, 256, MakeMatmul}, {kBfs, 65536, MakeBfs},
-    {kBusy, 2000, MakeBusy},    {kBlackScholes, 65536, MakeBlackScholes},
-    {kCutcp, 4, MakeCutcp},     {kLbm, 32, MakeLbm},
-    {kMriQ, 4096, MakeMriQ},    {kPathfinder, 65536, MakePathfinder},
-    {kSgemm, 256, MakeSgemm},   {kStencil, 64, MakeStencil},
+constexpr Maker kMakers[] = {
+    {"matmul", MakeMatmul},
+    {"bfs", MakeBfs},
+    {"bfs_frontier", MakeBfsFrontier},
+    {"black_scholes", MakeBlackScholes},
+    {"bp", MakeBp},
+    {"busy", MakeBusy},
+    {"conv1", MakeConv1},
+    {"conv2", MakeConv2},
+    {"cutcp", MakeCutcp},
+    {"heartwall", MakeHeartwall},
+    {"hotspot", MakeHotspot},
+    {"kmn", MakeKmn},
+    {"lbm", MakeLbm},
+    {"lud", MakeLud},
+    {"mri_q", MakeMriQ},
+    {"pathfinder", MakePathfinder},
+    {"sc", MakeSc},
+    {"sgemm", MakeSgemm},
+    {"srad_v1", MakeSradV1},
+    {"srad_v2", MakeSradV2},
+    {"stencil", MakeStencil},
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Workload>> MakeWorkload(
     const std::string& name, const WorkloadOptions& options) {
-  for (const Kind& kind : kKinds) {
-    if (kind.name != name) continue;
-    WorkloadOptions filled = options;
-    if (filled.size == 0) filled.size = kind.default_size;
-    return kind.make(filled);
+  WorkloadOptions filled = options;
+  for (const WorkloadKind& kind : WorkloadKinds()) {
+    if (kind.name == name && filled.size == 0) filled.size = kind.default_size;
+  }
+  for (const Maker& maker : kMakers) {
+    if (maker.name == name) return maker.make(filled);
   }
   return absl::NotFoundError(fmt::format("no workload '{}'", name));
 }

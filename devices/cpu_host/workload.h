@@ -1,6 +1,6 @@
 // The background kernels that a CPU host launches, with their data and the
-// check of their results. A workload is one class and one line in
-// MakeWorkload().
+// check of their results. A workload is one class, one line in
+// WorkloadKinds() and one in MakeWorkload().
 #ifndef CARILLON_DEVICES_CPU_HOST_WORKLOAD_H_
 #define CARILLON_DEVICES_CPU_HOST_WORKLOAD_H_
 
@@ -56,6 +56,20 @@ std::unique_ptr<Workload> MakeBusy(const WorkloadOptions& options);
 std::unique_ptr<Workload> MakeBlackScholes(const WorkloadOptions& options);
 std::unique_ptr<Workload> MakePathfinder(const WorkloadOptions& options);
 std::unique_ptr<Workload> MakeSgemm(const WorkloadOptions& options);
+// layer_workloads.cc.
+std::unique_ptr<Workload> MakeBp(const WorkloadOptions& options);
+std::unique_ptr<Workload> MakeConv1(const WorkloadOptions& options);
+std::unique_ptr<Workload> MakeConv2(const WorkloadOptions& options);
+// plane_workloads.cc.
+std::unique_ptr<Workload> MakeHeartwall(const WorkloadOptions& options);
+std::unique_ptr<Workload> MakeHotspot(const WorkloadOptions& options);
+std::unique_ptr<Workload> MakeLud(const WorkloadOptions& options);
+std::unique_ptr<Workload> MakeSradV1(const WorkloadOptions& options);
+std::unique_ptr<Workload> MakeSradV2(const WorkloadOptions& options);
+// point_workloads.cc.
+std::unique_ptr<Workload> MakeBfsFrontier(const WorkloadOptions& options);
+std::unique_ptr<Workload> MakeKmn(const WorkloadOptions& options);
+std::unique_ptr<Workload> MakeSc(const WorkloadOptions& options);
 // field_workloads.cc.
 std::unique_ptr<Workload> MakeCutcp(const WorkloadOptions& options);
 std::unique_ptr<Workload> MakeLbm(const WorkloadOptions& options);

@@ -205,17 +205,22 @@ std::vector<uint32_t> KmnNearest(std::span<const float> by_point,
   return nearest;
 }
 
+double LudProductAt(std::span<const float> matrix, uint32_t n, size_t row,
+                    size_t column) {
+  double sum = 0;
+  for (size_t i = 0; i <= std::min(row, column); ++i) {
+    const double l = i == row ? 1.0 : matrix[row * n + i];
+    sum += l * matrix[i * n + column];
+  }
+  return sum;
+}
+
 std::vector<double> LudProduct(std::span<const float> matrix, uint32_t n) {
   std::vector<double> product;
   product.reserve(matrix.size());
   for (size_t row = 0; row < n; ++row) {
     for (size_t column = 0; column < n; ++column) {
-      double sum = 0;
-      for (size_t i = 0; i <= std::min(row, column); ++i) {
-        const double l = i == row ? 1.0 : matrix[row * n + i];
-        sum += l * matrix[i * n + column];
-      }
-      product.push_back(sum);
+      product.push_back(LudProductAt(matrix, n, row, column));
     }
   }
   return product;

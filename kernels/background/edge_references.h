@@ -70,7 +70,9 @@ std::vector<uint32_t> KmnNearest(std::span<const float> by_point,
                                  std::span<const float> centres,
                                  uint32_t features);
 
-// L * U of an in-place decomposition.
+// L * U of an in-place decomposition, and one element of it.
+double LudProductAt(std::span<const float> matrix, uint32_t n, size_t row,
+                    size_t column);
 std::vector<double> LudProduct(std::span<const float> matrix, uint32_t n);
 
 // The squared distance between points whose coordinates are stored by

@@ -1,10 +1,8 @@
 #include "tools/gpu_check/kernel_cases.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
-#include <random>
 #include <set>
 #include <utility>
 
@@ -13,6 +11,7 @@
 #include "kernels/forwarding/wire.h"
 #include "kernels/memcached/wire.h"
 #include "kernels/registry.h"
+#include "tools/gpu_check/case_parts.h"
 
 namespace carillon::gpu_check {
 namespace {
@@ -21,55 +20,6 @@ using gpud::KernelMetadata;
 using simt::Dim3;
 
 constexpr uint64_t kAlignment = 256;
-
-class Random {
- public:
-  explicit Random(uint64_t seed) : engine_(seed) {}
-
-  uint64_t Between(uint64_t low, uint64_t high) {
-    return std::uniform_int_distribution<uint64_t>(low, high)(engine_);
-  }
-  uint32_t Small(uint32_t low, uint32_t high) {
-    return static_cast<uint32_t>(Between(low, high));
-  }
-  std::vector<std::byte> Bytes(uint64_t size) {
-    std::vector<std::byte> bytes(size);
-    for (auto& byte : bytes) byte = std::byte(engine_() & 0xff);
-    return bytes;
-  }
-  std::vector<std::byte> Floats(uint64_t count, float least = -1,
-                                float most = 1) {
-    std::uniform_real_distribution<float> values(least, most);
-    std::vector<std::byte> bytes(count * sizeof(float));
-    for (uint64_t i = 0; i < count; ++i) {
-      const float value = values(engine_);
-      std::memcpy(&bytes[i * sizeof(float)], &value, sizeof(value));
-    }
-    return bytes;
-  }
-
- private:
-  std::mt19937_64 engine_;
-};
-
-template <class T>
-std::vector<std::byte> ToBytes(const std::vector<T>& values) {
-  std::vector<std::byte> bytes(values.size() * sizeof(T));
-  std::memcpy(bytes.data(), values.data(), bytes.size());
-  return bytes;
-}
-
-std::vector<std::byte> Zeros(uint64_t size) {
-  return std::vector<std::byte>(size);
-}
-
-// A number of a CaseLaunch.
-uint64_t Float(float value) { return std::bit_cast<uint32_t>(value); }
-
-uint32_t Blocks(uint64_t threads, uint32_t block) {
-  return static_cast<uint32_t>(
-      std::max<uint64_t>(1, (threads + block - 1) / block));
-}
 
 class Maker {
  public:
@@ -94,6 +44,7 @@ class Maker {
     Stencil();
     Memcached();
     Forwarding();
+    AddEdgeCases(random_, &cases_);
     std::set<std::string_view> covered;
     for (const Case& one : cases_) {
       for (const CaseLaunch& launch : one.launches) {
@@ -108,15 +59,6 @@ class Maker {
   }
 
  private:
-  static CaseLaunch Launch(const char* kernel, Dim3 grid, Dim3 block,
-                           std::map<std::string, size_t> buffers,
-                           std::map<std::string, uint64_t> numbers = {}) {
-    return {.kmd = {.kernel = simt::FindKernel(kernel),
-                    .grid = grid,
-                    .block = block},
-            .buffers = std::move(buffers),
-            .numbers = std::move(numbers)};
-  }
   void Add(std::string name, std::vector<Buffer> buffers,
            std::vector<CaseLaunch> launches) {
     cases_.push_back(
@@ -443,9 +385,8 @@ class Maker {
     const auto [set_packets, set_requests] = batch(sets, kPacketBytes);
     const auto [get_packets, get_requests] = batch(gets, kPacketBytes);
     const std::map<std::string, size_t> names = {
-        {"packets", 0}, {"requests", 1}, {"replies", 2},
-        {"results", 3}, {"table", 4},    {"store", 5},
-        {"server", 6}};
+        {"packets", 0}, {"requests", 1}, {"replies", 2}, {"results", 3},
+        {"table", 4},   {"store", 5},    {"server", 6}};
     const std::map<std::string, uint64_t> numbers = {
         {"now_s", 1'700'000'000}, {"count", kCount}, {"reply_stride", kStride}};
     const auto launch = [&](const char* kernel,
