@@ -59,10 +59,8 @@ std::vector<Option> OptionTable(CpuHostOptions& options) {
        .field = &workload.size,
        .max = kMaxSize,
        .help =
-           "bfs, bfs_frontier: vertices; black_scholes: options; bp: inputs; "
-           "busy: steps; conv1, conv2: images; cutcp (in bins), lbm, stencil: "
-           "a cube's side; heartwall, kmn, sc: points; mri_q: voxels; "
-           "pathfinder: columns; others: rows; 0: the kernel's usual one",
+           "of its data: rows, vertices, points, ... (docs/workloads.md has "
+           "the unit of each kernel); 0: the kernel's usual one",
        .lower_max = std::move(lower_max)},
       IntegerOption("--seed", "seed", &workload.seed, 0, UINT32_MAX,
                     "of the data"),

@@ -112,7 +112,7 @@ Case Heartwall(Random& random) {
                       points, size, search * search),
           {{ToBytes(WholeNumbers(uint64_t{width} * height, 32, random))},
            {ToBytes(WholeNumbers(uint64_t{points} * size * size, 32, random))},
-           {ToBytes(places)},
+           {ToBytes(places), Compare::kBytes},
            {Zeros(points * 4), Compare::kFloats},
            {Zeros(uint64_t{points} * search * search * 4), Compare::kFloats}},
           {Launch("heartwall", {points, 1, 1}, {256, 1, 1},

@@ -28,7 +28,8 @@ ARROWS = {
     "devices/router": ["base", "shm", "proto", "devices/sdk", "kernels/forwarding"],
     # A workload knows its kernel's arguments, and checks its results.
     "devices/cpu_host": [
-        "base", "shm", "proto", "devices/sdk", "kernels/background/references.h", "kernels/background/types.h"],
+        "base", "shm", "proto", "devices/sdk", "kernels/background/references.h",
+        "kernels/background/edge_references.h", "kernels/background/types.h"],
     "tools/testbed": ["base", "shm", "proto", "devices/sdk"],
     # The programs' tables of options.
     "tools/testbed/topology": [

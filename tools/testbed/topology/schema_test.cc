@@ -78,7 +78,7 @@ TEST(TopologySchema, LimitsAKeyByAnother) {
         return kind["properties"]["kind"]["const"] == "cpu_host";
       });
   ASSERT_NE(host, kinds.end());
-  ASSERT_EQ((*host)["allOf"].size(), 8u);  // one for each kernel with a limit
+  ASSERT_EQ((*host)["allOf"].size(), 19u);  // one for each kernel with a limit
   const auto& limit = (*host)["allOf"][0];
   EXPECT_EQ(limit["if"]["properties"]["kernel"]["const"], "matmul");
   // Without the key it is matmul as well.
