@@ -65,7 +65,10 @@ inline const char* CheckBfsLevel(const simt::LaunchShape&,
 
 CARILLON_KERNEL_INFO(
     bfs_level, BfsLevelArgs, "one level of a breadth-first search",
-    simt::Registers(20).Validate<&CheckBfsLevel>(),
+    simt::Registers(20)
+        .From("breadth-first search on sparse rows")
+        .Oracle("NumPy, SciPy")
+        .Validate<&CheckBfsLevel>(),
     CARILLON_PARAM(BfsLevelArgs, rows,
                    "first edge of each vertex, and the number of edges"),
     CARILLON_PARAM(BfsLevelArgs, columns, "target vertex of each edge"),

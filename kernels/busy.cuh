@@ -32,7 +32,10 @@ CARILLON_KERNEL(busy, BusyArgs, args, self) {
 
 CARILLON_KERNEL_INFO(busy, BusyArgs,
                      "computes for a given number of steps a thread",
-                     simt::Registers(12).Unbounded(),
+                     simt::Registers(12)
+                         .From("of the testbed")
+                         .Oracle("it computes nothing")
+                         .Unbounded(),
                      CARILLON_PARAM(BusyArgs, iterations,
                                     "steps of each thread, some ns each"));
 

@@ -31,7 +31,7 @@ CARILLON_KERNEL(crc32, Crc32Args, args, self) {
 
 CARILLON_KERNEL_INFO(
     crc32, Crc32Args, "CRC-32 of every message of a batch, one a thread",
-    simt::Registers(22),
+    simt::Registers(22).From("IEEE 802.3").Oracle("zlib"),
     CARILLON_PARAM(Crc32Args, messages, "the messages, without gaps"),
     CARILLON_PARAM(Crc32Args, message_bytes, "bytes of each message"),
     CARILLON_PARAM(Crc32Args, crcs, "receives one CRC a message"));

@@ -39,11 +39,11 @@ CARILLON_KERNEL(echo, EchoArgs, args, self) {
   }
 }
 
-CARILLON_KERNEL_INFO(echo, EchoArgs, "copies a buffer to another",
-                     simt::Registers(26),
-                     CARILLON_PARAM(EchoArgs, in, "bytes to copy"),
-                     CARILLON_PARAM(EchoArgs, out,
-                                    "receives them; at least as large as in"));
+CARILLON_KERNEL_INFO(
+    echo, EchoArgs, "copies a buffer to another",
+    simt::Registers(26).From("of the testbed").Oracle("NumPy, SciPy"),
+    CARILLON_PARAM(EchoArgs, in, "bytes to copy"),
+    CARILLON_PARAM(EchoArgs, out, "receives them; at least as large as in"));
 
 }  // namespace carillon::kernels
 

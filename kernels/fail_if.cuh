@@ -14,11 +14,10 @@ CARILLON_KERNEL(fail_if, FailIfArgs, args, self) {
   if (args.code != 0 && self.global_linear() == 0) self.Fail(args.code);
 }
 
-CARILLON_KERNEL_INFO(fail_if, FailIfArgs,
-                     "fails with the status that it is given",
-                     simt::Registers(10),
-                     CARILLON_PARAM(FailIfArgs, code,
-                                    "0 succeeds; 1..0x7fffffff fails so"));
+CARILLON_KERNEL_INFO(
+    fail_if, FailIfArgs, "fails with the status that it is given",
+    simt::Registers(10).From("of the testbed").Oracle("it computes nothing"),
+    CARILLON_PARAM(FailIfArgs, code, "0 succeeds; 1..0x7fffffff fails so"));
 
 }  // namespace carillon::kernels
 

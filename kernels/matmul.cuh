@@ -73,6 +73,8 @@ inline const char* CheckMatmul(const simt::LaunchShape& shape,
 CARILLON_KERNEL_INFO(
     matmul, MatmulArgs, "product of two square matrices of floats",
     simt::Registers(32)
+        .From("CUDA samples matrixMul (EDGE: MM)")
+        .Oracle("NumPy, SciPy")
         .Shared(2 * kMatmulTile * kMatmulTile * sizeof(float))
         .LeavesTogether()
         .Shape<&CheckMatmulShape>()

@@ -12,10 +12,10 @@ struct NullArgs {
 
 CARILLON_KERNEL(null_event, NullArgs, args, self) {}
 
-CARILLON_KERNEL_INFO(null_event, NullArgs,
-                     "does nothing; measures the launch path itself",
-                     simt::Registers(4),
-                     CARILLON_PARAM(NullArgs, token, "ignored by the kernel"));
+CARILLON_KERNEL_INFO(
+    null_event, NullArgs, "does nothing; measures the launch path itself",
+    simt::Registers(4).From("of the testbed").Oracle("it computes nothing"),
+    CARILLON_PARAM(NullArgs, token, "ignored by the kernel"));
 
 }  // namespace carillon::kernels
 

@@ -45,6 +45,8 @@ CARILLON_BARRIER_KERNEL(reduce, ReduceArgs, args, self) {
 
 CARILLON_KERNEL_INFO(reduce, ReduceArgs, "adds up an array of integers",
                      simt::Registers(29)
+                         .From("of the testbed")
+                         .Oracle("NumPy, SciPy")
                          .Shared(simt::kWarpSize * sizeof(uint64_t))
                          .LeavesTogether(),
                      CARILLON_PARAM(ReduceArgs, in, "the summands"),

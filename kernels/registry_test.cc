@@ -15,7 +15,8 @@ struct OwnArgs {
   uint32_t x;
 };
 CARILLON_KERNEL(kernel_of_this_test, OwnArgs, args, self) {}
-CARILLON_KERNEL_INFO(kernel_of_this_test, OwnArgs, "test", Registers(1),
+CARILLON_KERNEL_INFO(kernel_of_this_test, OwnArgs, "test",
+                     Registers(1).From("this file").Oracle("none"),
                      CARILLON_PARAM(OwnArgs, x, "unused"));
 
 TEST(Registry, FindsEveryKernelByItsName) {
@@ -40,6 +41,8 @@ TEST(Registry, EveryKernelIsDescribedInFullAndOnce) {
   for (const KernelInfo* info : AllKernels()) {
     EXPECT_TRUE(names.insert(info->name).second) << info->name;
     EXPECT_FALSE(info->summary.empty()) << info->name;
+    EXPECT_FALSE(info->from.empty()) << info->name;
+    EXPECT_FALSE(info->oracle.empty()) << info->name;
     EXPECT_NE(info->run_block, nullptr) << info->name;
     EXPECT_GT(info->registers_per_thread, 0u) << info->name;
     std::set<std::string_view> parameters;

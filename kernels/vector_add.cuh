@@ -41,7 +41,10 @@ inline const char* CheckVectorAdd(const simt::LaunchShape& shape,
 
 CARILLON_KERNEL_INFO(vector_add, VectorAddArgs,
                      "adds two vectors of floats, one element a thread",
-                     simt::Registers(13).Validate<&CheckVectorAdd>(),
+                     simt::Registers(13)
+                         .From("of the testbed")
+                         .Oracle("NumPy, SciPy")
+                         .Validate<&CheckVectorAdd>(),
                      CARILLON_PARAM(VectorAddArgs, a, "first summand"),
                      CARILLON_PARAM(VectorAddArgs, b, "second summand"),
                      CARILLON_PARAM(VectorAddArgs, c,

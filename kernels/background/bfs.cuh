@@ -99,6 +99,8 @@ CARILLON_KERNEL_INFO(
     bfs_expand, BfsExpandArgs,
     "breadth-first search: what the frontier's nodes reach",
     simt::Registers(16)
+        .From("Rodinia bfs (EDGE: BFS)")
+        .Oracle("NumPy, SciPy")
         .LaunchedOnly()
         .Shape<&CheckBfsShape>()
         .Validate<&CheckBfsExpand>(),
@@ -147,6 +149,8 @@ CARILLON_KERNEL_INFO(
     bfs_commit, BfsCommitArgs,
     "breadth-first search: what was reached becomes the frontier",
     simt::Registers(12)
+        .From("Rodinia bfs (EDGE: BFS)")
+        .Oracle("NumPy, SciPy")
         .LaunchedOnly()
         .Shape<&CheckBfsShape>()
         .Validate<&CheckBfsCommit>(),

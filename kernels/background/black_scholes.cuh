@@ -71,7 +71,10 @@ inline const char* CheckBlackScholes(const simt::LaunchShape&,
 
 CARILLON_KERNEL_INFO(
     black_scholes, BlackScholesArgs, "prices European options",
-    simt::Registers(28).Validate<&CheckBlackScholes>(),
+    simt::Registers(28)
+        .From("Black and Scholes 1973 (PEP: BS)")
+        .Oracle("NumPy, SciPy")
+        .Validate<&CheckBlackScholes>(),
     CARILLON_PARAM(BlackScholesArgs, spot, "the stock's price, above 0"),
     CARILLON_PARAM(BlackScholesArgs, strike, "the option's, above 0"),
     CARILLON_PARAM(BlackScholesArgs, years, "until it can be used, above 0"),

@@ -93,6 +93,8 @@ inline const char* CheckBpForward(const simt::LaunchShape& shape,
 CARILLON_KERNEL_INFO(bp_forward, BpForwardArgs,
                      "a layer's inputs times its weights, summed up by 16",
                      simt::Registers(16)
+                         .From("Rodinia backprop (EDGE: BP)")
+                         .Oracle("NumPy, SciPy")
                          .Shared((kBpHidden + kBpHidden * kBpHidden) *
                                  sizeof(float))
                          .LeavesTogether()
@@ -150,6 +152,8 @@ inline const char* CheckBpAdjust(const simt::LaunchShape& shape,
 
 CARILLON_KERNEL_INFO(bp_adjust, BpAdjustArgs, "moves a layer's weights",
                      simt::Registers(19)
+                         .From("Rodinia backprop (EDGE: BP)")
+                         .Oracle("NumPy, SciPy")
                          .LaunchedOnly()
                          .Shape<&CheckBpShape>()
                          .Validate<&CheckBpAdjust>(),

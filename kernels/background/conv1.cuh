@@ -108,6 +108,8 @@ inline const char* CheckConvLayer1(const simt::LaunchShape& shape,
 
 CARILLON_KERNEL_INFO(conv1, ConvLayerArgs, "filters many images of one colour",
                      simt::Registers(46)
+                         .From("cuda-convnet, LeNet (EDGE: CONV1)")
+                         .Oracle("NumPy, SciPy")
                          .Shared(kConvLayer1Pixels*(kConvLayerFilters +
                                                     kConvLayerImages) *
                                  sizeof(float))

@@ -112,6 +112,8 @@ inline const char* CheckConvLayer2(const simt::LaunchShape& shape,
 CARILLON_KERNEL_INFO(conv2, ConvLayerArgs,
                      "filters many images of many colours",
                      simt::Registers(40)
+                         .From("cuda-convnet, LeNet (EDGE: CONV2)")
+                         .Oracle("NumPy, SciPy")
                          .Shared(kConvLayer2Colours*(kConvLayerFilters +
                                                      kConvLayerImages) *
                                  sizeof(float))

@@ -148,6 +148,8 @@ inline const char* CheckCutcp(const simt::LaunchShape& shape,
 CARILLON_KERNEL_INFO(
     cutcp, CutcpArgs, "potential of point charges on a lattice, with a cutoff",
     simt::Registers(32)
+        .From("Hardy et al. 2009, Parboil cutcp (PEP: CP)")
+        .Oracle("NumPy, SciPy")
         .Shared(kCutcpBlock * sizeof(CutcpAtom))
         .LeavesTogether()
         .Shape<&CheckCutcpShape>()

@@ -263,6 +263,8 @@ inline const char* CheckHeartwall(const simt::LaunchShape& shape,
 CARILLON_KERNEL_INFO(
     heartwall, HeartwallArgs, "finds templates again near where they were",
     simt::Registers(39)
+        .From("Rodinia heartwall (EDGE: HRTWL)")
+        .Oracle("NumPy, SciPy")
         .Shared(kHeartwallWords * sizeof(float))
         .LeavesTogether()
         .Shape<&CheckHeartwallShape>()

@@ -126,6 +126,8 @@ inline const char* CheckHotspot(const simt::LaunchShape& shape,
 CARILLON_KERNEL_INFO(
     hotspot, HotspotArgs, "one or two steps of a chip's temperature",
     simt::Registers(23)
+        .From("Rodinia hotspot (EDGE: HOTSP)")
+        .Oracle("NumPy, SciPy")
         .Shared(3 * kHotspotTile * sizeof(float))
         .LeavesTogether()
         .Shape<&CheckHotspotShape>()

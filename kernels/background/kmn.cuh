@@ -68,6 +68,8 @@ inline const char* CheckKmnInvert(const simt::LaunchShape& shape,
 CARILLON_KERNEL_INFO(
     kmn_invert, KmnInvertArgs, "transposes the features of points",
     simt::Registers(32)
+        .From("Rodinia kmeans (EDGE: KMN)")
+        .Oracle("NumPy, SciPy")
         .LaunchedOnly()
         .Shape<&CheckKmnShape>()
         .Validate<&CheckKmnInvert>(),
@@ -131,6 +133,8 @@ inline const char* CheckKmnPoint(const simt::LaunchShape& shape,
 CARILLON_KERNEL_INFO(
     kmn_point, KmnPointArgs, "the nearest centre of every point",
     simt::Registers(32)
+        .From("Rodinia kmeans (EDGE: KMN)")
+        .Oracle("NumPy, SciPy")
         .LaunchedOnly()
         .Shape<&CheckKmnShape>()
         .Validate<&CheckKmnPoint>(),

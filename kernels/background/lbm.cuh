@@ -150,7 +150,11 @@ inline const char* CheckLbm(const simt::LaunchShape& shape,
 
 CARILLON_KERNEL_INFO(
     lbm, LbmArgs, "a step of a lattice Boltzmann fluid, D3Q19",
-    simt::Registers(44).Shape<&CheckLbmShape>().Validate<&CheckLbm>(),
+    simt::Registers(44)
+        .From("Qian et al. 1992, Parboil lbm (PEP: LBM)")
+        .Oracle("NumPy, SciPy")
+        .Shape<&CheckLbmShape>()
+        .Validate<&CheckLbm>(),
     CARILLON_PARAM(LbmArgs, from,
                    "19 * cells elements, direction by direction"),
     CARILLON_PARAM(LbmArgs, to, "receives them, after the step"),

@@ -98,6 +98,8 @@ inline const char* CheckLudDiagonal(const simt::LaunchShape& shape,
 CARILLON_KERNEL_INFO(lud_diagonal, LudArgs,
                      "LU decomposition: a step's block on the diagonal",
                      simt::Registers(32)
+                         .From("Rodinia lud (EDGE: LUD)")
+                         .Oracle("NumPy, SciPy")
                          .Shared(kLudTile * sizeof(float))
                          .LeavesTogether()
                          .Shape<&CheckLudDiagonalShape>()
@@ -194,6 +196,8 @@ inline const char* CheckLudPerimeter(const simt::LaunchShape& shape,
 CARILLON_KERNEL_INFO(lud_perimeter, LudArgs,
                      "LU decomposition: a step's row and column of blocks",
                      simt::Registers(32)
+                         .From("Rodinia lud (EDGE: LUD)")
+                         .Oracle("NumPy, SciPy")
                          .Shared(3 * kLudTile * sizeof(float))
                          .LeavesTogether()
                          .Shape<&CheckLudPerimeterShape>()
@@ -248,6 +252,8 @@ inline const char* CheckLudInternal(const simt::LaunchShape& shape,
 CARILLON_KERNEL_INFO(lud_internal, LudArgs,
                      "LU decomposition: a step's effect on the rest",
                      simt::Registers(30)
+                         .From("Rodinia lud (EDGE: LUD)")
+                         .Oracle("NumPy, SciPy")
                          .Shared(2 * kLudTile * sizeof(float))
                          .LeavesTogether()
                          .Shape<&CheckLudInternalShape>()

@@ -94,6 +94,8 @@ inline const char* CheckMriQ(const simt::LaunchShape& shape,
 CARILLON_KERNEL_INFO(
     mri_q, MriQArgs, "Q of magnetic resonance imaging: sums of waves",
     simt::Registers(34)
+        .From("Stone et al. 2008, Parboil mri-q (PEP: MRI)")
+        .Oracle("NumPy, SciPy")
         .Shared(kMriQBlock * sizeof(MriSample))
         .LeavesTogether()
         .Shape<&CheckMriQShape>()

@@ -103,6 +103,8 @@ inline const char* CheckPathfinder(const simt::LaunchShape& shape,
 CARILLON_KERNEL_INFO(
     pathfinder, PathfinderArgs, "steps of the cheapest way down a grid",
     simt::Registers(16)
+        .From("Rodinia pathfinder (PEP: PF)")
+        .Oracle("NumPy, SciPy")
         .Shared(2 * kPathfinderBlock * sizeof(int32_t))
         .LeavesTogether()
         .Shape<&CheckPathfinderShape>()

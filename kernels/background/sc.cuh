@@ -96,6 +96,8 @@ inline const char* CheckSc(const simt::LaunchShape& shape, const ScArgs& args) {
 CARILLON_KERNEL_INFO(
     sc, ScArgs, "what a candidate centre would give to each point",
     simt::Registers(32)
+        .From("Rodinia streamcluster (EDGE: SC)")
+        .Oracle("NumPy, SciPy")
         .LaunchedOnly()
         .Shape<&CheckScShape>()
         .Validate<&CheckSc>(),

@@ -87,6 +87,8 @@ inline const char* CheckSgemm(const simt::LaunchShape& shape,
 CARILLON_KERNEL_INFO(
     sgemm, SgemmArgs, "alpha * a * b + beta * c of float matrices",
     simt::Registers(32)
+        .From("Parboil sgemm (PEP: GM)")
+        .Oracle("NumPy, SciPy")
         .Shared(2 * kSgemmElements * sizeof(float))
         .LeavesTogether()
         .Shape<&CheckSgemmShape>()

@@ -63,6 +63,8 @@ inline const char* CheckSradV1Extract(const simt::LaunchShape& shape,
 CARILLON_KERNEL_INFO(srad_v1_extract, SradV1ExtractArgs,
                      "anisotropic diffusion: undoes the image's logarithm",
                      simt::Registers(14)
+                         .From("Rodinia srad_v1 (PEP: SRAD)")
+                         .Oracle("NumPy, SciPy")
                          .LaunchedOnly()
                          .Shape<&CheckSradV1Shape>()
                          .Validate<&CheckSradV1Extract>(),
@@ -149,6 +151,8 @@ CARILLON_KERNEL_INFO(
     srad_v1, SradV1Args,
     "anisotropic diffusion: the coefficients, neighbours from tables",
     simt::Registers(26)
+        .From("Rodinia srad_v1 (PEP: SRAD)")
+        .Oracle("NumPy, SciPy")
         .LaunchedOnly()
         .Shape<&CheckSradV1Shape>()
         .Validate<&CheckSradV1>(),

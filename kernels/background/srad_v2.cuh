@@ -162,6 +162,8 @@ CARILLON_BARRIER_KERNEL(srad_v2_1, SradV2FirstArgs, args, self) {
 CARILLON_KERNEL_INFO(
     srad_v2_1, SradV2FirstArgs, "anisotropic diffusion: the coefficients",
     simt::Registers(24)
+        .From("Rodinia srad_v2 (EDGE: SRAD)")
+        .Oracle("NumPy, SciPy")
         .Shared(6 * kSradV2Tile * sizeof(float))
         .LeavesTogether()
         .Shape<&CheckSradV2Shape>()
@@ -245,6 +247,8 @@ CARILLON_BARRIER_KERNEL(srad_v2_2, SradV2SecondArgs, args, self) {
 CARILLON_KERNEL_INFO(
     srad_v2_2, SradV2SecondArgs, "anisotropic diffusion: moves the pixels",
     simt::Registers(23)
+        .From("Rodinia srad_v2 (EDGE: SRAD)")
+        .Oracle("NumPy, SciPy")
         .Shared(5 * kSradV2Tile * sizeof(float))
         .LeavesTogether()
         .Shape<&CheckSradV2Shape>()

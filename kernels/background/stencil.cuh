@@ -137,6 +137,8 @@ inline const char* CheckStencil(const simt::LaunchShape& shape,
 CARILLON_KERNEL_INFO(
     stencil, StencilArgs, "a step of a heat equation in three dimensions",
     simt::Registers(39)
+        .From("Parboil stencil (PEP: ST)")
+        .Oracle("NumPy, SciPy")
         .Shared(kStencilTile * sizeof(float))
         .LeavesTogether()
         .Shape<&CheckStencilShape>()

@@ -38,7 +38,10 @@ CARILLON_KERNEL(fib_write, FibWriteArgs, args, self) {
 
 CARILLON_KERNEL_INFO(
     fib_write, FibWriteArgs, "writes words of a forwarding table",
-    simt::Registers(18).LaunchedOnly(),
+    simt::Registers(18)
+        .From("DIR-24-8 (Gupta et al. 1998)")
+        .Oracle("Linux' router, DPDK")
+        .LaunchedOnly(),
     CARILLON_PARAM(FibWriteArgs, words, "what to write"),
     CARILLON_PARAM(FibWriteArgs, table, "forwarding table, zeros at first"),
     CARILLON_PARAM(FibWriteArgs, first, "the first word of table to write"),

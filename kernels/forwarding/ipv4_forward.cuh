@@ -97,11 +97,14 @@ CARILLON_KERNEL(ipv4_forward, ForwardArgs, args, self) {
   forward::ForwardBatch(args, self, forward::Ipv4{});
 }
 
-CARILLON_KERNEL_INFO(
-    ipv4_forward, ForwardArgs,
-    "forwards IPv4 packets by a routing table, one a thread",
-    simt::Registers(40).LaunchedOnly().Validate<&forward::CheckLaunch>(),
-    CARILLON_FORWARD_PARAMS);
+CARILLON_KERNEL_INFO(ipv4_forward, ForwardArgs,
+                     "forwards IPv4 packets by a routing table, one a thread",
+                     simt::Registers(40)
+                         .From("RFC 1812, DIR-24-8 (EDGE: IPv4)")
+                         .Oracle("Linux' router, DPDK")
+                         .LaunchedOnly()
+                         .Validate<&forward::CheckLaunch>(),
+                     CARILLON_FORWARD_PARAMS);
 
 }  // namespace carillon::kernels
 

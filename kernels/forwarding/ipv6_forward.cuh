@@ -69,11 +69,14 @@ CARILLON_KERNEL(ipv6_forward, ForwardArgs, args, self) {
   forward::ForwardBatch(args, self, forward::Ipv6{});
 }
 
-CARILLON_KERNEL_INFO(
-    ipv6_forward, ForwardArgs,
-    "forwards IPv6 packets by a routing table, one a thread",
-    simt::Registers(32).LaunchedOnly().Validate<&forward::CheckLaunch>(),
-    CARILLON_FORWARD_PARAMS);
+CARILLON_KERNEL_INFO(ipv6_forward, ForwardArgs,
+                     "forwards IPv6 packets by a routing table, one a thread",
+                     simt::Registers(32)
+                         .From("RFC 8200, DIR-24-8 (EDGE: IPv6)")
+                         .Oracle("Linux' router, DPDK")
+                         .LaunchedOnly()
+                         .Validate<&forward::CheckLaunch>(),
+                     CARILLON_FORWARD_PARAMS);
 
 }  // namespace carillon::kernels
 

@@ -96,6 +96,8 @@ inline const char* CheckConv(const simt::LaunchShape& shape,
 CARILLON_KERNEL_INFO(
     conv5x5, ConvArgs, "5x5 integer filter of a grey image",
     simt::Registers(31)
+        .From("integer image filter")
+        .Oracle("NumPy, SciPy")
         .Shared(kConvTile* kConvTile)
         .LeavesTogether()
         .Shape<&CheckConvShape>()

@@ -109,7 +109,10 @@ inline const char* CheckDct8x8(const simt::LaunchShape&,
 
 CARILLON_KERNEL_INFO(
     dct8x8, Dct8x8Args, "8x8 DCT-II of a grey image, as in JPEG",
-    simt::Registers(96).Validate<&CheckDct8x8>(),
+    simt::Registers(96)
+        .From("JPEG, ITU-T T.81")
+        .Oracle("NumPy, SciPy")
+        .Validate<&CheckDct8x8>(),
     CARILLON_PARAM(Dct8x8Args, image, "width * height samples, row by row"),
     CARILLON_PARAM(Dct8x8Args, coefficients,
                    "64 floats a block, blocks row by row, in each block "

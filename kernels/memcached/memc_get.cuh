@@ -34,7 +34,11 @@ CARILLON_KERNEL(memc_get, MemcArgs, args, self) {
 CARILLON_KERNEL_INFO(
     memc_get, MemcArgs,
     "memcached get, gets, gat, gats and mg, a request a thread",
-    simt::Registers(96).Validate<&memc::CheckLaunch>(), CARILLON_MEMC_PARAMS);
+    simt::Registers(96)
+        .From("memcached, MemcachedGPU (EDGE: MemC)")
+        .Oracle("memcached")
+        .Validate<&memc::CheckLaunch>(),
+    CARILLON_MEMC_PARAMS);
 
 }  // namespace carillon::kernels
 

@@ -30,7 +30,10 @@ CARILLON_KERNEL(memc_set, MemcArgs, args, self) {
 CARILLON_KERNEL_INFO(memc_set, MemcArgs,
                      "memcached set and every other command, a request a "
                      "thread",
-                     simt::Registers(128).Validate<&memc::CheckLaunch>(),
+                     simt::Registers(128)
+                         .From("memcached, MemcachedGPU")
+                         .Oracle("memcached")
+                         .Validate<&memc::CheckLaunch>(),
                      CARILLON_MEMC_PARAMS);
 
 }  // namespace carillon::kernels

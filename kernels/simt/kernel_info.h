@@ -131,6 +131,10 @@ struct KernelInfo {
   // The GPU's resident warps leave it to a launch, although it is small: with its
   // code in theirs they would have too few registers.
   bool launched_only = false;
+  // The program or text that it was written after, with the paper that measures
+  // it; and what a test compares its results with that is not of this project.
+  std::string_view from = {};
+  std::string_view oracle = {};
 
   // Whether the GPU's resident warps have its code.
   constexpr bool runs_inline() const {
@@ -190,14 +194,16 @@ struct ValidatorArgs<const char* (*)(const LaunchShape&, const Args&)> {
 
 }  // namespace internal
 
-// The costs and checks of a kernel, written as
-// Registers(24).Shared(400).Shape<&CheckShape>().Validate<&CheckArgs>().
+// The costs, checks and source of a kernel, written as
+// Registers(24).Shared(400).From("...").Shape<&CheckShape>()...
 struct KernelTraits {
   uint32_t registers = 0;
   uint32_t shared_bytes = 0;
   bool unbounded = false;
   bool leaves_together = false;
   bool launched_only = false;
+  std::string_view from = {};
+  std::string_view oracle = {};
   const char* (*check_shape)(const LaunchShape&) = nullptr;
   const char* (*validate)(const LaunchShape&, const void*) = nullptr;
 
@@ -224,6 +230,12 @@ struct KernelTraits {
   }
   constexpr KernelTraits LaunchedOnly() const {
     return With(&KernelTraits::launched_only, true);
+  }
+  constexpr KernelTraits From(std::string_view source) const {
+    return With(&KernelTraits::from, source);
+  }
+  constexpr KernelTraits Oracle(std::string_view source) const {
+    return With(&KernelTraits::oracle, source);
   }
   template <const char* (*F)(const LaunchShape&)>
   constexpr KernelTraits Shape() const {

@@ -63,6 +63,14 @@ void Describe(const simt::KernelInfo& kernel, v1::Kernel* out) {
   out->set_uses_barriers(kernel.uses_barriers && !kernel.is_users());
   out->set_file(std::string(kernel.file));
   out->set_symbol(std::string(kernel.symbol));
+  if (kernel.check_shape != nullptr) {
+    // What it says of a launch that no kernel accepts.
+    const char* words =
+        kernel.check_shape({.grid = {0, 0, 0}, .block = {0, 0, 0}});
+    if (words != nullptr) out->set_shape(words);
+  }
+  out->set_from(std::string(kernel.from));
+  out->set_oracle(std::string(kernel.oracle));
 }
 
 void Describe(const EventCounts& counts, v1::EventCounts* out) {

@@ -295,7 +295,9 @@ template <class Args, void (*Body)(const Args&, const Thread&)>
       /*symbol=*/{},                                                     \
       /*file=*/{},                                                       \
       /*most_threads=*/1024,                                             \
-      (traits).launched_only};                                           \
+      (traits).launched_only,                                            \
+      (traits).from,                                                     \
+      (traits).oracle};                                                  \
   inline const ::carillon::simt::KernelRegistration name##_registration( \
       &name##_info)
 

@@ -37,6 +37,11 @@ void Explain(const v1::Kernel& kernel, Console& console) {
   if (!kernel.file().empty()) {
     console.Print(
         fmt::format("loaded from {}, {}\n", kernel.file(), kernel.symbol()));
+  } else {
+    console.Print(fmt::format(
+        "launches: {}\nwritten after: {}\nresults compared with: {}\n",
+        kernel.shape().empty() ? "of any shape" : kernel.shape(), kernel.from(),
+        kernel.oracle()));
   }
   if (kernel.parameters().empty()) return;
   Table table({"PARAMETER", "KIND", ">ELEMENT", "PASSED AS"});
@@ -60,10 +65,11 @@ absl::Status Show(OpenTestbed& open, const std::string& name,
   Table table(
       {"KERNEL", ">PARAMETERS", ">REGISTERS", ">SHARED", "FROM", "SUMMARY"});
   for (const v1::Kernel& kernel : kernels.kernels()) {
-    table.AddRow(
-        kernel.name(), kernel.parameters_size(), kernel.registers_per_thread(),
-        FormatBytes(kernel.static_shared_bytes()),
-        kernel.file().empty() ? "built in" : kernel.file(), kernel.summary());
+    table.AddRow(kernel.name(), kernel.parameters_size(),
+                 kernel.registers_per_thread(),
+                 FormatBytes(kernel.static_shared_bytes()),
+                 kernel.file().empty() ? kernel.from() : kernel.file(),
+                 kernel.summary());
   }
   console.Print(ToJson(kernels), table);
   return absl::OkStatus();
