@@ -280,6 +280,13 @@ void FunctionLowering::Address(const Operand& operand, bool is_param) {
   op_.address_bytes = 8;
   switch (operand.base) {
     case Kind::kRegister: {
+      const Type type = function_.registers[operand.index].type;
+      if ((type >= Type::kF16 && type <= Type::kBf16x2) || type == Type::kF32 ||
+          type == Type::kF64) {
+        return Fail(operand.at,
+                    "register '{}' is .{}: an address is whole numbers or bits",
+                    operand.name, ptx::NameOf(type));
+      }
       const uint32_t bytes = BytesOfRegister(operand);
       if (bytes != 4 && bytes != 8) {
         return Fail(operand.at,

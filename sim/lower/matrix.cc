@@ -111,15 +111,23 @@ Fragment FragmentOf(MatrixRole role, MatrixType type, const MatrixShape& shape,
 
 void FunctionLowering::TakeFragment(const Operand& operand, bool result,
                                     Fragment& fragment) {
-  const std::span<const Operand> parts = operand.kind == Kind::kVector
-                                             ? std::span(operand.parts)
-                                             : std::span(&operand, 1);
+  if (operand.kind != Kind::kVector) {
+    return Fail(operand.at, "'{}': a matrix is {{registers}}", operand.name);
+  }
+  const std::span<const Operand> parts = operand.parts;
   if (parts.size() != fragment.registers) {
     return Fail(operand.at, "{}: the matrix has {} registers, not {}",
                 info_.name, fragment.registers, parts.size());
   }
   const bool wide = fragment.type == kF64;
   for (size_t i = 0; i < parts.size(); ++i) {
+    // nvcc's inline code may have them in an accumulator, which ptxas allows.
+    if (parts[i].kind == Kind::kImmediate &&
+        fragment.role != MatrixRole::kAccumulator) {
+      return Fail(parts[i].at,
+                  "'{}' is a constant: only accumulators may have them",
+                  parts[i].name);
+    }
     fragment.slots[i] = result
                             ? Result(parts[i], wide ? 8 : 4)
                             : Source(parts[i], wide ? Type::kB64 : Type::kB32);
@@ -137,6 +145,10 @@ void FunctionLowering::LowerMoveMatrix(const Instruction& i) {
   const bool transposes = suffixes.Take("trans");
   if (i.opcode == "movmatrix") {
     if (!transposes || !suffixes.left().empty()) return Unsupported();
+    if (i.operands.size() == 2 && i.operands[1].kind == Kind::kImmediate) {
+      return Fail(i.operands[1].at, "'{}' is a constant, not a matrix",
+                  i.operands[1].name);
+    }
     return Mixed(i, suffixes, Operation::kTranspose, 4, {Type::kB32},
                  Flow::kWholeWarp);
   }

@@ -428,6 +428,20 @@ TEST_F(KernelTest, WhatIsWrongInTheTextIsRefused) {
               testing::HasSubstr("moves 2 values, not 1"));
   EXPECT_THAT(std::string(Run("ld.global.u32 %r2, [%h1];").message()),
               testing::HasSubstr("an address has 32 or 64"));
+  // As ptxas has it.
+  for (const char* const type : {"f16", "f16x2", "f32", "f64"}) {
+    for (const char* const text :
+         {"ld.shared.u32 %r2, [%f+4]", "st.global.u32 [%f], 1",
+          "atom.global.add.u32 %r2, [%f], 1",
+          "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r2}, [%f]",
+          "cp.async.ca.shared.global [%f], [%rd3], 4"}) {
+      EXPECT_THAT(
+          std::string(
+              Run(fmt::format(".reg .{} %f; {};", type, text)).message()),
+          testing::HasSubstr(fmt::format(
+              "'%f' is .{}: an address is whole numbers or bits", type)));
+    }
+  }
   for (const char* const wide : {".reg .b128 %w; st.global.b128 [%rd3], 0;",
                                  ".reg .b128 %w; mov.b128 %w, 7;",
                                  ".reg .b128 %w; add.b128 %w, %w, 7;"}) {

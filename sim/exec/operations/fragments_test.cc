@@ -531,6 +531,34 @@ TEST_F(FragmentsTest, WhatIsNoInstructionIsNamed) {
   }
 }
 
+// As ptxas has it: constants in accumulators only.
+TEST_F(FragmentsTest, AMatrixIsRegistersAndOnlyAccumulatorsMayBeConstants) {
+  for (const char* text :
+       {"mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%d0, %d1}, {5}, {%a1},"
+        " {%a2, %a3};",
+        "mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%d0, %d1}, {%a0}, {5},"
+        " {%a2, %a3};",
+        "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r0], {5};",
+        "movmatrix.sync.aligned.m8n8.trans.b16 %d0, 5;"}) {
+    const absl::Status status = Run(text);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("'5' is a constant"));
+  }
+  for (const char* text :
+       {"mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%d0, %d1}, %a0, {%a1},"
+        " {%a2, %a3};",
+        "ldmatrix.sync.aligned.m8n8.x1.shared.b16 %d0, [%r0];"}) {
+    EXPECT_THAT(std::string(Run(text).message()),
+                HasSubstr("a matrix is {registers}"));
+  }
+  ASSERT_EQ(Run("mov.u32 %a0, 0; mov.u32 %a1, 3;\n"
+                "mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%d0, %d1}, "
+                "{%a0}, {%a1}, {%a1, 5};"),
+            absl::OkStatus());
+  EXPECT_EQ(out_[0], 3u);
+  EXPECT_EQ(out_[1], 5u);
+}
+
 // --- cvt to tf32.
 
 TEST(ToTf32, RoundsAwayToNearestOrToZero) {
