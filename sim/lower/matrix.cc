@@ -129,7 +129,7 @@ void FunctionLowering::TakeFragment(const Operand& operand, bool result,
                   parts[i].name);
     }
     fragment.slots[i] = result
-                            ? Result(parts[i], wide ? 8 : 4)
+                            ? Result(parts[i], wide ? 8 : 4, Sink::kAllowed)
                             : Source(parts[i], wide ? Type::kB64 : Type::kB32);
   }
 }
@@ -170,7 +170,7 @@ void FunctionLowering::LowerMoveMatrix(const Instruction& i) {
   Finish(suffixes, Flow::kWholeWarp);
 }
 
-// mma.sync.aligned.shape.row.col{.satfinite}.d.a.b.c{.xor.popc} {d}, {a}, {b},
+// mma.sync.aligned.shape.row.col{.satfinite}.d.a.b.c{.xor.popc}{.rn} {d}, {a}, {b},
 // {c}.
 void FunctionLowering::LowerMma(const Instruction& i) {
   Suffixes suffixes(i);
@@ -185,6 +185,7 @@ void FunctionLowering::LowerMma(const Instruction& i) {
   const auto a = TakeMatrixType(suffixes);
   const auto b = TakeMatrixType(suffixes);
   const auto c = TakeMatrixType(suffixes);
+  if (a == kF64) suffixes.Take("rn");
   if (!c || Signed(*a) != Signed(*b) || !Accumulates(*a, *c) || *c != *d) {
     return Unsupported();
   }

@@ -45,6 +45,7 @@ void LoadMatrix(const Op& op, Warp& warp, LaneMask /*mask*/) {
   const bool transposed = (op.variant & kMatrixTranspose) != 0;
   if (!ResolveRows(op, warp, count, false)) return;
   for (uint32_t i = 0; i < count; ++i) {
+    if (op.operands[i].is_constant()) continue;  // "_"
     Matrix matrix;
     for (uint32_t row = 0; row < 8; ++row) {
       std::memcpy(matrix[row].data(), warp.core().At(8 * i + row), kRowBytes);
@@ -224,6 +225,7 @@ void LoadFragment(const Op& op, Warp& warp, LaneMask /*mask*/) {
     });
     if (!done) return;
     for (uint32_t r = 0; r < fragment.registers; ++r) {
+      if (fragment.slots[r].is_constant()) continue;  // "_"
       std::copy_n(values[r].begin(), kLanes,
                   warp.To<Register>(fragment.slots[r]));
     }

@@ -559,6 +559,32 @@ TEST_F(FragmentsTest, AMatrixIsRegistersAndOnlyAccumulatorsMayBeConstants) {
   EXPECT_EQ(out_[1], 5u);
 }
 
+TEST_F(FragmentsTest, ResultsMayBeThrownAway) {
+  const struct {
+    const char* all;
+    const char* some;
+  } kTexts[] = {
+      {"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%d0, %d1, %d2, %d3}, [%r0];",
+       "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {_, %d1, _, %d3}, [%r0];"},
+      {"wmma.load.c.sync.aligned.row.m16n16k16.f16 {%d0, %d1, %d2, %d3}, [%m];",
+       "wmma.load.c.sync.aligned.row.m16n16k16.f16 {_, %d1, _, %d3}, [%m];"},
+      {"mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%d0, %d1, %d2, %d3}, "
+       "{%a0, %a1}, {%a2}, {%a0, %a1, %a2, %a3};",
+       "mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {_, %d1, _, %d3}, "
+       "{%a0, %a1}, {%a2}, {%a0, %a1, %a2, %a3};"}};
+  Randomize();
+  for (const auto& [all, some] : kTexts) {
+    const auto before = shared_;
+    ASSERT_EQ(Run(all), absl::OkStatus());
+    const auto expected = out_;
+    shared_ = before;
+    ASSERT_EQ(Run(some), absl::OkStatus());
+    for (size_t i = 0; i < out_.size(); ++i) {
+      ASSERT_EQ(out_[i], i % 2 == 0 ? 7 : expected[i]) << some << " " << i;
+    }
+  }
+}
+
 // --- cvt to tf32.
 
 TEST(ToTf32, RoundsAwayToNearestOrToZero) {

@@ -57,6 +57,7 @@ void Scatter(const Fragment& fragment, const T* from, Warp& warp) {
   const uint32_t bits = BitsOf(fragment.type);
   const uint32_t per = bits < 32 ? 32 / bits : 1;
   for (uint32_t r = 0; r < fragment.registers; ++r) {
+    if (fragment.slots[r].is_constant()) continue;  // "_"
     T* const to = warp.To<T>(fragment.slots[r]);
     const uint16_t* const places =
         fragment.places.data() + size_t{r} * per * kLanes;

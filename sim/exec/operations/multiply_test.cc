@@ -287,7 +287,9 @@ TEST_P(MmaTest, DoublesAreAddedByFmaFromTheLowestUp) {
         return std::bit_cast<uint64_t>(x);
       });
     }
-    const Bits d = Multiply(shape, ".f64.f64.f64.f64", a, b, c, 64);
+    const Bits d = Multiply(
+        shape, random_() % 2 == 0 ? ".f64.f64.f64.f64" : ".f64.f64.f64.f64.rn",
+        a, b, c, 64);
     for (int row = 0; row < shape.m; ++row) {
       for (int column = 0; column < shape.n; ++column) {
         auto sum = std::bit_cast<double>(c.at(row, column));
