@@ -1,14 +1,16 @@
 #include "devices/router/route_file.h"
 
 #include <fmt/format.h>
-#include <netinet/ether.h>
 
 #include <array>
+#include <charconv>
 #include <cstring>
 #include <map>
 #include <sstream>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_split.h"
 #include "base/option_table.h"
 #include "base/read_file.h"
 #include "base/status.h"
@@ -19,14 +21,19 @@ namespace {
 using forwarding::NextHop;
 using forwarding::Prefix;
 
+// ether_aton() would ignore what follows an address.
 absl::Status ReadMac(const std::string& text, uint8_t (&mac)[6]) {
-  ether_addr address;
-  if (ether_aton_r(text.c_str(), &address) == nullptr) {
-    return absl::InvalidArgumentError(fmt::format(
-        "'{}' is no Ethernet address such as 02:00:00:00:00:01", text));
+  const std::vector<std::string> bytes = absl::StrSplit(text, ':');
+  bool right = bytes.size() == std::size(mac);
+  for (size_t i = 0; right && i < bytes.size(); ++i) {
+    const char* const begin = bytes[i].data();
+    const char* const end = begin + bytes[i].size();
+    right = bytes[i].size() <= 2 &&
+            std::from_chars(begin, end, mac[i], 16).ptr == end && begin != end;
   }
-  std::memcpy(mac, address.ether_addr_octet, sizeof(mac));
-  return absl::OkStatus();
+  if (right) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format(
+      "'{}' is no Ethernet address such as 02:00:00:00:00:01", text));
 }
 
 absl::StatusOr<std::pair<Prefix, NextHop>> ParseLine(const std::string& line) {
@@ -53,18 +60,25 @@ absl::StatusOr<std::pair<Prefix, NextHop>> ParseLine(const std::string& line) {
 absl::StatusOr<Routes> ParseRoutes(std::string_view text) {
   Routes routes;
   std::map<std::array<uint8_t, sizeof(NextHop)>, uint32_t> numbers;
+  std::map<std::string, uint64_t> lines_of;  // of the prefixes
   std::istringstream lines{std::string(text)};
   std::string line;
   for (uint64_t number = 1; std::getline(lines, line); ++number) {
-    if (line.find_first_not_of(" \t\r") == line.npos || line[0] == '#') {
-      continue;
-    }
+    const size_t first = line.find_first_not_of(" \t\r");
+    if (first == line.npos || line[first] == '#') continue;
     const auto route = ParseLine(line);
     if (!route.ok()) {
       return absl::InvalidArgumentError(
           fmt::format("line {}: {}", number, route.status().message()));
     }
     const auto& [prefix, hop] = *route;
+    const auto [line_of, once] =
+        lines_of.try_emplace(forwarding::ToString(prefix), number);
+    if (!once) {
+      return absl::InvalidArgumentError(
+          fmt::format("line {}: {} has a route already, in line {}", number,
+                      line_of->first, line_of->second));
+    }
     std::array<uint8_t, sizeof(NextHop)> bytes;
     std::memcpy(bytes.data(), &hop, sizeof(hop));
     const auto [entry, is_new] = numbers.try_emplace(

@@ -13,6 +13,7 @@ using ::testing::HasSubstr;
 TEST(RouteFile, ReadsRoutesAndNamesEachNextHopOnce) {
   const auto routes = ParseRoutes(
       "# prefix to from mtu\n"
+      "  # of one site\n"
       "10.0.0.0/8 02:00:00:00:00:01 02:00:00:00:00:ff\n"
       "\n"
       "2001:db8::/32\t02:00:00:00:00:02 02:00:00:00:00:ff 1500\r\n"
@@ -39,12 +40,29 @@ TEST(RouteFile, SaysWhatIsWrongInWhichLine) {
            {"10.0.0.0/8" + macs + " 1500 x", "a route is a prefix"},
            {"10.0.0.0/8 02:00:00:00:00:01 2", "'2' is no Ethernet address"},
            {"10.0.0.0/8" + macs + " 67", "allowed: 68 to 65535"},
+           {"10.0.0.0/8 02:00:00:00:00:01 02:00:00:00:00:100",
+            "'02:00:00:00:00:100' is no Ethernet address"},
+           {"10.0.0.0/8 02:00:00:00:00:01 02:00:00:00:00:01:02",
+            "is no Ethernet address"},
+           {"10.0.0.0/8 02:00:00:00:00:01x 02:00:00:00:00:01",
+            "is no Ethernet address"},
+           {"10.0.0.0/8 02:00::00:00:01 02:00:00:00:00:01",
+            "is no Ethernet address"},
        }) {
     const auto routes = ParseRoutes("# one\n" + line + "\n");
     EXPECT_EQ(routes.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(routes.status().message()),
                 ::testing::AllOf(HasSubstr("line 2: "), HasSubstr(complaint)));
   }
+}
+
+TEST(RouteFile, APrefixHasOneRoute) {
+  const std::string macs = " 02:00:00:00:00:01 02:00:00:00:00:ff\n";
+  EXPECT_EQ(ParseRoutes("10.0.0.0/8" + macs + "10.0.0.0/16" + macs +
+                        "\n10.0.0.0/8" + macs)
+                .status()
+                .message(),
+            "line 4: 10.0.0.0/8 has a route already, in line 1");
 }
 
 }  // namespace
