@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -123,6 +124,7 @@ std::vector<Bytes> ReadPcap(const std::string& path, uint16_t type) {
 class RouterTest : public ::testing::Test {
  protected:
   void SetUp() override {
+    std::filesystem::remove(to_);
     auto testbed = Testbed::Start();
     ASSERT_TRUE(testbed.ok()) << std::string(testbed.status().message());
     testbed_ = *std::move(testbed);
@@ -193,6 +195,27 @@ TEST_F(RouterTest, FilesThatItCannotUseEndItWithTheirNames) {
   WritePcap(from_, {});
   EXPECT_EQ(Run({"--routes", from_, "--from", from_, "--to", to_}), 2);
   EXPECT_THAT(output_, HasSubstr("from.pcap: line 1: "));
+}
+
+TEST_F(RouterTest, WhatIsReadIsNeverOverwritten) {
+  WritePcap(from_, {Frame(1, 2, Ipv4({10, 9, 9, 9}, 64, 1))});
+  std::filesystem::create_hard_link(from_, to_);
+  const auto size = std::filesystem::file_size(from_);
+  for (const std::string& to : {from_, to_, routes_}) {
+    EXPECT_EQ(Run({"--routes", routes_, "--from", from_, "--to", to}), 2);
+    EXPECT_THAT(output_, HasSubstr("would overwrite the file that is read"));
+  }
+  EXPECT_EQ(std::filesystem::file_size(from_), size);
+  EXPECT_GT(std::filesystem::file_size(routes_), 0);
+}
+
+TEST_F(RouterTest, PacketsBeforeATornEndGoOut) {
+  WritePcap(from_,
+            std::vector<Bytes>(7, Frame(1, 2, Ipv4({10, 9, 9, 9}, 64, 1))));
+  std::filesystem::resize_file(from_, std::filesystem::file_size(from_) - 1);
+  EXPECT_EQ(Run({"--routes", routes_, "--from", from_, "--to", to_}), 1);
+  EXPECT_THAT(output_, HasSubstr("from.pcap: truncated dump file"));
+  EXPECT_EQ(ReadPcap(to_, 0x0800).size(), 6);
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include "base/status.h"
 
@@ -48,6 +50,13 @@ std::vector<std::string> Router::CounterNames() {
 absl::StatusOr<std::unique_ptr<Router>> Router::Start(
     const edge::DeviceContext& context, const RouterOptions& options) {
   RETURN_IF_ERROR(Check(options));
+  for (const std::string& read : {options.routes, options.from}) {
+    std::error_code not_there;
+    if (std::filesystem::equivalent(read, options.to, not_there)) {
+      return absl::InvalidArgumentError(fmt::format(
+          "--to {} would overwrite the file that is read", options.to));
+    }
+  }
   std::unique_ptr<Router> router(new Router(context, options));
   ASSIGN_OR_RETURN(const Routes routes, ReadRoutes(options.routes));
   ASSIGN_OR_RETURN(router->reader_, PcapReader::Open(options.from));
@@ -112,7 +121,7 @@ absl::Status Router::AddTable(Family family,
 absl::Status Router::Run(const edge::StopRequest& stop) {
   absl::Status status = Forward(stop);
   PublishCounters();
-  if (status.ok()) status = writer_->Flush();
+  status.Update(writer_->Flush());
   spdlog::info("{} packets, {} forwarded", counts_[kPackets],
                counts_[static_cast<uint32_t>(Verdict::kForward)]);
   RETURN_IF_ERROR(status);
@@ -122,13 +131,17 @@ absl::Status Router::Run(const edge::StopRequest& stop) {
 }
 
 absl::Status Router::Forward(const edge::StopRequest& stop) {
+  absl::Status read;
   while (!stop.requested()) {
-    ASSIGN_OR_RETURN(const auto packet, reader_->Next());
-    if (!packet) break;
-    RETURN_IF_ERROR(PlacePacket(*packet));
+    const auto packet = reader_->Next();
+    read = packet.status();
+    if (!read.ok() || !*packet) break;
+    RETURN_IF_ERROR(PlacePacket(**packet));
     if (counts_[kPackets] % kPacketsPerLook == 0) TakeResults();
   }
-  return Drain();
+  // What came before a torn end of the file goes out.
+  RETURN_IF_ERROR(Drain());
+  return read;
 }
 
 absl::Status Router::PlacePacket(const CapturedPacket& packet) {
