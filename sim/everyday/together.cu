@@ -63,7 +63,8 @@ extern "C" __global__ void two_sides(const int* in, int* out) {
   to[5] = wide;
 }
 
-// Each call of a different depth comes to its own copy.
+// Each call of a different depth comes to the same shuffle with registers of its
+// own.
 __device__ __noinline__ int Deep(int depth, int value) {
   if (depth == 0) return __shfl_xor_sync(~0u, value, 1);
   const int below = Deep(depth - 1, value + depth);
@@ -72,6 +73,41 @@ __device__ __noinline__ int Deep(int depth, int value) {
 extern "C" __global__ void depths(int* out) {
   out[threadIdx.x] = Deep(threadIdx.x % 4, threadIdx.x * 100);
 }
+
+// Each call of a different depth comes to a copy of its own.
+template <int kDeepest>
+__device__ __noinline__ int DeepInCopies(int depth, int value) {
+  if (depth == 0) return __shfl_xor_sync(~0u, value, 1);
+  if constexpr (kDeepest == 0) {
+    return 0;
+  } else {
+    const int below = DeepInCopies<kDeepest - 1>(depth - 1, value + depth);
+    return below * 3 + depth;
+  }
+}
+extern "C" __global__ void depths_in_copies(int* out) {
+  out[threadIdx.x] = DeepInCopies<3>(threadIdx.x % 4, threadIdx.x * 100);
+}
+
+#if __CUDA_ARCH__ >= 800
+// Each round of the loop, which is unrolled, has copies of its own, and lanes come
+// to them in different rounds.
+extern "C" __global__ void reduced_in_rounds(const int* in, int* out) {
+  const int i = threadIdx.x;
+  const int mine = in[i];
+  int* const to = out + 4 * i;
+#pragma unroll
+  for (int round = 0; round < 4; ++round) {
+    if (round != mine % 4) continue;
+    to[0] = __reduce_add_sync(~0u, mine + round);
+    to[1] = __reduce_max_sync(~0u, mine);
+    to[2] =
+        static_cast<int>(__reduce_min_sync(~0u, static_cast<unsigned>(mine)));
+    to[3] =
+        static_cast<int>(__reduce_xor_sync(~0u, static_cast<unsigned>(mine)));
+  }
+}
+#endif
 
 // Barriers with a result, on both sides of a branch.
 extern "C" __global__ void counting_barriers(const int* in, int* out) {

@@ -1,6 +1,8 @@
 // What lanes do together from copies of one operation.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "sim/everyday/cuda_test.h"
 
 namespace carillon::sim {
@@ -43,14 +45,41 @@ TEST_P(TogetherTest, TheSidesOfABranchShuffleVoteAndMatchWithEachOther) {
 }
 
 TEST_P(TogetherTest, CallsOfDifferentDepthsMeet) {
-  const DeviceAddress out = Zeroes(64);
-  ASSERT_EQ(Run("depths", 1, 64, {out}), absl::OkStatus());
-  const auto got = Values(out, 64);
-  const auto sum = [](int depth) { return depth * (depth + 1) / 2; };
+  for (const char* kernel : {"depths", "depths_in_copies"}) {
+    const DeviceAddress out = Zeroes(64);
+    ASSERT_EQ(Run(kernel, 1, 64, {out}), absl::OkStatus());
+    const auto got = Values(out, 64);
+    const auto sum = [](int depth) { return depth * (depth + 1) / 2; };
+    for (int i = 0; i < 64; ++i) {
+      int value = (i ^ 1) * 100 + sum((i ^ 1) % 4);
+      for (int depth = 1; depth <= i % 4; ++depth) value = value * 3 + depth;
+      EXPECT_EQ(got[i], value) << kernel << " " << i;
+    }
+  }
+}
+
+TEST_P(TogetherTest, RoundsOfAnUnrolledLoopReduceTogether) {
+  const bool has = program_->FindEntry("reduced_in_rounds") != nullptr;
+  ASSERT_EQ(has, GetParam().architecture != "75");
+  if (!has) return;
+  std::vector<int> in(64);
+  for (int i = 0; i < 64; ++i) in[i] = (i * 2654435761u) >> 17;
+  const DeviceAddress out = Zeroes(4 * 64);
+  ASSERT_EQ(Run("reduced_in_rounds", 1, 64, {Copy(in), out}), absl::OkStatus());
+  const auto got = Values(out, 4 * 64);
   for (int i = 0; i < 64; ++i) {
-    int value = (i ^ 1) * 100 + sum((i ^ 1) % 4);
-    for (int depth = 1; depth <= i % 4; ++depth) value = value * 3 + depth;
-    EXPECT_EQ(got[i], value) << i;
+    const int warp = i / 32 * 32;
+    int sum = 0, most = 0, least = in[warp], parity = 0;
+    for (int k = warp; k < warp + 32; ++k) {
+      sum += in[k] + in[k] % 4;
+      most = std::max(most, in[k]);
+      least = std::min(least, in[k]);
+      parity ^= in[k];
+    }
+    EXPECT_EQ(got[4 * i], sum) << i;
+    EXPECT_EQ(got[4 * i + 1], most) << i;
+    EXPECT_EQ(got[4 * i + 2], least) << i;
+    EXPECT_EQ(got[4 * i + 3], parity) << i;
   }
 }
 
