@@ -43,6 +43,11 @@ class Random {
     }
     return bytes;
   }
+  // The threads of a block, for one warp or several; it need not be full.
+  uint32_t AnyBlock() {
+    constexpr uint32_t kBlocks[] = {1, 7, 32, 33, 64, 100, 256, 1024};
+    return kBlocks[Between(0, std::size(kBlocks) - 1)];
+  }
 
  private:
   std::mt19937_64 engine_;
@@ -75,9 +80,6 @@ inline CaseLaunch Launch(const char* kernel, simt::Dim3 grid, simt::Dim3 block,
       .buffers = std::move(buffers),
       .numbers = std::move(numbers)};
 }
-
-// Of the background kernels of EDGE's figures.
-void AddEdgeCases(Random& random, std::vector<Case>* cases);
 
 }  // namespace carillon::gpu_check
 

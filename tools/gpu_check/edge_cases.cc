@@ -1,8 +1,7 @@
-// Cases of the background kernels of EDGE's figures.
+#include "tools/gpu_check/edge_cases.h"
 
 #include "fmt/format.h"
 #include "kernels/background/types.h"
-#include "tools/gpu_check/case_parts.h"
 
 namespace carillon::gpu_check {
 namespace {
@@ -290,18 +289,13 @@ Case SradV2(Random& random) {
 
 }  // namespace
 
-void AddEdgeCases(Random& random, std::vector<Case>* cases) {
-  cases->push_back(Bfs(random));
-  cases->push_back(Bp(random));
-  cases->push_back(ConvLayer("conv1", 1, random));
-  cases->push_back(ConvLayer("conv2", 2 * random.Small(1, 2), random));
-  cases->push_back(Heartwall(random));
-  cases->push_back(Hotspot(random));
-  cases->push_back(Kmn(random));
-  cases->push_back(Lud(random));
-  cases->push_back(Sc(random));
-  cases->push_back(SradV1(random));
-  cases->push_back(SradV2(random));
+void AddEdgeCases(Random* random, std::vector<Case>* cases) {
+  for (Case (*make)(Random&) :
+       {Bfs, Bp, Heartwall, Hotspot, Kmn, Lud, Sc, SradV1, SradV2}) {
+    cases->push_back(make(*random));
+  }
+  cases->push_back(ConvLayer("conv1", 1, *random));
+  cases->push_back(ConvLayer("conv2", 2 * random->Small(1, 2), *random));
 }
 
 }  // namespace carillon::gpu_check

@@ -12,6 +12,8 @@
 #include "kernels/memcached/wire.h"
 #include "kernels/registry.h"
 #include "tools/gpu_check/case_parts.h"
+#include "tools/gpu_check/edge_cases.h"
+#include "tools/gpu_check/narrow_cases.h"
 
 namespace carillon::gpu_check {
 namespace {
@@ -44,7 +46,8 @@ class Maker {
     Stencil();
     Memcached();
     Forwarding();
-    AddEdgeCases(random_, &cases_);
+    AddEdgeCases(&random_, &cases_);
+    AddNarrowCases(&random_, &cases_);
     std::set<std::string_view> covered;
     for (const Case& one : cases_) {
       for (const CaseLaunch& launch : one.launches) {
@@ -64,17 +67,11 @@ class Maker {
     cases_.push_back(
         {std::move(name), std::move(buffers), std::move(launches)});
   }
-  // A block for one warp or for several blocks; it need not be full.
-  uint32_t AnyBlock() {
-    constexpr uint32_t kBlocks[] = {1, 7, 32, 33, 64, 100, 256, 1024};
-    return kBlocks[random_.Between(0, std::size(kBlocks) - 1)];
-  }
-
   void VectorAdd() {
     for (const bool warp : {true, false}) {
       const uint64_t n =
           warp ? random_.Between(1, 32) : random_.Between(33, 20000);
-      const uint32_t block = warp ? 32 : AnyBlock();
+      const uint32_t block = warp ? 32 : random_.AnyBlock();
       Add(fmt::format("vector_add of {} by blocks of {}", n, block),
           {{random_.Floats(n)},
            {random_.Floats(n)},
@@ -92,7 +89,7 @@ class Maker {
 
   void Echo() {
     const uint64_t n = random_.Between(1, 5000);
-    const uint32_t block = AnyBlock();
+    const uint32_t block = random_.AnyBlock();
     Add(fmt::format("echo of {} bytes", n),
         {{random_.Bytes(n)}, {random_.Bytes(n + 3), Compare::kBytes}},
         {Launch("echo", {random_.Small(1, 5), 1, 1}, {block, 1, 1},
@@ -116,7 +113,7 @@ class Maker {
     Add("null_event", {},
         {Launch("null_event", {1, 1, 1}, {1, 1, 1}, {}, {{"token", 7}})});
     Add("busy", {},
-        {Launch("busy", {3, 1, 1}, {AnyBlock(), 1, 1}, {},
+        {Launch("busy", {3, 1, 1}, {random_.AnyBlock(), 1, 1}, {},
                 {{"iterations", random_.Between(0, 500)}})});
     const uint64_t code = random_.Between(1, 0x7fffffff);
     Add(fmt::format("fail_if with {}, then without", code), {},
@@ -180,7 +177,7 @@ class Maker {
   void Reduce() {
     for (int i = 0; i < 2; ++i) {
       const uint64_t n = random_.Between(0, 30000);
-      const uint32_t block = AnyBlock();
+      const uint32_t block = random_.AnyBlock();
       const CaseLaunch launch = Launch("reduce", {random_.Small(1, 9), 1, 1},
                                        {block, 1, 1}, {{"in", 0}, {"sum", 1}});
       Add(fmt::format("reduce of {} by blocks of {}, twice", n, block),
@@ -227,7 +224,8 @@ class Maker {
          {Zeros(n * 4), Compare::kFloats},
          {Zeros(n * 4), Compare::kFloats}},
         {Launch(
-            "black_scholes", {random_.Small(1, 9), 1, 1}, {AnyBlock(), 1, 1},
+            "black_scholes", {random_.Small(1, 9), 1, 1},
+            {random_.AnyBlock(), 1, 1},
             {{"spot", 0}, {"strike", 1}, {"years", 2}, {"call", 3}, {"put", 4}},
             {{"rate", Float(0.02f)}, {"volatility", Float(0.3f)}})});
   }
@@ -481,7 +479,7 @@ class Maker {
         return one;
       };
       CaseLaunch forward = Launch(four ? "ipv4_forward" : "ipv6_forward",
-                                  {2, 1, 1}, {AnyBlock(), 1, 1},
+                                  {2, 1, 1}, {random_.AnyBlock(), 1, 1},
                                   {{"table", 1},
                                    {"packets", 2},
                                    {"descriptors", 3},
