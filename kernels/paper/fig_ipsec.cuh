@@ -2,21 +2,18 @@
 // encrypt) of packets of 256 bytes in ECB mode, a packet a warp, a block of 8
 // bytes a thread. Event kernels of EDGE's figures.
 //
-// The S-boxes with the permutation P behind them are 8 tables of 64 words
-// (des_tables.h). fig_ipsec reads them where they are, as an event that takes a
-// running warp's place has no shared memory (EDGE IV-C); fig_ipsec_shared
-// copies them into its block's first.
+// The S-boxes are 8 tables of 64 words (des.cuh). fig_ipsec reads them where they
+// are, as an event that takes a running warp's place has no shared memory (EDGE
+// IV-C); fig_ipsec_shared copies them into its block's first.
 #ifndef CARILLON_KERNELS_PAPER_FIG_IPSEC_CUH_
 #define CARILLON_KERNELS_PAPER_FIG_IPSEC_CUH_
 
+#include "kernels/ipsec/des.cuh"
 #include "kernels/paper/fig_forward.cuh"
 #include "kernels/simt/simt.h"
 
 namespace carillon::kernels {
 
-inline constexpr uint32_t kFigDesTable = 64;
-inline constexpr uint32_t kFigDesTables = 8 * kFigDesTable;
-inline constexpr uint32_t kFigDesKeys = 96;  // 48 rounds, two words each
 inline constexpr uint32_t kFigIpsecWords = 2 * simt::kWarpSize;  // a packet
 
 struct FigIpsecArgs {
@@ -30,38 +27,18 @@ struct FigIpsecArgs {
 CARILLON_HOST_DEVICE bool FigIpsecFits(const FigIpsecArgs& args) {
   return args.in.size / kFigIpsecWords >= args.count &&
          args.out.size / kFigIpsecWords >= args.count &&
-         args.tables.size >= kFigDesTables && args.keys.size >= kFigDesKeys;
+         args.tables.size >= des::kTableWords &&
+         args.keys.size >= des::kKeyWords;
 }
 
 namespace fig_ipsec {
 
-// Exchanges the bits of `mask` in b with those `shift` higher in a.
-CARILLON_DEVICE void SwapBits(uint32_t& a, uint32_t& b, uint32_t shift,
-                              uint32_t mask) {
-  const uint32_t differ = (a >> shift ^ b) & mask;
-  b ^= differ;
-  a ^= differ << shift;
-}
-
-// The change of one half in a round, computed from the other half: E, the key,
-// the S-boxes, P. Rotated right by 1, a half has the 6 bits of S1, S3, S5 and
-// S7 at 26, 18, 10 and 2; rotated left by 3, those of S2, S4, S6 and S8.
-CARILLON_DEVICE uint32_t Round(const uint32_t* tables, uint32_t half,
-                               const uint32_t* key) {
-  const uint32_t odd = (half >> 1 | half << 31) ^ key[0];
-  const uint32_t even = (half << 3 | half >> 29) ^ key[1];
-  return tables[odd >> 26] ^ tables[kFigDesTable + (even >> 26)] ^
-         tables[2 * kFigDesTable + (odd >> 18 & 63)] ^
-         tables[3 * kFigDesTable + (even >> 18 & 63)] ^
-         tables[4 * kFigDesTable + (odd >> 10 & 63)] ^
-         tables[5 * kFigDesTable + (even >> 10 & 63)] ^
-         tables[6 * kFigDesTable + (odd >> 2 & 63)] ^
-         tables[7 * kFigDesTable + (even >> 2 & 63)];
-}
-
-// Encrypts one block of 8 bytes.
+// Encrypts one block of 8 bytes. des::Crypt() does the same, but the figures are
+// calibrated with what nvcc makes of this.
 CARILLON_DEVICE void Encrypt(const uint32_t* tables, const uint32_t* key,
                              const uint32_t* in, uint32_t* out) {
+  using des::Round;
+  using des::SwapBits;
   uint32_t left = FigSwap(in[0]);
   uint32_t right = FigSwap(in[1]);
   // The initial permutation.
@@ -120,8 +97,8 @@ CARILLON_BARRIER_KERNEL(fig_ipsec_shared, FigIpsecArgs, args, self) {
     CARILLON_EXIT;
   }
   if (self.block_index().x >= args.count) CARILLON_EXIT;
-  uint32_t* tables = self.shared<uint32_t>(0, kFigDesTables);
-  for (uint32_t i = self.lane(); i < kFigDesTables; i += simt::kWarpSize) {
+  uint32_t* tables = self.shared<uint32_t>(0, des::kTableWords);
+  for (uint32_t i = self.lane(); i < des::kTableWords; i += simt::kWarpSize) {
     tables[i] = args.tables[i];
   }
   CARILLON_SYNC_THREADS(self);
@@ -163,7 +140,7 @@ CARILLON_KERNEL_INFO(
 CARILLON_KERNEL_INFO(fig_ipsec_shared, FigIpsecArgs,
                      "triple DES of packets of 256 bytes, by shared tables",
                      simt::Registers(27)
-                         .Shared(kFigDesTables * sizeof(uint32_t))
+                         .Shared(des::kTableWords * sizeof(uint32_t))
                          .LeavesTogether()
                          .Shape<&CheckFigIpsecShape>()
                          .Validate<&CheckFigIpsec>(),

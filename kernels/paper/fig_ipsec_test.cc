@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "kernels/paper/des_tables.h"
 #include "kernels/paper/event_references.h"
 #include "kernels/simt/kernel_test_util.h"
 
@@ -32,10 +31,17 @@ std::string FromHex(const std::string& hex) {
   return bytes;
 }
 
-TripleDesKey KeyOf(const std::string& bytes) {
-  TripleDesKey key;
-  std::copy(bytes.begin(), bytes.end(), key.begin());
-  return key;
+std::vector<uint32_t> Words(const des::RoundKeys& keys) {
+  return {std::begin(keys.words), std::end(keys.words)};
+}
+const uint8_t* Key(const std::string& bytes) {
+  return reinterpret_cast<const uint8_t*>(bytes.data());
+}
+std::vector<uint32_t> EncryptKeys(const std::string& key) {
+  return Words(des::EncryptKeys(Key(key)));
+}
+std::vector<uint32_t> DecryptKeys(const std::string& key) {
+  return Words(des::DecryptKeys(Key(key)));
 }
 
 // Encrypts up to whole packets; the rest of the last one is zeros.
@@ -46,7 +52,8 @@ std::string Crypt(const std::vector<uint32_t>& keys, std::string text) {
   std::vector<uint32_t> in(count * 64);
   memcpy(in.data(), text.data(), text.size());
   std::vector<uint32_t> out(count * 64);
-  const std::vector<uint32_t> tables = DesTables();
+  const std::vector<uint32_t> tables(des::Tables(),
+                                     des::Tables() + des::kTableWords);
   const FigIpsecArgs args{ReadOnly(in), Writable(out), ReadOnly(tables),
                           ReadOnly(keys), count};
   std::vector<uint32_t> first;
@@ -66,13 +73,13 @@ std::string Crypt(const std::vector<uint32_t>& keys, std::string text) {
 }
 
 TEST(FigIpsec, EncryptsTheExampleOfSp80067) {
-  const TripleDesKey key =
-      KeyOf(FromHex("0123456789ABCDEF23456789ABCDEF01456789ABCDEF0123"));
+  const std::string key =
+      FromHex("0123456789ABCDEF23456789ABCDEF01456789ABCDEF0123");
   const std::string text = "The qufck brown fox jump";
   const std::string sealed =
       FromHex("A826FD8CE53B855FCCE21C8112256FE668D5C05DD9B6B900");
-  EXPECT_EQ(Crypt(TripleDesEncryptKeys(key), text), sealed);
-  EXPECT_EQ(Crypt(TripleDesDecryptKeys(key), sealed), text);
+  EXPECT_EQ(Crypt(EncryptKeys(key), text), sealed);
+  EXPECT_EQ(Crypt(DecryptKeys(key), sealed), text);
 }
 
 // SP 800-17, "Substitution Table Known Answer Test": together they use every
@@ -101,9 +108,8 @@ TEST(FigIpsec, HasEveryEntryOfTheSubstitutionTables) {
   };
   for (const auto& [key, text, sealed] : kVectors) {
     const std::string one = FromHex(key);
-    EXPECT_EQ(
-        Crypt(TripleDesEncryptKeys(KeyOf(one + one + one)), FromHex(text)),
-        FromHex(sealed))
+    EXPECT_EQ(Crypt(EncryptKeys(one + one + one), FromHex(text)),
+              FromHex(sealed))
         << key;
   }
 }
@@ -115,9 +121,9 @@ TEST(FigIpsec, EncryptsAsOpenSslDoes) {
     std::string text(packets * 256, '\0');
     for (char& c : key) c = static_cast<char>(random());
     for (char& c : text) c = static_cast<char>(random());
-    const std::string sealed = Crypt(TripleDesEncryptKeys(KeyOf(key)), text);
-    EXPECT_EQ(sealed, reference::TripleDes(KeyOf(key), text));
-    EXPECT_EQ(Crypt(TripleDesDecryptKeys(KeyOf(key)), sealed), text);
+    const std::string sealed = Crypt(EncryptKeys(key), text);
+    EXPECT_EQ(sealed, reference::TripleDes({Key(key), key.size()}, text));
+    EXPECT_EQ(Crypt(DecryptKeys(key), sealed), text);
   }
 }
 

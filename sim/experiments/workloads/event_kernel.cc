@@ -1,6 +1,7 @@
 #include "sim/experiments/workloads/event_kernel.h"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <string>
 #include <unordered_map>
@@ -8,7 +9,7 @@
 #include "base/status.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "kernels/paper/des_tables.h"
+#include "kernels/ipsec/des.cuh"
 #include "kernels/paper/event_references.h"
 #include "kernels/paper/fig_ipsec.cuh"
 #include "kernels/paper/fig_ipv4.cuh"
@@ -322,16 +323,17 @@ class Ipsec final : public EventKernel {
                                         "IPSec in")),
         out_(kernels->Allocate<uint32_t>(slots * kernels::kFigIpsecWords,
                                          "IPSec out")),
-        tables_(kernels->Allocate<uint32_t>(kernels::kFigDesTables,
+        tables_(kernels->Allocate<uint32_t>(kernels::des::kTableWords,
                                             "IPSec tables")),
-        keys_(kernels->Allocate<uint32_t>(kernels::kFigDesKeys, "IPSec keys")) {
-  }
+        keys_(kernels->Allocate<uint32_t>(kernels::des::kKeyWords,
+                                          "IPSec keys")) {}
 
  private:
   void MakeTables(std::mt19937& random) override {
     for (uint8_t& byte : key_) byte = static_cast<uint8_t>(random());
-    std::ranges::copy(kernels::DesTables(), tables_.values.begin());
-    std::ranges::copy(kernels::TripleDesEncryptKeys(key_),
+    std::copy_n(kernels::des::Tables(), kernels::des::kTableWords,
+                tables_.values.begin());
+    std::ranges::copy(kernels::des::EncryptKeys(key_.data()).words,
                       keys_.values.begin());
   }
 
@@ -362,7 +364,7 @@ class Ipsec final : public EventKernel {
     return array.part(slot * kernels::kFigIpsecWords, kernels::kFigIpsecWords);
   }
 
-  kernels::TripleDesKey key_{};
+  std::array<uint8_t, kernels::des::kKeyBytes> key_{};
   const Array<uint32_t> in_, out_, tables_, keys_;
 };
 
