@@ -41,6 +41,7 @@
 #include "kernels/narrow/mandelbrot.cuh"
 #include "kernels/narrow/matmul.cuh"
 #include "kernels/narrow/slud.cuh"
+#include "kernels/narrow/triple_des.cuh"
 #include "kernels/null_event.cuh"
 #include "kernels/reduce.cuh"
 #include "kernels/vector_add.cuh"

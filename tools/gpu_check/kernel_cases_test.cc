@@ -79,7 +79,7 @@ TEST(KernelCases, DoSomethingThatIsCompared) {
   }
   // All but null_event, busy, fail_if, memc_get, and the forwarders, which come
   // behind fib_write.
-  EXPECT_EQ(good.size(), 42u);
+  EXPECT_EQ(good.size(), 43u);
   EXPECT_TRUE(statuses.contains(1));
   EXPECT_TRUE(statuses.contains(2));
 }

@@ -21,6 +21,7 @@ class Maker {
     Dct();
     Convolution();
     Matmul();
+    TripleDes();
   }
 
  private:
@@ -171,6 +172,16 @@ class Maker {
            {Zeros(n * n * 4), Compare::kFloats}},
           {{"a", 0}, {"b", 1}, {"c", 2}}, {{"n", n}}, {{"n", n + 1}});
     }
+  }
+
+  void TripleDes() {
+    const uint64_t blocks = random_.Between(1, 600);
+    Add("triple_des", false,
+        {{random_.Bytes(96 * 4)},
+         {random_.Bytes(blocks * 8)},
+         {Zeros(blocks * 8), Compare::kBytes}},
+        {{"keys", 0}, {"packet", 1}, {"out", 2}}, {{"bytes", blocks * 8}},
+        {{"bytes", blocks * 8 + 8}});
   }
 
   Random& random_;
