@@ -66,7 +66,11 @@ inline const char* CheckBeamFir(const simt::LaunchShape&,
 
 CARILLON_KERNEL_INFO(
     beam_fir, BeamFirArgs, "a beamformer's complex filter: a narrow task",
-    simt::Registers(31).LaunchedOnly().Validate<&CheckBeamFir>(),
+    simt::Registers(31)
+        .From("StreamIt beamformer (Pagoda: BF)")
+        .Oracle("NumPy, SciPy")
+        .LaunchedOnly()
+        .Validate<&CheckBeamFir>(),
     CARILLON_PARAM(BeamFirArgs, signal, "length samples: real, imaginary"),
     CARILLON_PARAM(BeamFirArgs, filter, "taps: real, imaginary"),
     CARILLON_PARAM(BeamFirArgs, out, "receives ceil(length / factor) samples"),
@@ -123,7 +127,11 @@ inline const char* CheckBeamForm(const simt::LaunchShape&,
 
 CARILLON_KERNEL_INFO(
     beam_form, BeamFormArgs, "a beam of weighted channels: a narrow task",
-    simt::Registers(32).LaunchedOnly().Validate<&CheckBeamForm>(),
+    simt::Registers(32)
+        .From("StreamIt beamformer (Pagoda: BF)")
+        .Oracle("NumPy, SciPy")
+        .LaunchedOnly()
+        .Validate<&CheckBeamForm>(),
     CARILLON_PARAM(BeamFormArgs, channels,
                    "[channel][sample]: real, imaginary"),
     CARILLON_PARAM(BeamFormArgs, weights,

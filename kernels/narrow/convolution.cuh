@@ -91,11 +91,19 @@ inline const char* CheckConvPass(const simt::LaunchShape&,
 
 CARILLON_KERNEL_INFO(
     conv_rows, ConvPassArgs, "a convolution along rows: a narrow task",
-    simt::Registers(32).LaunchedOnly().Validate<&CheckConvPass>(),
+    simt::Registers(32)
+        .From("CUDA samples convolutionSeparable (Pagoda: CONV)")
+        .Oracle("NumPy, SciPy")
+        .LaunchedOnly()
+        .Validate<&CheckConvPass>(),
     CARILLON_CONV_PASS_PARAMS);
 CARILLON_KERNEL_INFO(
     conv_columns, ConvPassArgs, "a convolution along columns: a narrow task",
-    simt::Registers(32).LaunchedOnly().Validate<&CheckConvPass>(),
+    simt::Registers(32)
+        .From("CUDA samples convolutionSeparable (Pagoda: CONV)")
+        .Oracle("NumPy, SciPy")
+        .LaunchedOnly()
+        .Validate<&CheckConvPass>(),
     CARILLON_CONV_PASS_PARAMS);
 
 }  // namespace carillon::kernels

@@ -120,13 +120,19 @@ inline const char* CheckNarrowDct(const simt::LaunchShape& shape,
       CARILLON_PARAM(Dct8x8Args, width, "of the image, pixels"),           \
       CARILLON_PARAM(Dct8x8Args, height, "of the image, pixels")
 
-CARILLON_KERNEL_INFO(
-    dct8x8_plain, Dct8x8Args, "8x8 DCT-II of a grey image: a narrow task",
-    simt::Registers(32).LeavesTogether().Validate<&CheckNarrowDct>(),
-    CARILLON_NARROW_DCT_PARAMS);
+CARILLON_KERNEL_INFO(dct8x8_plain, Dct8x8Args,
+                     "8x8 DCT-II of a grey image: a narrow task",
+                     simt::Registers(32)
+                         .From("JPEG, ITU-T T.81 (Pagoda: DCT)")
+                         .Oracle("NumPy, SciPy")
+                         .LeavesTogether()
+                         .Validate<&CheckNarrowDct>(),
+                     CARILLON_NARROW_DCT_PARAMS);
 CARILLON_KERNEL_INFO(dct8x8_shared, Dct8x8Args,
                      "8x8 DCT-II through shared memory: a narrow task",
                      simt::Registers(32)
+                         .From("JPEG, ITU-T T.81 (Pagoda: DCT)")
+                         .Oracle("NumPy, SciPy")
                          .Shared(kDctBlocks * 8 * kDctPitch * sizeof(float))
                          .LeavesTogether()
                          .Validate<&CheckNarrowDct>(),

@@ -82,6 +82,8 @@ inline const char* CheckFilterBank(const simt::LaunchShape& shape,
 CARILLON_KERNEL_INFO(
     filter_bank, FilterBankArgs, "a branch of a filter bank: a narrow task",
     simt::Registers(30)
+        .From("StreamIt filterbank (Pagoda: FB)")
+        .Oracle("NumPy, SciPy")
         .LeavesTogether()
         .Shape<&CheckFilterBankShape>()
         .Validate<&CheckFilterBank>(),

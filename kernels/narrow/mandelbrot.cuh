@@ -77,7 +77,11 @@ inline const char* CheckMandelbrot(const simt::LaunchShape&,
 
 CARILLON_KERNEL_INFO(
     mandelbrot, MandelbrotArgs, "the Mandelbrot set: a narrow task",
-    simt::Registers(20).LaunchedOnly().Validate<&CheckMandelbrot>(),
+    simt::Registers(20)
+        .From("Quinn 2004 (Pagoda: MB)")
+        .Oracle("NumPy, SciPy")
+        .LaunchedOnly()
+        .Validate<&CheckMandelbrot>(),
     CARILLON_PARAM(MandelbrotArgs, counts,
                    "receives width * height numbers of iterations, row by row"),
     CARILLON_PARAM(MandelbrotArgs, width, "of the image, pixels"),

@@ -94,14 +94,20 @@ inline const char* CheckNarrowMatmul(const simt::LaunchShape&,
       CARILLON_PARAM(MatmulArgs, c, "receives a * b"),             \
       CARILLON_PARAM(MatmulArgs, n, "rows and columns of each matrix")
 
-CARILLON_KERNEL_INFO(
-    matmul_plain, MatmulArgs, "product of two small matrices: a narrow task",
-    simt::Registers(32).LaunchedOnly().Validate<&CheckNarrowMatmul>(),
-    CARILLON_NARROW_MATMUL_PARAMS);
+CARILLON_KERNEL_INFO(matmul_plain, MatmulArgs,
+                     "product of two small matrices: a narrow task",
+                     simt::Registers(32)
+                         .From("CUDA samples matrixMul (Pagoda: MM)")
+                         .Oracle("NumPy, SciPy")
+                         .LaunchedOnly()
+                         .Validate<&CheckNarrowMatmul>(),
+                     CARILLON_NARROW_MATMUL_PARAMS);
 CARILLON_KERNEL_INFO(
     matmul_shared, MatmulArgs,
     "product of two small matrices through shared memory: a narrow task",
     simt::Registers(32)
+        .From("CUDA samples matrixMul (Pagoda: MM)")
+        .Oracle("NumPy, SciPy")
         .Shared(3 * kNarrowTileBytes)
         .LeavesTogether()
         .Validate<&CheckNarrowMatmul>(),

@@ -88,6 +88,8 @@ inline const char* CheckSludLu0(const simt::LaunchShape& shape,
 CARILLON_KERNEL_INFO(
     slud_lu0, SludLu0Args, "LU of a block on the diagonal: a narrow task",
     simt::Registers(24)
+        .From("BOTS sparselu (Pagoda: SLUD)")
+        .Oracle("NumPy, SciPy")
         .LeavesTogether()
         .Shape<&CheckSludLu0Shape>()
         .Validate<&CheckSludLu0>(),
@@ -164,14 +166,22 @@ CARILLON_KERNEL(slud_bdiv, SludSolveArgs, args, self) {
       CARILLON_PARAM(SludSolveArgs, block, "n * n elements, row by row"),  \
       CARILLON_PARAM(SludSolveArgs, n, "rows and columns, 1..4096")
 
-CARILLON_KERNEL_INFO(
-    slud_fwd, SludSolveArgs, "a block in U's row: a narrow task",
-    simt::Registers(32).LaunchedOnly().Validate<&CheckSludSolve>(),
-    CARILLON_SLUD_SOLVE_PARAMS);
-CARILLON_KERNEL_INFO(
-    slud_bdiv, SludSolveArgs, "a block in L's column: a narrow task",
-    simt::Registers(32).LaunchedOnly().Validate<&CheckSludSolve>(),
-    CARILLON_SLUD_SOLVE_PARAMS);
+CARILLON_KERNEL_INFO(slud_fwd, SludSolveArgs,
+                     "a block in U's row: a narrow task",
+                     simt::Registers(32)
+                         .From("BOTS sparselu (Pagoda: SLUD)")
+                         .Oracle("NumPy, SciPy")
+                         .LaunchedOnly()
+                         .Validate<&CheckSludSolve>(),
+                     CARILLON_SLUD_SOLVE_PARAMS);
+CARILLON_KERNEL_INFO(slud_bdiv, SludSolveArgs,
+                     "a block in L's column: a narrow task",
+                     simt::Registers(32)
+                         .From("BOTS sparselu (Pagoda: SLUD)")
+                         .Oracle("NumPy, SciPy")
+                         .LaunchedOnly()
+                         .Validate<&CheckSludSolve>(),
+                     CARILLON_SLUD_SOLVE_PARAMS);
 
 struct SludBmodArgs {
   simt::Span<const float> left;
@@ -211,7 +221,11 @@ inline const char* CheckSludBmod(const simt::LaunchShape&,
 
 CARILLON_KERNEL_INFO(
     slud_bmod, SludBmodArgs, "a step's effect on a block: a narrow task",
-    simt::Registers(32).LaunchedOnly().Validate<&CheckSludBmod>(),
+    simt::Registers(32)
+        .From("BOTS sparselu (Pagoda: SLUD)")
+        .Oracle("NumPy, SciPy")
+        .LaunchedOnly()
+        .Validate<&CheckSludBmod>(),
     CARILLON_PARAM(SludBmodArgs, left, "block (i, k) behind slud_bdiv"),
     CARILLON_PARAM(SludBmodArgs, upper, "block (k, j) behind slud_fwd"),
     CARILLON_PARAM(SludBmodArgs, block, "n * n elements, row by row"),

@@ -48,7 +48,11 @@ inline const char* CheckTripleDes(const simt::LaunchShape&,
 
 CARILLON_KERNEL_INFO(
     triple_des, TripleDesArgs, "triple DES of a packet: a narrow task",
-    simt::Registers(32).LaunchedOnly().Validate<&CheckTripleDes>(),
+    simt::Registers(32)
+        .From("SP 800-67, ECB (Pagoda: 3DES)")
+        .Oracle("OpenSSL")
+        .LaunchedOnly()
+        .Validate<&CheckTripleDes>(),
     CARILLON_PARAM(TripleDesArgs, keys,
                    "96 words, of des::EncryptKeys() or DecryptKeys()"),
     CARILLON_PARAM(TripleDesArgs, packet, "the packet"),

@@ -13,7 +13,7 @@ import sys
 import zlib
 
 import numpy as np
-from scipy import fft, ndimage, signal, sparse, spatial, stats
+from scipy import fft, linalg, ndimage, signal, sparse, spatial, stats
 
 TOLERANCE = 1e-4  # relative to the larger of 1 and the largest magnitude in a buffer
 
@@ -367,28 +367,120 @@ def stencil(a):
     a.write("out", f32, np.where(inner, ndimage.correlate(cells, weights), cells))
 
 
+def complex_numbers(a, name):
+    return a(name, f32).astype(float).view(complex)
+
+
+def write_complex(a, name, values):
+    a.write(name, f32, np.ascontiguousarray(values, complex).view(float))
+
+
+def beam_fir(a):
+    length = a.number("length")
+    out = np.convolve(complex_numbers(a, "signal"), complex_numbers(a, "filter"))
+    write_complex(a, "out", out[:length:a.number("factor")])
+
+
+def beam_form(a):
+    channels = complex_numbers(a, "channels").reshape(a.number("channel_count"), -1)
+    write_complex(a, "beam", complex_numbers(a, "weights") @ channels)
+
+
+def conv_pass(axis):
+    def run(a):
+        image = a("image", f32).reshape(a.number("height"), a.number("width")).astype(float)
+        a.write("out", f32, ndimage.convolve1d(image, a("taps", f32), axis, mode="nearest"))
+    return run
+
+
+def filter_bank(a):
+    length, factor = a.number("length"), a.number("factor")
+    filtered = signal.lfilter(a("analysis", f32).astype(float), [1], a("signal", f32))
+    kept = np.where(np.arange(length) % factor == 0, filtered, 0)
+    a.write("filtered", f32, filtered)
+    a.write("kept", f32, kept)
+    a.write("out", f32, signal.lfilter(a("synthesis", f32).astype(float), [1], kept))
+
+
+def escape_counts(c, most):
+    z = np.zeros_like(c)
+    counts = np.full(c.shape, most, np.uint32)
+    for n in range(most):
+        counts[(counts == most) & (np.abs(z) > 2)] = n
+        z = np.where(counts == most, z * z + c, z)
+    return counts
+
+
+def mandelbrot(a):
+    y, x = np.indices((a.number("height"), a.number("width")))
+    step = a.real("step")
+    c = a.real("first_real") + step * x + 1j * (a.real("first_imaginary") + step * y)
+    # A pixel whose neighbourhood of 1e-6 escapes at different times is taken as it was found: the
+    # kernel computes in single precision.
+    around = [escape_counts(c + 1e-6 * (dx + 1j * dy), a.number("most"))
+              for dx in (-1, 0, 1) for dy in (-1, 0, 1)]
+    sure = np.min(around, axis=0) == np.max(around, axis=0)
+    assert sure.mean() > 0.9
+    a.write("counts", u32, np.where(sure, around[0], a.found("counts", u32).reshape(sure.shape)))
+
+
+def blocks_of(a, *names):
+    n = a.number("n")
+    return [a(name, f32).reshape(n, n).astype(float) for name in names]
+
+
+def slud_lu0(a):
+    block, = blocks_of(a, "block")
+    for k in range(len(block)):
+        block[k + 1:, k] /= block[k, k]
+        block[k + 1:, k + 1:] -= np.outer(block[k + 1:, k], block[k, k + 1:])
+    a.write("block", f32, block)
+
+
+def slud_fwd(a):
+    diagonal, block = blocks_of(a, "diagonal", "block")
+    a.write("block", f32, linalg.solve_triangular(diagonal, block, lower=True, unit_diagonal=True))
+
+
+def slud_bdiv(a):
+    diagonal, block = blocks_of(a, "diagonal", "block")
+    a.write("block", f32, linalg.solve_triangular(diagonal, block.T, trans="T").T)
+
+
+def slud_bmod(a):
+    left, upper, block = blocks_of(a, "left", "upper", "block")
+    a.write("block", f32, block - left @ upper)
+
+
 KERNELS = {function.__name__: function for function in (
-    bfs_commit, bfs_expand, bfs_level, black_scholes, bp_adjust, bp_forward, conv5x5, crc32,
-    cutcp, dct8x8, echo, heartwall, hotspot, kmn_invert, kmn_point, lbm, lud_diagonal,
-    lud_internal, lud_perimeter, matmul, mri_q, pathfinder, reduce, sc, sgemm, srad_v1,
+    beam_fir, beam_form, bfs_commit, bfs_expand, bfs_level, black_scholes, bp_adjust,
+    bp_forward, conv5x5, crc32, cutcp, dct8x8, echo, filter_bank, heartwall, hotspot,
+    kmn_invert, kmn_point, lbm, lud_diagonal, lud_internal, lud_perimeter, mandelbrot, matmul,
+    mri_q, pathfinder, reduce, sc, sgemm, slud_bdiv, slud_bmod, slud_fwd, slud_lu0, srad_v1,
     srad_v1_extract, srad_v2_1, srad_v2_2, stencil, vector_add)}
-KERNELS |= {"conv1": conv_layer, "conv2": conv_layer}
+KERNELS |= {"conv1": conv_layer, "conv2": conv_layer, "conv_columns": conv_pass(0),
+            "conv_rows": conv_pass(1), "dct8x8_plain": dct8x8, "dct8x8_shared": dct8x8,
+            "matmul_plain": matmul, "matmul_shared": matmul}
 # They compute nothing, or have oracles of their own: memcached, Linux, DPDK, OpenSSL.
 ELSEWHERE = {"busy", "fail_if", "fib_write", "ipv4_forward", "ipv6_forward", "memc_get",
-             "memc_set", "null_event"}
+             "memc_set", "null_event", "triple_des"}
 
 
 class Arguments:
     """The arguments of one launch, by the names of the kernel's parameters."""
 
-    def __init__(self, launch, buffers, skipped):
-        self.launch, self.buffers, self.skipped = launch, buffers, skipped
+    def __init__(self, launch, buffers, after, skipped):
+        self.launch, self.buffers, self.after, self.skipped = launch, buffers, after, skipped
 
     def bytes(self, name):
         return self.buffers[self.launch["buffers"][name]]
 
     def __call__(self, name, dtype):
         return np.frombuffer(self.bytes(name), dtype)
+
+    def found(self, name, dtype):
+        """What the case's buffer holds at the end."""
+        return np.frombuffer(base64.b64decode(self.after[self.launch["buffers"][name]]), dtype)
 
     def number(self, name):
         return self.launch["numbers"][name]
@@ -434,7 +526,8 @@ def check(case):
             buffers[int(index)][:len(raw)] = raw
         if launch["kernel"] not in KERNELS:
             return set(), f"no oracle for {launch['kernel']}"
-        KERNELS[launch["kernel"]](Arguments(launch, buffers, skipped))
+        KERNELS[launch["kernel"]](Arguments(launch, buffers, case["after"],
+                                               skipped))
     for i, (text, compare) in enumerate(zip(case["after"], case["compare"])):
         if compare == "not" or i in skipped:
             continue
