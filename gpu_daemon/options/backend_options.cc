@@ -36,6 +36,11 @@ absl::Status CheckFor(std::string_view backend, const BackendOptions& options) {
         "--driver: it goes with --backend cuda (backend): no other back-end "
         "runs on a driver");
   }
+  if (backend == kCudaBackend && options.heap_bytes != kDefaultHeapBytes) {
+    return absl::UnimplementedError(
+        "--heap: the cuda back-end leaves the heap of malloc() as CUDA makes "
+        "it; leave it out");
+  }
   if (options.timing.empty() && !options.event_log.empty()) {
     return absl::InvalidArgumentError(
         "--event-log: it goes with --timing (timing): in wall time, let "

@@ -26,8 +26,11 @@ inline constexpr std::string_view kSimBackend = "sim";
 inline constexpr std::string_view kNvidiaDriver = "nvidia";
 inline constexpr std::string_view kSimDriver = "sim";
 
+inline constexpr uint64_t kDefaultHeapBytes = 8 << 20;  // CUDA's
+inline constexpr uint64_t kMostHeapBytes = uint64_t{1} << 36;
+
 struct BackendOptions {
-  GpuModel gpu;  // what a back-end without a GPU emulates
+  GpuModel gpu;                       // what a back-end without a GPU emulates
   std::string driver{kNvidiaDriver};  // whose GPU the cuda back-end runs on
   std::string policy{kFirstComePolicy};
   uint32_t workers = 0;  // 0: as many as the machine is good for
@@ -36,6 +39,8 @@ struct BackendOptions {
   // Longest spin of a CPU thread for a doorbell before it sleeps; the spin
   // adapts below it. 0: it sleeps at once.
   Nanoseconds max_spin_ns = 50'000;
+  // What malloc() of kernels takes from, where they run as PTX.
+  uint64_t heap_bytes = kDefaultHeapBytes;
   // The configuration of the simulated GPU in whose time the testbed lives (a
   // preset's name or a file); empty: wall time.
   std::string timing;

@@ -130,6 +130,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(
   RETURN_IF_ERROR(CheckFor(kCpuBackend, options));
   ASSIGN_OR_RETURN(auto policy, MakePolicy(options.policy));
   auto ptx = std::make_unique<PtxEngine>(sim::Addresses::kHost);
+  RETURN_IF_ERROR(ptx->memory.SetHeapBytes(options.heap_bytes));
   auto runner = std::make_unique<CpuAndPtxRunner>(ptx.get());
   auto memory = std::make_unique<CpuAndPtxMemory>(ptx.get());
   return std::unique_ptr<Backend>(

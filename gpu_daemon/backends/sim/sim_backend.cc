@@ -13,6 +13,7 @@ absl::StatusOr<std::unique_ptr<Backend>> SimBackend::Create(
   RETURN_IF_ERROR(CheckFor(kSimBackend, options));
   ASSIGN_OR_RETURN(auto policy, MakePolicy(options.policy));
   auto ptx = std::make_unique<PtxEngine>(sim::Addresses::kOwn);
+  RETURN_IF_ERROR(ptx->memory.SetHeapBytes(options.heap_bytes));
   RETURN_IF_ERROR(ptx->kernels.LoadOwn());
   auto runner = std::make_unique<SimBlockRunner>(ptx.get());
   auto memory = std::make_unique<SimMemory>(ptx.get());

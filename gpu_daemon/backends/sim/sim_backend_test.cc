@@ -116,7 +116,8 @@ TEST(SimBackend, HasPtxOfEveryKernelOfGpud) {
   // Those that a test registers beside them have none.
   const auto backend = *SimBackend::Create({.workers = 1});
   LaunchPath* const path = backend->paths().Find("edge")->path;
-  std::vector<uint64_t> nothing(16);
+  // Whole elements of 12 bytes, and of any power of two up to 128.
+  std::vector<uint64_t> nothing(48);
   const auto mapping =
       backend->memory().MapHost(std::as_writable_bytes(std::span(nothing)));
   for (const simt::KernelInfo* kernel : simt::AllKernels()) {

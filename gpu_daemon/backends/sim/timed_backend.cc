@@ -26,6 +26,7 @@ absl::StatusOr<std::unique_ptr<Backend>> TimedBackend::Create(
                        .registers_per_sm = config.sm.registers,
                        .shared_bytes_per_sm = config.sm.shared_bytes};
   auto ptx = std::make_unique<PtxEngine>(sim::Addresses::kOwn);
+  RETURN_IF_ERROR(ptx->memory.SetHeapBytes(options.heap_bytes));
   RETURN_IF_ERROR(ptx->kernels.LoadOwn());
   ASSIGN_OR_RETURN(auto launcher,
                    TimedLauncher::Make({.gpu = std::move(config),

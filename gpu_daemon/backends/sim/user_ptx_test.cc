@@ -100,6 +100,34 @@ again:
 }
 )";
 
+// takes: data[at] = whether malloc() gives its first thread a MiB.
+constexpr char kTakesPtx[] = R"(.version 9.0
+.target sm_75
+.address_size 64
+.extern .func (.param .b64 result) malloc (.param .b64 bytes);
+.visible .entry takes(.param .u64 data, .param .u32 at)
+{
+  .reg .pred %p<2>;
+  .reg .b32 %r<3>;
+  .reg .b64 %rd<5>;
+  mov.u32 %r1, %tid.x;
+  setp.ne.s32 %p1, %r1, 0;
+  @%p1 exit;
+  { .param .b64 bytes; .param .b64 result;
+    st.param.b64 [bytes], 0x100000;
+    call.uni (result), malloc, (bytes);
+    ld.param.b64 %rd1, [result]; }
+  setp.ne.s64 %p1, %rd1, 0;
+  selp.u32 %r1, 1, 0, %p1;
+  ld.param.u64 %rd2, [data];
+  ld.param.u32 %r2, [at];
+  mul.wide.u32 %rd3, %r2, 4;
+  add.s64 %rd4, %rd2, %rd3;
+  st.global.u32 [%rd4], %r1;
+  ret;
+}
+)";
+
 ModuleSource Source(std::string_view text, std::string symbol,
                     std::string name = "") {
   return {
@@ -114,8 +142,9 @@ ModuleSource Source(std::string_view text, std::string symbol,
 uint32_t Number(EventStatus status) { return static_cast<uint32_t>(status); }
 
 absl::StatusOr<std::unique_ptr<Backend>> Make(const std::string& name) {
-  return name == "cpu" ? CpuBackend::Create({.workers = 2})
-                       : SimBackend::Create({.workers = 2});
+  const BackendOptions options{.workers = 2, .heap_bytes = 9 << 20};
+  return name == "cpu" ? CpuBackend::Create(options)
+                       : SimBackend::Create(options);
 }
 
 class UserPtxTest
@@ -187,6 +216,16 @@ TEST_P(UserPtxTest, RunsAndABadAddressFailsItsEventAlone) {
   EXPECT_EQ(Ring(event, 32).state, EventState::kDone);
   // The one that failed has stored nothing.
   EXPECT_THAT(data_, ::testing::Each(1u));
+}
+
+TEST_P(UserPtxTest, MallocTakesFromAHeapOfTheSizeThatIsAskedFor) {
+  auto event = Add(MustLoad("takes", kTakesPtx));
+  // 9 MiB, and a GPU's default would be 8.
+  for (uint32_t at = 0; at < 10; ++at) {
+    data_[at] = 7;
+    ASSERT_EQ(Ring(event, at).state, EventState::kDone);
+    EXPECT_EQ(data_[at], at < 9 ? 1u : 0u) << at;
+  }
 }
 
 TEST_P(UserPtxTest, OneThatTrapsFailsItsEventBesideGpudsOwn) {

@@ -186,7 +186,7 @@ constexpr BadFile kBadFiles[] = {
      "t.yaml:2:3: unknown key '<<' of gpu; known keys: model, tls, restart, "
      "backend, driver, timing, event_log, workers, "
      "ekt_entries, devices_per_process, policy, max_priority, reserve_sms, "
-     "memory, lease_timeout, "
+     "memory, heap, lease_timeout, "
      "listen, trace, "
      "record, "
      "log_level"},
@@ -260,6 +260,9 @@ constexpr BadFile kBadFiles[] = {
     {"NoSmsToReserve", "gpu: {backend: cpu, reserve_sms: 8}\n",
      "t.yaml:1:34: reserve_sms: the cpu back-end reserves no SMs; leave it "
      "out, or use --backend cuda (backend)"},
+    {"HeapThatCudaMakes", "gpu: {backend: cuda, heap: 16MiB}\n",
+     "t.yaml:1:28: heap: the cuda back-end leaves the heap of malloc() as CUDA "
+     "makes it; leave it out"},
     {"PolicyInSimulatedTime",
      "gpu: {backend: sim, timing: tiny, policy: priority}\n",
      "t.yaml:1:43: policy: 'priority' is not for simulated time, where the "
