@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/ipsec/words.cuh"
 #include "kernels/simt/simt.h"
 
 namespace carillon::kernels::des {
@@ -168,9 +169,7 @@ struct Block {
   uint32_t right;
 };
 
-CARILLON_HOST_DEVICE constexpr uint32_t SwapBytes(uint32_t word) {
-  return word >> 24 | (word >> 8 & 0xff00) | (word & 0xff00) << 8 | word << 24;
-}
+using ipsec::SwapBytes;
 // Of and to 8 bytes in memory, as two words of a little-endian machine.
 CARILLON_DEVICE Block LoadBlock(const uint32_t* words) {
   return {SwapBytes(words[0]), SwapBytes(words[1])};

@@ -12,11 +12,11 @@
 namespace carillon::kernels::des {
 namespace {
 
-using ipsec::Bytes;
-using ipsec::FromHex;
-using ipsec::NistVectors;
-using ipsec::ToHex;
-using ipsec::Vector;
+using ipsec_test::Bytes;
+using ipsec_test::FromHex;
+using ipsec_test::NistVectors;
+using ipsec_test::ToHex;
+using ipsec_test::Vector;
 
 Bytes KeyOf(const Vector& vector) {
   const auto three = [&](const char* name) {

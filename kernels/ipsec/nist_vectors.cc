@@ -5,7 +5,7 @@
 #include <fstream>
 #include <utility>
 
-namespace carillon::ipsec {
+namespace carillon::ipsec_test {
 namespace {
 
 constexpr char kFolder[] =
@@ -78,4 +78,4 @@ std::vector<Vector> NistVectors(const std::string& file) {
   return vectors;
 }
 
-}  // namespace carillon::ipsec
+}  // namespace carillon::ipsec_test

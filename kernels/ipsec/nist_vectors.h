@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace carillon::ipsec {
+namespace carillon::ipsec_test {
 
 using Bytes = std::vector<uint8_t>;
 
@@ -25,6 +25,6 @@ using Vector = std::map<std::string, std::string, std::less<>>;
 // test's failure, and gives no vectors.
 std::vector<Vector> NistVectors(const std::string& file);
 
-}  // namespace carillon::ipsec
+}  // namespace carillon::ipsec_test
 
 #endif  // CARILLON_KERNELS_IPSEC_NIST_VECTORS_H_
