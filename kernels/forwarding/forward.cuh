@@ -63,11 +63,26 @@ CARILLON_HOST_DEVICE constexpr uint32_t Swap16(uint32_t half) {
   return (half >> 8 & 0xff) | (half & 0xff) << 8;
 }
 
+// The sum of 16-bit halves in one's complement. Its bytes stand in the order of
+// the network, as those of the words do.
+CARILLON_DEVICE uint32_t Fold(uint32_t sum) {
+  sum = (sum & 0xffff) + (sum >> 16);
+  return (sum & 0xffff) + (sum >> 16);
+}
+CARILLON_DEVICE uint32_t HalvesOf(uint32_t word) {
+  return (word & 0xffff) + (word >> 16);
+}
+
 // An address as a number; IPv4's are the first 32 bits of `high`.
 struct Address {
   uint64_t high;
   uint64_t low;
 };
+
+CARILLON_HOST_DEVICE constexpr Address MakeAddress6(const uint32_t* words) {
+  return {uint64_t{Swap32(words[0])} << 32 | Swap32(words[1]),
+          uint64_t{Swap32(words[2])} << 32 | Swap32(words[3])};
+}
 
 // The half in which to look; empty if word 0 is no half's.
 CARILLON_DEVICE Span<const uint32_t> ActiveHalf(Span<const uint32_t> table) {

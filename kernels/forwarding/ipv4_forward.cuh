@@ -29,16 +29,6 @@ CARILLON_HOST_DEVICE constexpr bool IsMulticast4(uint32_t address) {
 }
 inline constexpr uint32_t kBroadcast4 = 0xffffffff;
 
-// The sum of 16-bit halves in one's complement. Its bytes stand in the order of
-// the network, as those of the words do.
-CARILLON_DEVICE uint32_t Fold(uint32_t sum) {
-  sum = (sum & 0xffff) + (sum >> 16);
-  return (sum & 0xffff) + (sum >> 16);
-}
-CARILLON_DEVICE uint32_t HalvesOf(uint32_t word) {
-  return (word & 0xffff) + (word >> 16);
-}
-
 struct Ipv4 {
   static constexpr uint32_t kDestination = 16;  // in the header
 

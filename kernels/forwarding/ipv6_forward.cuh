@@ -12,11 +12,6 @@ namespace carillon::kernels {
 
 namespace forward {
 
-CARILLON_HOST_DEVICE constexpr Address MakeAddress6(const uint32_t* words) {
-  return {uint64_t{Swap32(words[0])} << 32 | Swap32(words[1]),
-          uint64_t{Swap32(words[2])} << 32 | Swap32(words[3])};
-}
-
 // Unspecified, loopback, IPv4-mapped, and link-local.
 CARILLON_HOST_DEVICE constexpr bool IsMartian6(const Address& address) {
   return (address.high == 0 &&

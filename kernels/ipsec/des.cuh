@@ -203,11 +203,12 @@ CARILLON_DEVICE uint32_t Round(const uint32_t* tables, uint32_t half,
          tables[7 * kBoxWords + (even >> 2 & 63)];
 }
 
-// Triple DES of kBlocks independent blocks, with the rounds' keys of
-// EncryptKeys() or DecryptKeys(). Several at a time keep a core busy while
+// Triple DES of kBlocks independent blocks, each with rounds' keys of its own,
+// made by EncryptKeys() or DecryptKeys(). Several at a time keep a core busy while
 // lookups are under way.
 template <uint32_t kBlocks>
-CARILLON_DEVICE void Crypt(const uint32_t* tables, const uint32_t* keys,
+CARILLON_DEVICE void Crypt(const uint32_t* tables,
+                           const uint32_t* const (&keys)[kBlocks],
                            Block (&blocks)[kBlocks]) {
   CARILLON_UNROLL
   for (uint32_t i = 0; i < kBlocks; ++i) {
@@ -220,17 +221,18 @@ CARILLON_DEVICE void Crypt(const uint32_t* tables, const uint32_t* keys,
     SwapBits(right, left, 8, 0x00ff00ff);
     SwapBits(left, right, 1, 0x55555555);
   }
+  uint32_t at = 0;
   for (uint32_t pass = 0; pass < 3; ++pass) {
     for (uint32_t round = 0; round < 16; round += 2) {
       CARILLON_UNROLL
       for (uint32_t i = 0; i < kBlocks; ++i) {
-        blocks[i].left ^= Round(tables, blocks[i].right, keys);
+        blocks[i].left ^= Round(tables, blocks[i].right, keys[i] + at);
       }
       CARILLON_UNROLL
       for (uint32_t i = 0; i < kBlocks; ++i) {
-        blocks[i].right ^= Round(tables, blocks[i].left, keys + 2);
+        blocks[i].right ^= Round(tables, blocks[i].left, keys[i] + at + 2);
       }
-      keys += 4;
+      at += 4;
     }
     // The last round does not exchange the halves. Between passes the final
     // permutation and the initial one cancel.
@@ -249,6 +251,16 @@ CARILLON_DEVICE void Crypt(const uint32_t* tables, const uint32_t* keys,
     SwapBits(left, right, 16, 0x0000ffff);
     SwapBits(left, right, 4, 0x0f0f0f0f);
   }
+}
+
+// The same with one key.
+template <uint32_t kBlocks>
+CARILLON_DEVICE void Crypt(const uint32_t* tables, const uint32_t* keys,
+                           Block (&blocks)[kBlocks]) {
+  const uint32_t* same[kBlocks];
+  CARILLON_UNROLL
+  for (uint32_t i = 0; i < kBlocks; ++i) same[i] = keys;
+  Crypt(tables, same, blocks);
 }
 
 CARILLON_DEVICE Block CryptOne(const uint32_t* tables, const uint32_t* keys,

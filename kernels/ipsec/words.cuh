@@ -6,13 +6,13 @@
 
 #include "kernels/simt/simt.h"
 
-namespace carillon::kernels::ipsec {
+namespace carillon::ipsec {
 
 // A big-endian word as a little-endian machine reads it, as a number; and back.
 CARILLON_HOST_DEVICE constexpr uint32_t SwapBytes(uint32_t word) {
   return word >> 24 | (word >> 8 & 0xff00) | (word & 0xff00) << 8 | word << 24;
 }
 
-}  // namespace carillon::kernels::ipsec
+}  // namespace carillon::ipsec
 
 #endif  // CARILLON_KERNELS_IPSEC_WORDS_CUH_
