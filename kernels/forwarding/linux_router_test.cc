@@ -5,7 +5,6 @@
 //   this test -> p0 | in -> routes of the namespace -> hop0..hop7 -> this test
 //             (veth)                                  (AF_PACKET)
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,6 +24,7 @@
 #include <random>
 #include <string>
 
+#include "base/testing/network_namespace.h"
 #include "base/unique_fd.h"
 #include "kernels/forwarding/forward_test_util.h"
 
@@ -39,24 +39,9 @@ constexpr uint8_t kRouterMac[6] = {2, 0, 0, 2, 0, 0};
 constexpr uint32_t kSentinelPayload = 333;  // no other packet has so much
 constexpr size_t kEthernetBytes = 14;
 
-bool Write(const std::string& path, const std::string& text) {
-  const UniqueFd file(open(path.c_str(), O_WRONLY));
-  return file && write(file.get(), text.data(), text.size()) ==
-                     static_cast<ssize_t>(text.size());
-}
-
 // Enters a namespace whose interfaces will forward.
-bool EnterNetworkNamespace() {
-  if (unshare(CLONE_NEWNET) != 0) {
-    const uid_t user = geteuid();
-    const gid_t group = getegid();
-    if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0 ||
-        !Write("/proc/self/setgroups", "deny") ||
-        !Write("/proc/self/uid_map", fmt::format("0 {} 1", user)) ||
-        !Write("/proc/self/gid_map", fmt::format("0 {} 1", group))) {
-      return false;
-    }
-  }
+bool EnterForwardingNamespace() {
+  if (!EnterNetworkNamespace()) return false;
   for (const auto& [name, value] : {
            std::pair{"ipv4/ip_forward", "1"},
            {"ipv4/conf/all/rp_filter", "0"},
@@ -65,7 +50,9 @@ bool EnterNetworkNamespace() {
            {"ipv6/conf/default/forwarding", "1"},
            {"ipv6/conf/default/accept_dad", "0"},
        }) {
-    if (!Write(fmt::format("/proc/sys/net/{}", name), value)) return false;
+    if (!WriteTo(fmt::format("/proc/sys/net/{}", name), value)) {
+      return false;
+    }
   }
   return true;
 }
@@ -79,21 +66,15 @@ std::string Gateway(Family family, uint32_t next_hop) {
       "{}{}", family == Family::kIpv4 ? "198.18.0." : "fe80::", next_hop + 1);
 }
 
-// Runs `ip` on a batch of its commands.
 bool Ip(Family family, const std::string& commands) {
-  FILE* const ip =
-      popen(family == Family::kIpv4 ? "ip -4 -batch -" : "ip -6 -batch -", "w");
-  if (ip == nullptr) return false;
-  const bool written =
-      fwrite(commands.data(), 1, commands.size(), ip) == commands.size();
-  return pclose(ip) == 0 && written;
+  return RunIp(family == Family::kIpv4 ? "-4" : "-6", commands);
 }
 
 class LinuxRouter : public testing::TestWithParam<Family> {
  protected:
   static void SetUpTestSuite() {
     std::signal(SIGPIPE, SIG_IGN);  // an `ip` that refuses a command
-    entered_ = EnterNetworkNamespace();
+    entered_ = EnterForwardingNamespace();
   }
 
   void SetUp() override {

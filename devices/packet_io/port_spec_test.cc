@@ -1,0 +1,48 @@
+#include "devices/packet_io/port_spec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace carillon::packet_io {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using enum PortSpec::Kind;
+
+TEST(PortSpec, PortsStandBehindCommasOrSpaces) {
+  const auto ports =
+      ParsePorts("lan=af_packet:eth1, wan_2=tap:tap0,c=tap:with:colon");
+  ASSERT_TRUE(ports.ok()) << ports.status();
+  EXPECT_THAT(*ports, ElementsAre(PortSpec{"lan", kAfPacket, "eth1"},
+                                  PortSpec{"wan_2", kTap, "tap0"},
+                                  PortSpec{"c", kTap, "with:colon"}));
+}
+
+TEST(PortSpec, SaysWhatIsWrongWithWhichPort) {
+  for (const auto& [text, complaint] : {
+           std::pair<const char*, const char*>{"", "0 ports"},
+           {"a=tap:t0 eth0", "'eth0': there is no ="},
+           {"a:tap=t0", "there is no ="},
+           {"A=tap:t0", "other characters"},
+           {"=tap:t0", "other characters"},
+           {"a=udp:t0", "there is no kind 'udp'"},
+           {"a=tap:", "1 to 15 characters"},
+           {"a=tap:sixteencharacter", "1 to 15 characters"},
+           {"a=tap:t0,a=tap:t1", "'a=tap:t1': another port"},
+           {"a=tap:t0,b=af_packet:t0", "another port"},
+           {"a=tap:0 b=tap:1 c=tap:2 d=tap:3 e=tap:4 f=tap:5 g=tap:6 h=tap:7 "
+            "i=tap:8",
+            "9 ports; allowed: 1 to 8"},
+       }) {
+    const auto ports = ParsePorts(text);
+    EXPECT_EQ(ports.status().code(), absl::StatusCode::kInvalidArgument)
+        << text;
+    EXPECT_THAT(std::string(ports.status().message()), HasSubstr(complaint));
+  }
+}
+
+}  // namespace
+}  // namespace carillon::packet_io
