@@ -1,9 +1,7 @@
-// The forwarding events of one version of IP: a device places packets into
-// batches, rings for them, and takes verdicts and new headers.
+// The forwarding events of one version of IP: a device submits frames in
+// batches, and takes verdicts and new headers.
 #ifndef CARILLON_DEVICES_ROUTER_FORWARD_CHANNEL_H_
 #define CARILLON_DEVICES_ROUTER_FORWARD_CHANNEL_H_
-
-#include <sys/time.h>
 
 #include <chrono>
 #include <cstddef>
@@ -11,26 +9,32 @@
 #include <functional>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "devices/packet_io/packet_port.h"
 #include "devices/sdk/edge.h"
 #include "kernels/forwarding/prefix.h"
 #include "kernels/forwarding/wire.h"
 
 namespace carillon::router {
 
-// Room for a packet; a larger one does not fit.
-inline constexpr uint32_t kPacketBytes = 2048;
+// A frame with an IP packet in it.
+struct Packet {
+  packet_io::Frame frame;
+  Nanoseconds arrived_ns = 0;
+};
 
 // What became of a packet.
 struct Forwarded {
+  Packet packet;
   forwarding::Verdict verdict;
-  std::span<const std::byte> header;  // the new one; with kForward
-  std::span<const std::byte> rest;    // behind it; with kForward
-  timeval time;                       // as it was placed
+  // With kForward:
+  uint32_t port;                      // the next hop's
+  std::span<const std::byte> header;  // the new one, until the next Submit()
+  std::span<const std::byte> rest;    // behind it
 };
 
 // Not thread safe.
@@ -42,6 +46,7 @@ class ForwardChannel {
     uint32_t ring;
     uint32_t priority;
     uint32_t first_bits;
+    const edge::Buffer* frames;  // of the FramePool
     const edge::Buffer* table;
     const edge::Buffer* next_hops;
   };
@@ -56,20 +61,19 @@ class ForwardChannel {
   static absl::StatusOr<std::unique_ptr<ForwardChannel>> Make(
       edge::Device* device, const Options& options);
 
-  // Whether there is room for another packet now; else TakeResults() makes some.
-  bool CanPlace() const { return queue_->free_slots() > 0; }
-  // Rings when the batch is full. Requires CanPlace() and at most kPacketBytes.
-  void Place(std::span<const std::byte> packet, const timeval& time);
-  // Rings for what has been placed.
-  void Ring();
+  bool CanSubmit() const { return queue_->free_slots() > 0; }
+  // Rings for these packets, a batch at most. Requires CanSubmit().
+  void Submit(std::span<const Packet> packets);
 
   // Gives the packets of all events that have ended to `sink`, in the order in
-  // which they were placed. Those of an event that failed have verdict kNone.
-  // Returns how many events failed.
+  // which they were submitted. Those of an event that failed have verdict kNone.
+  // Returns how many events have ended.
   uint32_t TakeResults(const Sink& sink);
+  bool HasResults() const { return queue_->Poll().has_value(); }
   uint32_t in_flight() const { return queue_->in_flight(); }
+  uint64_t events_failed() const { return events_failed_; }
   // Until an event has ended. Errors: those of EventQueue::Wait().
-  absl::Status Wait(std::chrono::seconds timeout) const {
+  absl::Status Wait(std::chrono::nanoseconds timeout) const {
     return queue_->Wait(timeout).status();
   }
 
@@ -79,15 +83,14 @@ class ForwardChannel {
   Forwarded ResultOf(uint32_t slot, uint32_t i, bool done) const;
 
   const Options options_;
-  edge::Buffer packets_;
   edge::Buffer descriptors_;
   edge::Buffer headers_;
   edge::Buffer results_;
   edge::EventQueue* queue_ = nullptr;
   uint32_t count_offset_ = 0;
-  uint32_t placed_ = 0;           // in the batch that is being filled
+  uint64_t events_failed_ = 0;
   std::vector<uint32_t> counts_;  // packets, by slot
-  std::vector<timeval> times_;    // by slot and packet
+  std::vector<Packet> packets_;   // by slot, a batch for each
 };
 
 }  // namespace carillon::router

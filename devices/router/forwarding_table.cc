@@ -78,4 +78,17 @@ absl::Status ForwardingTable::Publish(const forwarding::Fib& fib) {
   return absl::OkStatus();
 }
 
+absl::Status ForwardingTable::StartAnew() {
+  while (queue_->in_flight() > 0) {
+    RETURN_IF_ERROR(queue_->Wait(kWriteTime).status());
+    queue_->Free();
+  }
+  versions_[0] = versions_[1] = 0;
+  return absl::OkStatus();
+}
+
+void ForwardingTable::TakeCompletions() {
+  while (queue_->Poll()) queue_->Free();
+}
+
 }  // namespace carillon::router

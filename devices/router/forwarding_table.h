@@ -32,6 +32,13 @@ class ForwardingTable {
   // old ones.
   absl::Status Publish(const forwarding::Fib& fib);
 
+  // To be called when another gpud has taken over, whose GPU memory is zeros; then
+  // Publish() brings everything back. Waits for what the other gpud left undone
+  // of a Publish(). Errors: those of EventQueue::Wait().
+  absl::Status StartAnew();
+  // Takes what has completed, as Device::Resume() requires.
+  void TakeCompletions();
+
   const edge::Buffer& buffer() const { return table_; }
 
  private:

@@ -1,4 +1,4 @@
-// carillon-router: forwards the packets of a pcap file, with event kernels that
+// carillon-router: forwards the packets of its ports, with event kernels that
 // it launches by doorbells.
 #include "devices/router/router.h"
 #include "devices/router/router_options.h"
@@ -8,11 +8,11 @@ int main(int argc, char** argv) {
   using carillon::router::Router;
   carillon::router::RouterOptions options;
   return carillon::edge::DeviceMain(
-      "Forwards the packets of a pcap file with event kernels on the testbed's "
+      "Forwards packets with event kernels on the testbed's "
       "GPU.",
       OptionTable(options), argc, argv, "router0",
       [&](const carillon::edge::DeviceContext& context) {
         auto router = Router::Start(context, options);
-        return router.ok() ? (*router)->Run(context.stop) : router.status();
+        return router.ok() ? (*router)->Run(context) : router.status();
       });
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstring>
@@ -36,13 +37,34 @@ absl::Status ReadMac(const std::string& text, uint8_t (&mac)[6]) {
       "'{}' is no Ethernet address such as 02:00:00:00:00:01", text));
 }
 
-absl::StatusOr<std::pair<Prefix, NextHop>> ParseLine(const std::string& line) {
+absl::StatusOr<uint8_t> PortOf(const std::string& name,
+                               std::span<const std::string> ports) {
+  if (name.empty() && ports.size() == 1) return uint8_t{0};
+  const auto found = std::ranges::find(ports, name);
+  if (!name.empty() && found != ports.end()) {
+    return static_cast<uint8_t>(found - ports.begin());
+  }
+  return absl::InvalidArgumentError(
+      fmt::format("{}; the ports are {}",
+                  name.empty() ? "'dev' must name the route's port"
+                               : fmt::format("there is no port '{}'", name),
+                  fmt::join(ports, ", ")));
+}
+
+absl::StatusOr<std::pair<Prefix, NextHop>> ParseLine(
+    const std::string& line, std::span<const std::string> ports) {
   std::istringstream words(line);
-  std::string prefix_text, to, from, mtu, more;
-  words >> prefix_text >> to >> from >> mtu >> more;
-  if (from.empty() || !more.empty()) {
+  std::string prefix_text, to, from, word, mtu, port, more;
+  words >> prefix_text >> to >> from;
+  words >> word;
+  if (word != "dev") std::swap(word, mtu);
+  if (word.empty()) words >> word;
+  if (word == "dev") words >> port;
+  words >> more;
+  if (from.empty() || !more.empty() || (!word.empty() && port.empty())) {
     return absl::InvalidArgumentError(
-        "a route is a prefix, two Ethernet addresses, and perhaps an MTU");
+        "a route is a prefix, two Ethernet addresses, and perhaps an MTU, and "
+        "'dev' and a port");
   }
   ASSIGN_OR_RETURN(const Prefix prefix, forwarding::ParsePrefix(prefix_text));
   NextHop hop{};
@@ -52,12 +74,14 @@ absl::StatusOr<std::pair<Prefix, NextHop>> ParseLine(const std::string& line) {
     ASSIGN_OR_RETURN(const uint64_t bytes, ReadInteger(mtu, 68, 65535));
     hop.mtu = static_cast<uint16_t>(bytes);
   }
+  ASSIGN_OR_RETURN(hop.port[1], PortOf(port, ports));
   return std::pair{prefix, hop};
 }
 
 }  // namespace
 
-absl::StatusOr<Routes> ParseRoutes(std::string_view text) {
+absl::StatusOr<Routes> ParseRoutes(std::string_view text,
+                                   std::span<const std::string> ports) {
   Routes routes;
   std::map<std::array<uint8_t, sizeof(NextHop)>, uint32_t> numbers;
   std::map<std::string, uint64_t> lines_of;  // of the prefixes
@@ -66,7 +90,7 @@ absl::StatusOr<Routes> ParseRoutes(std::string_view text) {
   for (uint64_t number = 1; std::getline(lines, line); ++number) {
     const size_t first = line.find_first_not_of(" \t\r");
     if (first == line.npos || line[first] == '#') continue;
-    const auto route = ParseLine(line);
+    const auto route = ParseLine(line, ports);
     if (!route.ok()) {
       return absl::InvalidArgumentError(
           fmt::format("line {}: {}", number, route.status().message()));
@@ -90,9 +114,10 @@ absl::StatusOr<Routes> ParseRoutes(std::string_view text) {
   return routes;
 }
 
-absl::StatusOr<Routes> ReadRoutes(const std::string& path) {
+absl::StatusOr<Routes> ReadRoutes(const std::string& path,
+                                  std::span<const std::string> ports) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path, "file of routes"));
-  auto routes = ParseRoutes(text);
+  auto routes = ParseRoutes(text, ports);
   if (routes.ok()) return routes;
   return absl::InvalidArgumentError(
       fmt::format("{}: {}", path, routes.status().message()));

@@ -1,51 +1,82 @@
 #include "devices/router/router.h"
 
 #include <fmt/format.h>
+#include <net/ethernet.h>
+#include <sched.h>
 #include <spdlog/spdlog.h>
+#include <sys/epoll.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "base/status.h"
+#include "shm/waiting.h"
 
 namespace carillon::router {
 namespace {
 
 using forwarding::Family;
+using forwarding::NextHop;
 using forwarding::Verdict;
+using packet_io::Frame;
 
-constexpr std::chrono::seconds kEventTime{10};
+// epoll's data says which part an event is for.
+enum Tag : uint8_t {
+  kPortsTag,
+  kRoutesTag,
+  kCompletionTag,
+  kGpudTag,
+  kStopTag
+};
+
 constexpr uint64_t kSlack = 64 << 10;
-// From so many routes on, a first level of 24 bits is worth its 128 MiB.
-constexpr size_t kManyRoutes = 10'000;
-// Packets between two looks at what has ended.
-constexpr uint64_t kPacketsPerLook = 32;
+// Under load, descriptors that are not polled in every turn wait for at most so
+// many turns.
+constexpr uint32_t kTurnsPerPoll = 16;
+constexpr Nanoseconds kMaxSpinNs = 50'000;
+// How long a stop may wait for events.
+constexpr std::chrono::milliseconds kLook{50};
+
+constexpr uint32_t IndexOf(Verdict verdict) {
+  return static_cast<uint32_t>(verdict);
+}
+
+std::vector<std::string> CounterNames(const std::vector<std::string>& ports) {
+  std::vector<std::string> names = {"lost",
+                                    "forwarded",
+                                    "drops_descriptor",
+                                    "drops_truncated",
+                                    "drops_version",
+                                    "drops_length",
+                                    "drops_checksum",
+                                    "drops_martian",
+                                    "drops_not_unicast",
+                                    "drops_options",
+                                    "drops_no_route",
+                                    "drops_expired",
+                                    "drops_too_large",
+                                    "drops_bad_table",
+                                    "packets",
+                                    "not_ip",
+                                    "batches",
+                                    "events_failed",
+                                    "reloads",
+                                    "reloads_failed",
+                                    "waits"};
+  const std::vector<std::string> more = PortCounterNames(ports);
+  names.insert(names.end(), more.begin(), more.end());
+  return names;
+}
 
 }  // namespace
 
-std::vector<std::string> Router::CounterNames() {
-  return {"lost",
-          "forwarded",
-          "drops_descriptor",
-          "drops_truncated",
-          "drops_version",
-          "drops_length",
-          "drops_checksum",
-          "drops_martian",
-          "drops_not_unicast",
-          "drops_options",
-          "drops_no_route",
-          "drops_expired",
-          "drops_too_large",
-          "drops_bad_table",
-          "packets",
-          "not_ip",
-          "drops_oversized",
-          "events_failed"};
-}
+Router::Router(const RouterOptions& options)
+    : options_(options), spin_(kMaxSpinNs) {}
 
 absl::StatusOr<std::unique_ptr<Router>> Router::Start(
     const edge::DeviceContext& context, const RouterOptions& options) {
@@ -57,142 +88,387 @@ absl::StatusOr<std::unique_ptr<Router>> Router::Start(
           "--to {} would overwrite the file that is read", options.to));
     }
   }
-  std::unique_ptr<Router> router(new Router(context, options));
-  ASSIGN_OR_RETURN(const Routes routes, ReadRoutes(options.routes));
-  ASSIGN_OR_RETURN(router->reader_, PcapReader::Open(options.from));
-  ASSIGN_OR_RETURN(router->writer_, PcapWriter::Open(options.to));
-  RETURN_IF_ERROR(router->Attach(routes.next_hops.size()));
-  if (!routes.next_hops.empty()) {
-    std::memcpy(router->next_hops_.bytes.data(), routes.next_hops.data(),
-                routes.next_hops.size() * sizeof(forwarding::NextHop));
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, PortNames(options));
+  ASSIGN_OR_RETURN(const Routes routes, ReadRoutes(options.routes, names));
+  std::unique_ptr<Router> router(new Router(options));
+  ASSIGN_OR_RETURN(router->store_, RouteStore::Make(routes));
+  RETURN_IF_ERROR(router->Attach(context));
+  ASSIGN_OR_RETURN(router->ports_, Ports::Open(options, router->pool_.get()));
+  for (const Family family : {Family::kIpv4, Family::kIpv6}) {
+    RETURN_IF_ERROR(router->OpenLane(family));
   }
-  RETURN_IF_ERROR(router->AddTable(Family::kIpv4, routes.ipv4));
-  RETURN_IF_ERROR(router->AddTable(Family::kIpv6, routes.ipv6));
-  const std::string note = fmt::format(
-      "{} IPv4 and {} IPv6 routes, {} next hops", routes.ipv4.size(),
-      routes.ipv6.size(), routes.next_hops.size());
+  RETURN_IF_ERROR(router->PublishRoutes());
+  ASSIGN_OR_RETURN(
+      router->reloader_,
+      RouteReloader::Watch(options.routes, names, &*router->store_));
+  RETURN_IF_ERROR(router->Watch(router->ports_->fd(), kPortsTag));
+  RETURN_IF_ERROR(router->Watch(router->reloader_->fd(), kRoutesTag));
+  RETURN_IF_ERROR(router->Watch(context.stop.fd(), kStopTag));
+  RETURN_IF_ERROR(router->WatchGpud());
+  const std::string note =
+      fmt::format("{}; {} IPv4 and {} IPv6 routes", router->ports_->Describe(),
+                  routes.ipv4.size(), routes.ipv6.size());
   RETURN_IF_ERROR(router->device_->ReportReady(note));
-  spdlog::info("forwarding by {}", note);
+  spdlog::info("forwarding at {}", note);
   return router;
 }
 
-absl::Status Router::Attach(uint64_t next_hops) {
-  const uint64_t hop_bytes =
-      std::max<uint64_t>(next_hops, 1) * sizeof(forwarding::NextHop);
+absl::Status Router::Attach(const edge::DeviceContext& context) {
+  epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll_) {
+    return absl::ResourceExhaustedError(
+        fmt::format("epoll: {}", std::strerror(errno)));
+  }
+  const uint64_t frame_bytes =
+      uint64_t{options_.frame_buffers} * packet_io::kBufferBytes;
+  const uint64_t hop_bytes = store_->next_hops().size_bytes();
   edge::AttachOptions attach;
-  attach.testbed_directory = context_.directory;
-  attach.name = context_.name;
+  attach.testbed_directory = context.directory;
+  attach.name = context.name;
   attach.kind = "router";
   attach.submission_bytes =
-      hop_bytes + kSlack +
+      frame_bytes + hop_bytes + kSlack +
       2 * (ForwardingTable::kSubmissionBytes +
            ForwardChannel::SubmissionBytes(options_.batch, options_.ring));
   attach.completion_bytes = kSlack + 2 * ForwardChannel::CompletionBytes(
                                              options_.batch, options_.ring);
-  attach.counter_names = CounterNames();
+  ASSIGN_OR_RETURN(const std::vector<std::string> ports, PortNames(options_));
+  attach.counter_names = CounterNames(ports);
+  attach.histogram_names = {"packet_latency"};
   ASSIGN_OR_RETURN(device_, edge::Device::Attach(attach));
+  ASSIGN_OR_RETURN(frames_,
+                   device_->AllocateBuffer(edge::Place::kInput, frame_bytes));
   ASSIGN_OR_RETURN(next_hops_,
                    device_->AllocateBuffer(edge::Place::kInput, hop_bytes));
+  pool_ = std::make_unique<packet_io::FramePool>(frames_.bytes);
   return absl::OkStatus();
 }
 
-absl::Status Router::AddTable(Family family,
-                              const std::vector<forwarding::Route>& routes) {
-  const auto index = static_cast<size_t>(family);
-  const uint32_t first_bits = routes.size() >= kManyRoutes ? 24 : 16;
-  forwarding::Fib fib(family, forwarding::kMaxGroups, first_bits);
-  RETURN_IF_ERROR(fib.Replace(routes));
+absl::Status Router::OpenLane(Family family) {
+  Lane& lane = lanes_[static_cast<size_t>(family)];
+  const uint32_t first_bits = store_->fib(family).first_bits();
   ASSIGN_OR_RETURN(
-      tables_[index],
-      ForwardingTable::Make(device_.get(), fib.groups_in_use(), first_bits));
-  RETURN_IF_ERROR(tables_[index]->Publish(fib));
+      lane.table,
+      ForwardingTable::Make(device_.get(), store_->groups(family), first_bits));
   ASSIGN_OR_RETURN(
-      channels_[index],
+      lane.channel,
       ForwardChannel::Make(device_.get(), {.family = family,
                                            .batch = options_.batch,
                                            .ring = options_.ring,
                                            .priority = options_.priority,
                                            .first_bits = first_bits,
-                                           .table = &tables_[index]->buffer(),
+                                           .frames = &frames_,
+                                           .table = &lane.table->buffer(),
                                            .next_hops = &next_hops_}));
   return absl::OkStatus();
 }
 
-absl::Status Router::Run(const edge::StopRequest& stop) {
-  absl::Status status = Forward(stop);
+absl::Status Router::PublishRoutes() {
+  std::memcpy(next_hops_.bytes.data(), store_->next_hops().data(),
+              store_->next_hops().size_bytes());
+  for (const Family family : {Family::kIpv4, Family::kIpv6}) {
+    RETURN_IF_ERROR(lanes_[static_cast<size_t>(family)].table->Publish(
+        store_->fib(family)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Router::Watch(int fd, uint8_t tag) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = tag;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0) {
+    return absl::OkStatus();
+  }
+  return absl::InternalError(fmt::format("epoll: {}", std::strerror(errno)));
+}
+
+absl::Status Router::WatchGpud() {
+  RETURN_IF_ERROR(Watch(device_->connection_fd(), kGpudTag));
+  return Watch(device_->completion_fd(), kCompletionTag);
+}
+
+absl::Status Router::Run(const edge::DeviceContext& context) {
+  const absl::Status status = RunToEnd(context);
   PublishCounters();
-  status.Update(writer_->Flush());
   spdlog::info("{} packets, {} forwarded", counts_[kPackets],
-               counts_[static_cast<uint32_t>(Verdict::kForward)]);
+               counts_[IndexOf(Verdict::kForward)]);
   RETURN_IF_ERROR(status);
-  if (counts_[kEventsFailed] == 0) return absl::OkStatus();
+  RETURN_IF_ERROR(ports_->Finish());
+  if (!ports_->ended() || counts_[kEventsFailed] == 0) return absl::OkStatus();
   return absl::DataLossError(
       fmt::format("{} events failed", counts_[kEventsFailed]));
 }
 
-absl::Status Router::Forward(const edge::StopRequest& stop) {
-  absl::Status read;
-  while (!stop.requested()) {
-    const auto packet = reader_->Next();
-    read = packet.status();
-    if (!read.ok() || !*packet) break;
-    RETURN_IF_ERROR(PlacePacket(**packet));
-    if (counts_[kPackets] % kPacketsPerLook == 0) TakeResults();
+absl::Status Router::RunToEnd(const edge::DeviceContext& context) {
+  stop_ = &context.stop;
+  absl::Status halted = Serve();
+  while (!halted.ok()) {
+    FinishEvents();
+    for (const Lane& lane : lanes_) lane.table->TakeCompletions();
+    // Frames wait at the ports meanwhile.
+    RETURN_IF_ERROR(edge::GoOnAfter(halted, *device_, context));
+    halted = Recover();
+    if (halted.ok()) halted = Serve();
   }
-  // What came before a torn end of the file goes out.
-  RETURN_IF_ERROR(Drain());
-  return read;
-}
-
-absl::Status Router::PlacePacket(const CapturedPacket& packet) {
-  ++counts_[kPackets];
-  if (!packet.family) {
-    ++counts_[kNotIp];
-    return absl::OkStatus();
-  }
-  if (packet.ip.size() > kPacketBytes) {
-    ++counts_[kOversized];
-    return absl::OkStatus();
-  }
-  ForwardChannel& channel = *channels_[static_cast<size_t>(*packet.family)];
-  while (!channel.CanPlace()) {
-    RETURN_IF_ERROR(channel.Wait(kEventTime));
-    TakeResults();
-  }
-  channel.Place(packet.ip, packet.time);
   return absl::OkStatus();
 }
 
+absl::Status Router::Recover() {
+  without_routes_ = true;
+  RETURN_IF_ERROR(WatchGpud());
+  RETURN_IF_ERROR(Drain());
+  reloader_->Settle();
+  for (const Lane& lane : lanes_) RETURN_IF_ERROR(lane.table->StartAnew());
+  RETURN_IF_ERROR(PublishRoutes());
+  without_routes_ = false;
+  for (Lane& lane : lanes_) {
+    lane.waiting.insert(lane.waiting.begin(), lane.again.begin(),
+                        lane.again.end());
+    lane.again.clear();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Router::Serve() {
+  absl::Status status;
+  while (status.ok() && !stopping_ && !stop_->requested()) {
+    const bool received = ReceiveFrames();
+    const bool rung = RingBatches();
+    const bool finished = FinishEvents();
+    if (!received && !rung && !finished) {
+      if (Idle()) break;
+      status = WaitForWork();
+    } else if (++turns_ % kTurnsPerPoll == 0) {
+      PublishCounters();
+      status = PollDescriptors(/*block=*/false);
+    }
+  }
+  PublishCounters();
+  return status;
+}
+
+bool Router::ReceiveFrames() {
+  received_.clear();
+  drained_ = !ports_->Receive(&received_);
+  if (received_.empty()) return false;
+  const Nanoseconds now = NowNs();
+  for (const Frame& frame : received_) Sort(frame, now);
+  return true;
+}
+
+void Router::Sort(const Frame& frame, Nanoseconds now) {
+  ++counts_[kPackets];
+  const auto bytes = pool_->frame(frame.buffer).first(frame.length);
+  const auto byte = [&](size_t at) {
+    return std::to_integer<uint32_t>(bytes[at]);
+  };
+  const uint32_t type =
+      bytes.size() < packet_io::kEthernetBytes ? 0 : byte(12) << 8 | byte(13);
+  if (type != ETHERTYPE_IP && type != ETHERTYPE_IPV6) {
+    ++counts_[kNotIp];
+    pool_->Give(frame.buffer);
+    return;
+  }
+  // RFC 1812 5.3.4: what came to all or to a group is not forwarded.
+  if ((byte(0) & 1) != 0) {
+    ++counts_[IndexOf(Verdict::kNotUnicast)];
+    pool_->Give(frame.buffer);
+    return;
+  }
+  const Family family = type == ETHERTYPE_IP ? Family::kIpv4 : Family::kIpv6;
+  lanes_[static_cast<size_t>(family)].waiting.push_back({frame, now});
+}
+
+bool Router::RingBatches() {
+  bool rung = false;
+  for (Lane& lane : lanes_) {
+    while (lane.channel->CanSubmit() && !lane.waiting.empty()) {
+      const size_t count =
+          std::min<size_t>(lane.waiting.size(), options_.batch);
+      // A lone packet does not wait; under load a batch grows for as long as the
+      // GPU is busy with the one before.
+      if (count < options_.batch &&
+          (!drained_ || lane.channel->in_flight() > 0)) {
+        break;
+      }
+      const auto end =
+          lane.waiting.begin() + static_cast<std::ptrdiff_t>(count);
+      batch_.assign(lane.waiting.begin(), end);
+      lane.waiting.erase(lane.waiting.begin(), end);
+      lane.channel->Submit(batch_);
+      ++counts_[kEvents];
+      rung = true;
+    }
+  }
+  return rung;
+}
+
+bool Router::FinishEvents() {
+  bool finished = false;
+  uint64_t failed = 0;
+  const Nanoseconds now = NowNs();
+  for (Lane& lane : lanes_) {
+    const uint32_t ended =
+        lane.channel->TakeResults([&](const Forwarded& packet) {
+          if (without_routes_) {
+            lane.again.push_back(packet.packet);
+          } else {
+            Finish(packet, now);
+          }
+        });
+    finished |= ended > 0;
+    failed += lane.channel->events_failed();
+  }
+  counts_[kEventsFailed] = failed;
+  if (!finished) return false;
+  ports_->Flush();
+  for (const packet_io::BufferIndex buffer : sent_) pool_->Give(buffer);
+  sent_.clear();
+  return true;
+}
+
+void Router::Finish(const Forwarded& packet, Nanoseconds now) {
+  const uint32_t verdict = IndexOf(packet.verdict);
+  const bool forward =
+      packet.verdict == Verdict::kForward && packet.port < ports_->size();
+  // Another verdict, or another port, no kernel gives.
+  const bool known = verdict < forwarding::kVerdicts &&
+                     (forward || packet.verdict != Verdict::kForward);
+  ++counts_[known ? verdict : IndexOf(Verdict::kNone)];
+  if (!forward) {
+    pool_->Give(packet.packet.frame.buffer);
+    return;
+  }
+  ports_->Send(packet.port,
+               {packet.header, packet.rest, packet.packet.frame.time});
+  sent_.push_back(packet.packet.frame.buffer);
+  device_->histogram(0).Add(now - packet.packet.arrived_ns);
+}
+
 absl::Status Router::Drain() {
-  for (const auto& channel : channels_) {
-    channel->Ring();
-    while (channel->in_flight() > 0) {
-      RETURN_IF_ERROR(channel->Wait(kEventTime));
-      TakeResults();
+  for (const Lane& lane : lanes_) {
+    while (lane.channel->in_flight() > 0) {
+      if (stop_->requested()) {
+        return absl::CancelledError("stopped while events were in flight");
+      }
+      const absl::Status waited = lane.channel->Wait(kLook);
+      if (!waited.ok() && !absl::IsDeadlineExceeded(waited)) return waited;
+      FinishEvents();
     }
   }
   return absl::OkStatus();
 }
 
-void Router::TakeResults() {
-  for (const auto& channel : channels_) {
-    counts_[kEventsFailed] += channel->TakeResults(
-        [this](const Forwarded& packet) { Finish(packet); });
+absl::Status Router::TakeNewRoutes() {
+  while (const std::optional<absl::Status> loaded = reloader_->Poll()) {
+    if (!loaded->ok()) {
+      ++counts_[kReloadsFailed];
+      spdlog::warn("the routes stay as they were: {}", loaded->message());
+      continue;
+    }
+    RETURN_IF_ERROR(Drain());
+    RETURN_IF_ERROR(PublishRoutes());
+    ++counts_[kReloads];
+    spdlog::info("{} IPv4 and {} IPv6 routes",
+                 store_->fib(Family::kIpv4).routes(),
+                 store_->fib(Family::kIpv6).routes());
   }
-  PublishCounters();
+  return absl::OkStatus();
 }
 
-void Router::Finish(const Forwarded& packet) {
-  const auto verdict = static_cast<uint32_t>(packet.verdict);
-  ++counts_[verdict];
-  if (packet.verdict != Verdict::kForward) return;
-  frame_.assign(packet.header.begin(), packet.header.end());
-  frame_.insert(frame_.end(), packet.rest.begin(), packet.rest.end());
-  writer_->Write(frame_, packet.time);
+bool Router::EventsInFlight() const {
+  return std::ranges::any_of(
+      lanes_, [](const Lane& lane) { return lane.channel->in_flight() > 0; });
+}
+
+bool Router::ResultsWait() const {
+  return std::ranges::any_of(
+      lanes_, [](const Lane& lane) { return lane.channel->HasResults(); });
+}
+
+bool Router::Idle() const {
+  return ports_->ended() && !EventsInFlight() &&
+         std::ranges::all_of(
+             lanes_, [](const Lane& lane) { return lane.waiting.empty(); });
+}
+
+absl::Status Router::WaitForWork() {
+  ++counts_[kWaits];
+  const Nanoseconds start = NowNs();
+  const bool in_flight = EventsInFlight();
+  while (NowNs() - start < spin_.budget()) {
+    if (in_flight) {
+      for (int i = 0; i < 16; ++i) {
+        if (ResultsWait()) return absl::OkStatus();
+        shm::CpuRelax();
+      }
+    }
+    if (ReceiveFrames()) return absl::OkStatus();
+    sched_yield();
+  }
+  PublishCounters();
+  WatchPorts(pool_->free() > 0);
+  if (in_flight) {
+    device_->ArmCompletionFd();
+    armed_ = true;
+    if (ResultsWait()) {
+      Disarm();
+      return absl::OkStatus();
+    }
+  }
+  const absl::Status status = PollDescriptors(/*block=*/true);
+  if (armed_) Disarm();
+  spin_.Slept(NowNs() - start);
+  return status;
+}
+
+void Router::Disarm() {
+  device_->DisarmCompletionFd();
+  armed_ = false;
+}
+
+void Router::WatchPorts(bool watch) {
+  if (watch == watching_ports_) return;
+  watching_ports_ = watch;
+  epoll_event event{};
+  event.events = watch ? uint32_t{EPOLLIN} : 0;
+  event.data.u64 = kPortsTag;
+  epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, ports_->fd(), &event);
+}
+
+absl::Status Router::PollDescriptors(bool block) {
+  std::array<epoll_event, 8> events;
+  const int count = epoll_wait(epoll_.get(), events.data(),
+                               static_cast<int>(events.size()), block ? -1 : 0);
+  for (int i = 0; i < count; ++i) {
+    switch (events[static_cast<size_t>(i)].data.u64) {
+      case kCompletionTag:
+        // Disarm even if it is not armed: gpud's write may arrive later.
+        Disarm();
+        break;
+      case kRoutesTag:
+        RETURN_IF_ERROR(TakeNewRoutes());
+        break;
+      case kGpudTag:
+        RETURN_IF_ERROR(device_->WaitForEnd(std::chrono::seconds(1)));
+        return absl::UnavailableError("gpud closed the connection");
+      case kStopTag:
+        stopping_ = true;
+        break;
+      default:
+        break;
+    }
+  }
+  return absl::OkStatus();
 }
 
 void Router::PublishCounters() {
   for (uint32_t i = 0; i < kCounters; ++i) device_->SetCounter(i, counts_[i]);
+  const std::vector<uint64_t> ports = ports_->Counters();
+  for (uint32_t i = 0; i < ports.size(); ++i) {
+    device_->SetCounter(kCounters + i, ports[i]);
+  }
 }
 
 }  // namespace carillon::router

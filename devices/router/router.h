@@ -1,79 +1,133 @@
-// The router: packets of a pcap file in, batches to the GPU, frames to another
-// pcap file out. One thread.
+// The router: frames in, batches to the GPU, frames out. One thread, one epoll
+// loop, and a thread that reads routes when their file changes.
 //
-//   pcap file -> ForwardChannel (IPv4, IPv6) --doorbell--> gpud: ipv4_forward,
-//                                                          ipv6_forward
-//   pcap file <- new header + rest of packet <--completion--
+//   ports --> frame buffers --> ForwardChannel (IPv4, IPv6)
+//                                     | doorbell
+//                                     v
+//   ports <-- new header + rest <--completion-- gpud: ipv4_forward, ipv6_forward
 #ifndef CARILLON_DEVICES_ROUTER_ROUTER_H_
 #define CARILLON_DEVICES_ROUTER_ROUTER_H_
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/unique_fd.h"
+#include "devices/packet_io/frame_pool.h"
 #include "devices/router/forward_channel.h"
 #include "devices/router/forwarding_table.h"
-#include "devices/router/pcap_files.h"
-#include "devices/router/route_file.h"
+#include "devices/router/ports.h"
+#include "devices/router/route_reloader.h"
+#include "devices/router/route_store.h"
 #include "devices/router/router_options.h"
 #include "devices/sdk/device_main.h"
 #include "devices/sdk/edge.h"
+#include "shm/spin_budget.h"
 
 namespace carillon::router {
 
 // Not thread safe.
 class Router {
  public:
-  // Attaches, fills the tables, opens the files, and reports ready. Errors:
-  // InvalidArgument (options, files), ResourceExhausted, and those of
-  // edge::Device.
+  // Opens the ports, attaches, fills the tables, and reports ready. Errors:
+  // InvalidArgument (options, files), those of the ports (PermissionDenied names
+  // the capability), ResourceExhausted, and those of edge::Device.
   static absl::StatusOr<std::unique_ptr<Router>> Start(
       const edge::DeviceContext& context, const RouterOptions& options);
 
-  // Forwards until the end of the file or a stop, and then waits for the events
-  // in flight. Errors: Unavailable (the testbed is gone), DataLoss (events
-  // failed, a file is broken), DeadlineExceeded (no event ends within 10 s).
-  absl::Status Run(const edge::StopRequest& stop);
+  // Forwards until a stop, or until the file ends that is its only port. Goes on
+  // with another gpud: what was in flight is forwarded then. Errors: Unavailable
+  // (gpud is gone and no other one comes in time), DataLoss (events failed, or a
+  // file is broken).
+  absl::Status Run(const edge::DeviceContext& context);
 
  private:
-  // Counters from kPackets on; the verdicts' stand before, by their numbers.
+  // Of the device's counters; before them stand the verdicts, by their numbers,
+  // and behind them those of the ports.
   enum Counter : uint32_t {
     kPackets = forwarding::kVerdicts,
     kNotIp,
-    kOversized,
+    kEvents,
     kEventsFailed,
+    kReloads,
+    kReloadsFailed,
+    kWaits,  // times that there was nothing to do
     kCounters
   };
-  static std::vector<std::string> CounterNames();
 
-  Router(const edge::DeviceContext& context, const RouterOptions& options)
-      : context_(context), options_(options) {}
+  // What belongs to one version of IP.
+  struct Lane {
+    std::unique_ptr<ForwardingTable> table;
+    std::unique_ptr<ForwardChannel> channel;
+    std::deque<Packet> waiting;  // for an event
+    // Those of events that a new gpud has run without routes.
+    std::vector<Packet> again;
+  };
 
-  absl::Status Attach(uint64_t next_hops);
-  absl::Status AddTable(forwarding::Family family,
-                        const std::vector<forwarding::Route>& routes);
-  absl::Status Forward(const edge::StopRequest& stop);
-  absl::Status PlacePacket(const CapturedPacket& packet);
+  explicit Router(const RouterOptions& options);
+
+  absl::Status Attach(const edge::DeviceContext& context);
+  absl::Status OpenLane(forwarding::Family family);
+  absl::Status PublishRoutes();
+  absl::Status Watch(int fd, uint8_t tag);
+  absl::Status WatchGpud();
+  absl::Status Serve();
+  // After another gpud has taken over.
+  absl::Status Recover();
+
+  // Each returns whether there was anything to do.
+  bool ReceiveFrames();
+  bool RingBatches();
+  bool FinishEvents();
+  void Sort(const packet_io::Frame& frame, Nanoseconds now);
+  void Finish(const Forwarded& packet, Nanoseconds now);
+
+  // Waits until no event is in flight. Errors: Unavailable (gpud is gone),
+  // Cancelled (a stop).
   absl::Status Drain();
-  void TakeResults();
-  void Finish(const Forwarded& packet);
+  absl::Status RunToEnd(const edge::DeviceContext& context);
+  absl::Status TakeNewRoutes();
+  bool EventsInFlight() const;
+  bool ResultsWait() const;
+  bool Idle() const;
+  absl::Status WaitForWork();
+  void Disarm();
+  absl::Status PollDescriptors(bool block);
+  // Frames that find no buffer shall not wake this thread again and again.
+  void WatchPorts(bool watch);
   void PublishCounters();
 
-  const edge::DeviceContext& context_;
   const RouterOptions options_;
+  UniqueFd epoll_;
   std::unique_ptr<edge::Device> device_;
+  edge::Buffer frames_;
   edge::Buffer next_hops_;
-  // By Family.
-  std::array<std::unique_ptr<ForwardingTable>, 2> tables_;
-  std::array<std::unique_ptr<ForwardChannel>, 2> channels_;
-  std::unique_ptr<PcapReader> reader_;
-  std::unique_ptr<PcapWriter> writer_;
+  std::unique_ptr<packet_io::FramePool> pool_;
+  std::optional<Ports> ports_;
+  std::optional<RouteStore> store_;
+  std::array<Lane, 2> lanes_;  // by Family
+  std::unique_ptr<RouteReloader> reloader_;
   std::array<uint64_t, kCounters> counts_{};
-  std::vector<std::byte> frame_;  // kept to avoid allocations
+
+  bool drained_ = true;  // the ports had no more frames
+  bool watching_ports_ = true;
+  bool armed_ = false;  // the completion event
+  bool stopping_ = false;
+  const edge::StopRequest* stop_ = nullptr;
+  bool without_routes_ = false;  // since another gpud has taken over
+  shm::SpinBudget spin_;
+  uint32_t turns_ = 0;
+  // Scratch space, kept to avoid allocations.
+  std::vector<packet_io::Frame> received_;
+  std::vector<Packet> batch_;
+  std::vector<packet_io::BufferIndex> sent_;
 };
 
 }  // namespace carillon::router

@@ -1,4 +1,4 @@
-// The router's settings on its command line.
+// The router's settings on its command line and in a topology.
 #ifndef CARILLON_DEVICES_ROUTER_ROUTER_OPTIONS_H_
 #define CARILLON_DEVICES_ROUTER_ROUTER_OPTIONS_H_
 
@@ -13,12 +13,16 @@ namespace carillon::router {
 
 struct RouterOptions {
   std::string routes;
+  std::string ports;
   std::string from;
   std::string to;
+  std::string pace = "flat";
   uint32_t batch = 32;
   uint32_t ring = 64;
   uint32_t priority = 0;
+  uint32_t frame_buffers = 2048;
 };
+inline constexpr char kFilePace[] = "file";
 
 // The table refers to the fields of `options`.
 std::vector<Option> OptionTable(RouterOptions& options);
