@@ -34,7 +34,8 @@ ARROWS = {
     # The programs' tables of options.
     "tools/testbed/topology": [
         "base", "shm/recorder", "devices/sdk/device_options.h", "devices/cpu_host/cpu_host_options.h",
-        "devices/fpga/fpga_options.h", "devices/nic/nic_options.h", "gpu_daemon/options"],
+        "devices/fpga/fpga_options.h", "devices/nic/nic_options.h", "devices/router/router_options.h",
+        "gpu_daemon/options"],
     "tools/plots": ["base"],
     "tools/hash_sim": ["base", "kernels/memcached"],
     "tools/cli": ["base", "shm", "proto", "sim", "devices/sdk", "tools/testbed", "tools/plots", "tools/hash_sim"],

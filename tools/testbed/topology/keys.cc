@@ -7,6 +7,7 @@
 #include "devices/cpu_host/cpu_host_options.h"
 #include "devices/fpga/fpga_options.h"
 #include "devices/nic/nic_options.h"
+#include "devices/router/router_options.h"
 #include "devices/sdk/device_options.h"
 
 namespace carillon::testbed {
@@ -88,6 +89,9 @@ std::span<const DeviceKind> DeviceKinds() {
       MakeKind<cpu_host::CpuHostOptions>(
           "cpu_host", "launches background kernels and reports their slowdown",
           "devices/cpu_host/cpu_host"),
+      MakeKind<router::RouterOptions>(
+          "router", "forwards IPv4 and IPv6 packets between network interfaces",
+          "devices/router/router"),
       {.name = kExecKind,
        .summary = "a program of your own (key `command`)",
        .program = "",

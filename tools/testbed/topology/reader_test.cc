@@ -287,7 +287,7 @@ constexpr BadFile kBadFiles[] = {
      "t.yaml:2:5: the device has no kind"},
     {"UnknownKind", "devices: [{name: x, kind: fgpa}]\n",
      "t.yaml:1:27: kind: 'fgpa' is not known; did you mean 'fpga'? (allowed: "
-     "nic, fpga, cpu_host, exec)"},
+     "nic, fpga, cpu_host, router, exec)"},
     {"ReservedName", "devices: [{name: gpud, kind: fpga}]\n",
      "t.yaml:1:18: name: 'gpud' is a name that Carillon uses itself"},
     {"SameName",
