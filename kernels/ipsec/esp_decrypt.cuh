@@ -325,6 +325,8 @@ CARILLON_BARRIER_KERNEL(esp_decrypt, EspArgs, args, self) {
 CARILLON_KERNEL_INFO(esp_decrypt, EspArgs,
                      "takes IP packets out of IPsec's ESP tunnels",
                      simt::Registers(128)
+                         .From("RFC 4303, 2451, 2404, 4106 (EDGE: IPSec)")
+                         .Oracle("OpenSSL, NIST")
                          .Shared(esp::kSharedBytes)
                          .LeavesTogether()
                          .Shape<&esp::CheckShape>()

@@ -278,6 +278,8 @@ CARILLON_BARRIER_KERNEL(esp_encrypt, EspArgs, args, self) {
 CARILLON_KERNEL_INFO(esp_encrypt, EspArgs,
                      "puts IP packets into IPsec's ESP tunnels",
                      simt::Registers(128)
+                         .From("RFC 4303, 2451, 2404, 4106 (EDGE: IPSec)")
+                         .Oracle("OpenSSL, NIST")
                          .Shared(esp::kSharedBytes)
                          .LeavesTogether()
                          .Shape<&esp::CheckShape>()

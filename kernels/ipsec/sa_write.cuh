@@ -41,7 +41,7 @@ CARILLON_KERNEL(sa_write, SaWriteArgs, args, self) {
 
 CARILLON_KERNEL_INFO(
     sa_write, SaWriteArgs, "writes IPsec SAs",
-    simt::Registers(32).LaunchedOnly(),
+    simt::Registers(32).From("RFC 4301").Oracle("OpenSSL").LaunchedOnly(),
     CARILLON_PARAM(SaWriteArgs, from, "what to write, one ipsec::Sa each"),
     CARILLON_PARAM(SaWriteArgs, sas, "the table of SAs, zeros at first"),
     CARILLON_PARAM(SaWriteArgs, first, "the first SA of the table to write"),
