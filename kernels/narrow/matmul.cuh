@@ -3,18 +3,24 @@
 #ifndef CARILLON_KERNELS_NARROW_MATMUL_CUH_
 #define CARILLON_KERNELS_NARROW_MATMUL_CUH_
 
-#include "kernels/matmul.cuh"
 #include "kernels/simt/simt.h"
 
 namespace carillon::kernels {
 
-CARILLON_HOST_DEVICE bool NarrowMatmulFits(const MatmulArgs& args) {
+struct NarrowMatmulArgs {
+  simt::Span<const float> a;
+  simt::Span<const float> b;
+  simt::Span<float> c;
+  uint32_t n;
+};
+
+CARILLON_HOST_DEVICE bool NarrowMatmulFits(const NarrowMatmulArgs& args) {
   const uint64_t elements = static_cast<uint64_t>(args.n) * args.n;
   return elements != 0 && args.a.size >= elements && args.b.size >= elements &&
          args.c.size >= elements;
 }
 
-CARILLON_KERNEL(matmul_plain, MatmulArgs, args, self) {
+CARILLON_KERNEL(matmul_plain, NarrowMatmulArgs, args, self) {
   if (!NarrowMatmulFits(args)) {
     self.Fail(simt::kFailBadArguments);
     return;
@@ -36,7 +42,7 @@ inline constexpr uint32_t kNarrowTileBytes =
 // A block does tiles of 16x16 elements of c, one after another. The tile of c lies
 // in shared memory, too: a thread of a small block has too many of its elements to
 // hold them in registers.
-CARILLON_BARRIER_KERNEL(matmul_shared, MatmulArgs, args, self) {
+CARILLON_BARRIER_KERNEL(matmul_shared, NarrowMatmulArgs, args, self) {
   if (!NarrowMatmulFits(args)) {
     self.Fail(simt::kFailBadArguments);
     CARILLON_EXIT;
@@ -82,19 +88,19 @@ CARILLON_BARRIER_KERNEL(matmul_shared, MatmulArgs, args, self) {
 }
 
 inline const char* CheckNarrowMatmul(const simt::LaunchShape&,
-                                     const MatmulArgs& args) {
+                                     const NarrowMatmulArgs& args) {
   return NarrowMatmulFits(args)
              ? nullptr
              : "n must not be 0; a, b and c must have n * n elements";
 }
 
-#define CARILLON_NARROW_MATMUL_PARAMS                              \
-  CARILLON_PARAM(MatmulArgs, a, "n * n elements, row by row"),     \
-      CARILLON_PARAM(MatmulArgs, b, "n * n elements, row by row"), \
-      CARILLON_PARAM(MatmulArgs, c, "receives a * b"),             \
-      CARILLON_PARAM(MatmulArgs, n, "rows and columns of each matrix")
+#define CARILLON_NARROW_MATMUL_PARAMS                                    \
+  CARILLON_PARAM(NarrowMatmulArgs, a, "n * n elements, row by row"),     \
+      CARILLON_PARAM(NarrowMatmulArgs, b, "n * n elements, row by row"), \
+      CARILLON_PARAM(NarrowMatmulArgs, c, "receives a * b"),             \
+      CARILLON_PARAM(NarrowMatmulArgs, n, "rows and columns of each matrix")
 
-CARILLON_KERNEL_INFO(matmul_plain, MatmulArgs,
+CARILLON_KERNEL_INFO(matmul_plain, NarrowMatmulArgs,
                      "product of two small matrices: a narrow task",
                      simt::Registers(32)
                          .From("CUDA samples matrixMul (Pagoda: MM)")
@@ -103,7 +109,7 @@ CARILLON_KERNEL_INFO(matmul_plain, MatmulArgs,
                          .Validate<&CheckNarrowMatmul>(),
                      CARILLON_NARROW_MATMUL_PARAMS);
 CARILLON_KERNEL_INFO(
-    matmul_shared, MatmulArgs,
+    matmul_shared, NarrowMatmulArgs,
     "product of two small matrices through shared memory: a narrow task",
     simt::Registers(32)
         .From("CUDA samples matrixMul (Pagoda: MM)")

@@ -39,12 +39,12 @@ TEST(NarrowMatmul, IsTheExactProductForEverySizeAndShape) {
     const std::vector<float> expected = reference::Product(a, b, c.n);
     for (const simt::KernelInfo* kernel : kKernels) {
       std::vector<float> product(c.n * c.n, 1e9f);
-      ASSERT_EQ(
-          RunGrid(*kernel, {c.blocks, 1, 1}, {c.threads, 1, 1},
-                  MatmulArgs{ReadOnly(a), ReadOnly(b), Writable(product), c.n},
-                  {.workers = 2})
-              .status,
-          simt::kFailNone);
+      ASSERT_EQ(RunGrid(*kernel, {c.blocks, 1, 1}, {c.threads, 1, 1},
+                        NarrowMatmulArgs{ReadOnly(a), ReadOnly(b),
+                                         Writable(product), c.n},
+                        {.workers = 2})
+                    .status,
+                simt::kFailNone);
       EXPECT_EQ(product, expected) << kernel->name << " " << c.n;
     }
   }
@@ -52,8 +52,8 @@ TEST(NarrowMatmul, IsTheExactProductForEverySizeAndShape) {
 
 TEST(NarrowMatmul, ArgumentsThatDoNotFitFailAndTouchNothing) {
   std::vector<float> a(100), b(100), c(100, 5.0f);
-  const MatmulArgs good{ReadOnly(a), ReadOnly(b), Writable(c), 10};
-  std::vector<MatmulArgs> bad(5, good);
+  const NarrowMatmulArgs good{ReadOnly(a), ReadOnly(b), Writable(c), 10};
+  std::vector<NarrowMatmulArgs> bad(5, good);
   bad[0].a.size = 99;
   bad[1].b.size = 99;
   bad[2].c.size = 99;
