@@ -8,6 +8,7 @@
 #include <set>
 
 #include "kernels/forwarding/wire.h"
+#include "kernels/ipsec/wire.h"
 #include "kernels/registry.h"
 
 namespace carillon::gpu_check {
@@ -77,8 +78,8 @@ TEST(KernelCases, DoSomethingThatIsCompared) {
       EXPECT_FALSE(CompareArenas(one, before, arena).ok()) << one.name;
     }
   }
-  // All but null_event, busy, fail_if, memc_get, and the forwarders, which come
-  // behind fib_write.
+  // All but null_event, busy, fail_if, memc_get, the forwarders, which come
+  // behind fib_write, and ESP's, of which one launch is refused.
   EXPECT_EQ(good.size(), 43u);
   EXPECT_TRUE(statuses.contains(1));
   EXPECT_TRUE(statuses.contains(2));
@@ -128,6 +129,36 @@ TEST(KernelCases, ForwardersForwardMostPacketsAndJudgeTheOthers) {
     EXPECT_GE(verdicts.size(), 5u) << one.name;
   }
   EXPECT_EQ(cases, 2);
+}
+
+TEST(KernelCases, EspDecryptsMostOfWhatItEncryptsAndJudgesTheOthers) {
+  std::vector<std::string> missing;
+  for (const Case& one : MakeCases(3, &missing)) {
+    if (!one.name.starts_with("ESP")) continue;
+    Memory memory(Arena::BytesFor(one));
+    const Arena arena(one, memory.span());
+    std::vector<std::map<ipsec::Verdict, uint64_t>> after;
+    for (const CaseLaunch& launch : one.launches) {
+      arena.Feed(launch);
+      RunOnCpu(launch, arena.Args(launch));
+      after.emplace_back();
+      for (uint32_t i = 0; i < ipsec::kVerdicts; ++i) {
+        std::memcpy(&after.back()[static_cast<ipsec::Verdict>(i)],
+                    &arena.buffer(3)[i * sizeof(uint64_t)], sizeof(uint64_t));
+      }
+    }
+    using ipsec::Verdict;
+    EXPECT_GT(after[1][Verdict::kDone], 50u);
+    EXPECT_EQ(after[1][Verdict::kExpired], 2u);
+    EXPECT_GT(after[2][Verdict::kDone], 50u + after[1][Verdict::kDone] - 20);
+    EXPECT_EQ(after[2][Verdict::kBadIcv], 8u);
+    EXPECT_GE(after[2][Verdict::kTruncated], 2u);
+    EXPECT_EQ(after[3][Verdict::kDone], after[2][Verdict::kDone]);
+    EXPECT_EQ(after[3][Verdict::kReplayed],
+              after[2][Verdict::kDone] - after[1][Verdict::kDone]);
+    return;
+  }
+  FAIL() << "no such case";
 }
 
 TEST(CompareArenas, SeesOneByteAndOneFloat) {
