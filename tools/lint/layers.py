@@ -41,7 +41,7 @@ ARROWS = {
     "tools/cli": ["base", "shm", "proto", "sim", "devices/sdk", "tools/testbed", "tools/plots", "tools/hash_sim"],
     "tools/bench": ["base", "shm", "proto", "devices/sdk", "tools/testbed", "tools/plots", "tools/cli/ui"],
     "tools/gpu_check": ["base", "shm", "kernels", "sim/exec", "gpu_daemon", "tools/bench", "tools/plots"],
-    "integration_tests": ["base", "shm", "proto", "devices/sdk", "tools/testbed", "tools/bench"],
+    "integration_tests": ["base", "shm", "proto", "devices/sdk", "devices/packet_io", "tools/testbed", "tools/bench"],
     # The control plane and the doorbell poller in one thread.
     "integration_tests/simulation": ["base", "shm", "proto", "gpu_daemon", "tools/testbed/ledger", "integration_tests"],
     "bazel": [],
