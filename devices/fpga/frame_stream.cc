@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 
 #include "base/clock.h"
 #include "base/status.h"
@@ -30,12 +29,12 @@ uint64_t Stride(uint64_t bytes) { return shm::AlignUp(bytes, 128); }
 }  // namespace
 
 std::vector<std::string> FrameStream::CounterNames() {
-  return {"frames_sent", "frames_done", "mismatches",       "events_failed",
-          "dropped",     "activations", "activation_errors"};
+  return {"frames_sent", "frames_done", "mismatches",        "events_failed",
+          "dropped",     "activations", "activation_errors", "late"};
 }
 
 std::vector<std::string> FrameStream::HistogramNames() {
-  return {"frame_latency"};
+  return {"frame_latency", "tardiness", "jitter"};
 }
 
 uint64_t FrameStream::SubmissionBytes(const FrameKernel& kernel,
@@ -93,10 +92,15 @@ void FrameStream::Count(Counter counter, uint64_t n) {
 }
 
 Nanoseconds FrameStream::NextDue() const {
-  if (options_.fps == 0) return 0;
-  return start_ns_ +
-         static_cast<Nanoseconds>(std::llround(
-             static_cast<double>(next_frame_) * 1e9 / options_.fps));
+  return punctuality_ ? punctuality_->Due(next_frame_) : 0;
+}
+
+void FrameStream::JudgeTime(uint64_t frame) {
+  if (!punctuality_) return;
+  const Punctuality::Figures figures = punctuality_->Add(frame, device_->Now());
+  if (figures.tardiness > 0) Count(kLate);
+  device_->histogram(kTardiness).Add(figures.tardiness);
+  if (figures.jitter) device_->histogram(kJitter).Add(*figures.jitter);
 }
 
 void FrameStream::Send(uint64_t frame) {
@@ -170,6 +174,7 @@ absl::Status FrameStream::TakeResults() {
     device_->histogram(kFrameLatency).Add(device_->Now() - sent.rung_ns);
     absl::Status taken;
     if (done->state == edge::EventState::kDone) {
+      JudgeTime(sent.frame);
       taken = TakeResult(sent, slot);
     } else {
       Count(kEventsFailed);
@@ -215,6 +220,7 @@ absl::Status FrameStream::StreamFrames(const edge::StopRequest& stop) {
 
 absl::Status FrameStream::Run(const edge::DeviceContext& context) {
   start_ns_ = device_->Now();
+  if (options_.fps != 0) punctuality_.emplace(start_ns_, options_.fps);
   absl::Status status = StreamFrames(context.stop);
   while (!status.ok() && device_->may_resume()) {
     RETURN_IF_ERROR(TakeResults());

@@ -16,6 +16,7 @@
 #include "devices/fpga/fpga_options.h"
 #include "devices/fpga/frame_kernel.h"
 #include "devices/fpga/frame_source.h"
+#include "devices/fpga/punctuality.h"
 #include "devices/sdk/device_main.h"
 #include "devices/sdk/edge.h"
 
@@ -34,8 +35,14 @@ class FrameStream {
     kDropped,      // the ring was full at the frame's time
     kActivations,  // counted by the map, with --check and cardiac frames
     kActivationErrors,
+    kLate,  // results that came after the next frame was due
   };
-  enum Histogram : uint32_t { kFrameLatency };  // rung to completion seen
+  // The last two of results at a rate, and none of failed events.
+  enum Histogram : uint32_t {
+    kFrameLatency,  // rung to completion seen
+    kTardiness,
+    kJitter,
+  };
   static std::vector<std::string> CounterNames();
   static std::vector<std::string> HistogramNames();
 
@@ -77,6 +84,7 @@ class FrameStream {
   absl::Status StreamFrames(const edge::StopRequest& stop);
   absl::Status Drain();
   absl::Status Verdict() const;
+  void JudgeTime(uint64_t frame);
   void Count(Counter counter, uint64_t n = 1);
 
   edge::Device* const device_;
@@ -87,6 +95,7 @@ class FrameStream {
   edge::EventQueue* queue_ = nullptr;
   std::vector<InFlight> in_flight_;  // indexed by slot
   std::optional<ActivationMap> map_;
+  std::optional<Punctuality> punctuality_;  // at a rate, from Run() on
   Nanoseconds start_ns_ = 0;
   uint64_t next_frame_ = 0;
   std::vector<uint64_t> counts_;

@@ -104,6 +104,10 @@ class FrameStreamTest : public ::testing::Test {
   uint64_t Counter(FrameStream::Counter counter) const {
     return gpud_->submission().telemetry().counters[counter];
   }
+  shm::HistogramSnapshot Histogram(FrameStream::Histogram histogram) const {
+    return shm::HistogramSnapshot(
+        gpud_->submission().telemetry().histograms[histogram]);
+  }
   static shm::EventState Right(shm::Sequence, std::span<float>) {
     return shm::EventState::kDone;
   }
@@ -128,9 +132,38 @@ TEST_F(FrameStreamTest, EveryFrameIsSentDoneAndCheckedOnce) {
   EXPECT_EQ(Counter(FrameStream::kDropped), 0u);
   EXPECT_GE(Counter(FrameStream::kActivations), 2u * kWidth * kHeight);
   EXPECT_EQ(Counter(FrameStream::kActivationErrors), 0u);
-  const shm::HistogramSnapshot latency(
-      gpud_->submission().telemetry().histograms[0]);
+  const shm::HistogramSnapshot latency = Histogram(FrameStream::kFrameLatency);
   EXPECT_EQ(latency.count(), options_.frames);
+  // Without a rate no frame is due.
+  EXPECT_EQ(Histogram(FrameStream::kTardiness).count(), 0u);
+  EXPECT_EQ(Histogram(FrameStream::kJitter).count(), 0u);
+  EXPECT_EQ(Counter(FrameStream::kLate), 0u);
+}
+
+TEST_F(FrameStreamTest, AResultThatComesBehindTheNextFrameIsLate) {
+  options_.frames = 40;
+  options_.fps = 1000;
+  // The GPU holds one result back until three more frames were due and sent.
+  const absl::Status status = Run([&](shm::Sequence sequence,
+                                      std::span<float>) {
+    if (sequence.value() == 5) {
+      while (
+          gpud_->submission().telemetry().counters[FrameStream::kFramesSent] <
+          8) {
+        std::this_thread::yield();
+      }
+    }
+    return sequence.value() == 7 ? shm::EventState::kFailed
+                                 : shm::EventState::kDone;
+  });
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  const uint64_t results = Counter(FrameStream::kFramesDone) - 1;
+  EXPECT_GE(Counter(FrameStream::kLate), 1u);
+  const shm::HistogramSnapshot tardiness = Histogram(FrameStream::kTardiness);
+  EXPECT_EQ(tardiness.count(), results);
+  // Two periods at least, less what a bucket is wide.
+  EXPECT_GE(tardiness.Percentile(1.0), 1'500'000u);
+  EXPECT_EQ(Histogram(FrameStream::kJitter).count(), results - 1);
 }
 
 TEST_F(FrameStreamTest, AWrongCoefficientIsAMismatch) {
