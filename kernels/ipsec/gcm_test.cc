@@ -9,7 +9,6 @@
 #include "kernels/ipsec/aes.cuh"
 #include "kernels/ipsec/ghash.cuh"
 #include "kernels/ipsec/nist_vectors.h"
-#include "kernels/simt/types.h"
 
 namespace carillon::kernels {
 namespace {
@@ -51,7 +50,7 @@ Element WarpHash(const Element& h, const Bytes& blocks) {
   Element powers[ghash::kPowers];
   ghash::MakePowers(h, powers);
   Element sum{0, 0};
-  for (uint32_t lane = 0; lane < simt::kWarpSize; ++lane) {
+  for (uint32_t lane = 0; lane < ghash::kPowers; ++lane) {
     sum = ghash::Add(
         sum, ghash::LaneSum(
                  powers, lane, static_cast<uint32_t>(blocks.size() / 16),
