@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -116,17 +117,19 @@ TEST(SimBackend, HasPtxOfEveryKernelOfGpud) {
   // Those that a test registers beside them have none.
   const auto backend = *SimBackend::Create({.workers = 1});
   LaunchPath* const path = backend->paths().Find("edge")->path;
-  // Whole elements of 12 bytes, and of any power of two up to 128.
-  std::vector<uint64_t> nothing(48);
+  std::vector<uint64_t> nothing(256);
   const auto mapping =
       backend->memory().MapHost(std::as_writable_bytes(std::span(nothing)));
   for (const simt::KernelInfo* kernel : simt::AllKernels()) {
     TestDevice device;
     std::vector<ParameterBinding> bindings;
     for (const simt::ParamInfo& param : kernel->params) {
-      bindings.push_back(param.is_buffer()
-                             ? Fixed(**mapping, 8 * nothing.size())
-                             : Constant(0));
+      // 128 bytes, or one element that is larger.
+      const uint64_t size = param.element_size;
+      bindings.push_back(
+          param.is_buffer()
+              ? Fixed(**mapping, std::max<uint64_t>(1, 128 / size) * size)
+              : Constant(0));
     }
     auto event = device.Register({.kernel = kernel, .bindings = bindings});
     ASSERT_TRUE(path->Add(event.kernel).ok()) << kernel->name;
