@@ -80,6 +80,15 @@ class LiveRouterTest : public ::testing::Test {
                   i + 1)));
       SetUpHost(i, "eth0");
     }
+    // Linux sends nothing for a moment after an interface has come up.
+    for (size_t i = 0; i < 2; ++i) {
+      for (const std::string& router : {fmt::format("10.0.{}.1", i + 1),
+                                        fmt::format("2001:db8:{}::1", i + 1)}) {
+        ASSERT_TRUE(Eventually([&] {
+          return Run(i, {"ping", "-n", "-W", "1", "-c", "1", router}) == 0;
+        }));
+      }
+    }
   }
   void SetUpHost(size_t i, const std::string& interface) {
     EXPECT_EQ(Run(i, {"ip", "addr", "add", fmt::format("10.0.{}.2/24", i + 1),
@@ -361,11 +370,16 @@ TEST_F(LiveRouterTest, TapsCarryPacketsToo) {
     }
   }
   for (const char* to : {"10.0.2.2", "2001:db8:2::2"}) {
+    // Linux sends nothing for a moment after an interface has come up.
+    ASSERT_TRUE(Eventually([&] {
+      return Run(0, {"ping", "-n", "-W", "1", "-c", "1", to}) == 0;
+    }));
+    const uint64_t forwarded = Counter("forwarded");
     EXPECT_EQ(Run(0, Ping(to, 50, {"-i", "0.002", "-M", "do", "-s", "8900"})),
-              0)
-        << output_;
+              0);
+    EXPECT_THAT(output_, HasSubstr(" 0% packet loss"));
+    EXPECT_TRUE(CounterReaches("forwarded", forwarded + 100));
   }
-  EXPECT_TRUE(CounterReaches("forwarded", 200));
 }
 
 TEST_F(LiveRouterTest, WithoutThePrivilegeItEndsAndNamesIt) {

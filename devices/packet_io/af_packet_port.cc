@@ -9,8 +9,10 @@
 #include <net/if_arp.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -21,8 +23,28 @@
 namespace carillon::packet_io {
 namespace {
 
-// Linux buffers so much while this process does not run.
+// The ring, which holds so many frames while this process does not run. A slot
+// has room for kMaxFrameBytes behind Linux's own headers; a block has whole ones.
+constexpr uint32_t kSlotBytes = 9'360;
+constexpr uint32_t kBlockBytes = 64 << 10;
+constexpr uint32_t kSlotsOfBlock = kBlockBytes / kSlotBytes;
+constexpr uint32_t kBlocks = 256;
+constexpr uint32_t kSlots = kBlocks * kSlotsOfBlock;
+// What may wait to be sent.
 constexpr int kSocketBufferBytes = 4 << 20;
+
+// What Linux puts before each frame (PACKET_VNET_HDR): struct virtio_net_hdr,
+// whose header is not C++.
+struct OffloadHeader {
+  uint8_t flags;
+  uint8_t segmentation;  // 0: none
+  uint16_t header_bytes;
+  uint16_t segment_bytes;
+  uint16_t checksum_start;
+  uint16_t checksum_offset;
+};
+static_assert(sizeof(OffloadHeader) == 10);
+constexpr uint8_t kNeedsChecksum = 1;
 // Limits how long Send() waits for room.
 constexpr int kRoomAttempts = 4;
 constexpr int kRoomWaitMs = 1;
@@ -122,17 +144,17 @@ absl::StatusOr<std::unique_ptr<AfPacketPort>> AfPacketPort::Open(
 }
 
 AfPacketPort::~AfPacketPort() {
-  for (uint32_t i = 0; i < armed_; ++i) pool_->Give(slots_[i].buffer);
+  if (!ring_.empty()) munmap(ring_.data(), ring_.size());
 }
 
 absl::Status AfPacketPort::OpenReceiver(int index) {
   const int fd = receiver_.get();
-  SetBuffer(fd, SO_RCVBUFFORCE, SO_RCVBUF);
   RETURN_IF_ERROR(AttachFilter(fd, interface_));
   if (!SetOption(fd, PACKET_IGNORE_OUTGOING) ||
       !SetOption(fd, PACKET_VNET_HDR)) {
     return Failed(interface_, "socket options");
   }
+  RETURN_IF_ERROR(MapRing());
   return Bind(fd, interface_, index, ETH_P_ALL);
 }
 
@@ -143,60 +165,64 @@ absl::Status AfPacketPort::OpenSender(int index) {
   return Bind(sender_.get(), interface_, index, 0);
 }
 
-bool AfPacketPort::Arm(uint32_t slot) {
-  const auto buffer = pool_->Take();
-  if (buffer) Arm(slot, *buffer);
-  return buffer.has_value();
+absl::Status AfPacketPort::MapRing() {
+  const int fd = receiver_.get();
+  const int version = TPACKET_V2;
+  tpacket_req ring{};
+  ring.tp_block_size = kBlockBytes;
+  ring.tp_block_nr = kBlocks;
+  ring.tp_frame_size = kSlotBytes;
+  ring.tp_frame_nr = kSlots;
+  if (setsockopt(fd, SOL_PACKET, PACKET_VERSION, &version, sizeof(version)) !=
+          0 ||
+      setsockopt(fd, SOL_PACKET, PACKET_RX_RING, &ring, sizeof(ring)) != 0) {
+    return Failed(interface_, "a ring of frames");
+  }
+  constexpr size_t kBytes = size_t{kBlockBytes} * kBlocks;
+  void* const memory =
+      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (memory == MAP_FAILED) return Failed(interface_, "mmap");
+  ring_ = {static_cast<std::byte*>(memory), kBytes};
+  return absl::OkStatus();
 }
 
-void AfPacketPort::Arm(uint32_t index, BufferIndex buffer) {
-  Slot& slot = slots_[index];
-  slot.buffer = buffer;
-  const std::span<std::byte> frame = pool_->frame(buffer);
-  slot.parts = {
-      {{&slot.offload, sizeof(slot.offload)}, {frame.data(), frame.size()}}};
-  msghdr& header = messages_[index].msg_hdr;
-  header = {};
-  header.msg_iov = slot.parts.data();
-  header.msg_iovlen = slot.parts.size();
+std::byte* AfPacketPort::slot() const {
+  return ring_.data() + size_t{next_ / kSlotsOfBlock} * kBlockBytes +
+         size_t{next_ % kSlotsOfBlock} * kSlotBytes;
 }
 
 bool AfPacketPort::Receive(std::vector<Frame>* frames) {
-  while (armed_ < kBurst && Arm(armed_)) ++armed_;
-  if (armed_ == 0) return false;
-  // With MSG_TRUNC the length is the frame's, not that of the part that fitted.
-  const int result = recvmmsg(receiver_.get(), messages_.data(), armed_,
-                              MSG_DONTWAIT | MSG_TRUNC, nullptr);
-  if (result <= 0) return false;
-  const auto received = static_cast<uint32_t>(result);
-  const bool more = received == armed_;
-  for (uint32_t slot = 0; slot < received; ++slot) {
-    Take(slot, messages_[slot].msg_len, frames);
+  for (uint32_t i = 0; i < kBurst; ++i) {
+    auto* const header = reinterpret_cast<tpacket2_hdr*>(slot());
+    // Writers: Linux, when it has filled the slot, which acquire lets us see; and
+    // this thread, when it has read it.
+    const std::atomic_ref<uint32_t> status(header->tp_status);
+    if ((status.load(std::memory_order_acquire) & TP_STATUS_USER) == 0) {
+      return false;
+    }
+    OffloadHeader offload;
+    const std::byte* const bytes = slot() + header->tp_mac;
+    std::memcpy(&offload, bytes - sizeof(offload), sizeof(offload));
+    if (header->tp_snaplen < header->tp_len ||
+        header->tp_len > kMaxFrameBytes || offload.segmentation != 0) {
+      ++counts_.oversized;
+    } else {
+      const auto buffer = pool_->Take();
+      if (!buffer) return false;
+      const uint32_t length = header->tp_len;
+      const auto frame = pool_->frame(*buffer).first(length);
+      std::memcpy(frame.data(), bytes, length);
+      if ((offload.flags & kNeedsChecksum) != 0) {
+        CompleteChecksum(frame, offload.checksum_start,
+                         offload.checksum_offset);
+      }
+      ++counts_.received;
+      frames->push_back({.buffer = *buffer, .length = length});
+    }
+    status.store(TP_STATUS_KERNEL, std::memory_order_release);
+    next_ = (next_ + 1) % kSlots;
   }
-  // From the end, so that the last slot can replace one that stays empty.
-  for (uint32_t slot = received; slot-- > 0;) {
-    if (Arm(slot)) continue;
-    --armed_;
-    if (slot < armed_) Arm(slot, slots_[armed_].buffer);
-  }
-  return more;
-}
-
-void AfPacketPort::Take(uint32_t index, uint32_t length,
-                        std::vector<Frame>* frames) {
-  const Slot& slot = slots_[index];
-  length -= std::min<uint32_t>(length, sizeof(slot.offload));
-  if (length > kMaxFrameBytes || slot.offload.segmentation != 0) {
-    ++counts_.oversized;
-    pool_->Give(slot.buffer);
-    return;
-  }
-  if ((slot.offload.flags & kNeedsChecksum) != 0) {
-    CompleteChecksum(pool_->frame(slot.buffer).first(length),
-                     slot.offload.checksum_start, slot.offload.checksum_offset);
-  }
-  ++counts_.received;
-  frames->push_back({.buffer = slot.buffer, .length = length});
+  return true;
 }
 
 void AfPacketPort::Send(std::span<const OutgoingFrame> frames) {

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,42 +37,22 @@ class AfPacketPort : public PacketPort {
 
  private:
   static constexpr uint32_t kBurst = 64;
-  // What Linux puts before each frame (PACKET_VNET_HDR): struct virtio_net_hdr,
-  // whose header is not C++.
-  struct OffloadHeader {
-    uint8_t flags;
-    uint8_t segmentation;  // 0: none
-    uint16_t header_bytes;
-    uint16_t segment_bytes;
-    uint16_t checksum_start;
-    uint16_t checksum_offset;
-  };
-  static_assert(sizeof(OffloadHeader) == 10);
-  static constexpr uint8_t kNeedsChecksum = 1;
-  // The slot has a buffer, at which its message points.
-  struct Slot {
-    BufferIndex buffer;
-    OffloadHeader offload;
-    std::array<iovec, 2> parts;
-  };
 
   AfPacketPort(std::string interface, FramePool* pool)
       : interface_(std::move(interface)), pool_(pool) {}
   absl::Status OpenReceiver(int index);
   absl::Status OpenSender(int index);
-  // False: no buffer is free.
-  bool Arm(uint32_t slot);
-  void Arm(uint32_t slot, BufferIndex buffer);
-  // What has arrived in a slot is counted and appended, or dropped.
-  void Take(uint32_t slot, uint32_t length, std::vector<Frame>* frames);
+  absl::Status MapRing();
+  std::byte* slot() const;
 
   const std::string interface_;
   FramePool* const pool_;
   UniqueFd receiver_;
   UniqueFd sender_;
-  uint32_t armed_ = 0;  // slots [0, armed_) have a buffer
-  std::array<Slot, kBurst> slots_{};
-  std::array<mmsghdr, kBurst> messages_{};
+  // Linux puts frames into the slots of a ring that both share (TPACKET_V2): no
+  // call for a burst, and no block that TPACKET_V3 would keep for a millisecond.
+  std::span<std::byte> ring_;
+  uint32_t next_ = 0;  // slot
   std::array<mmsghdr, kBurst> outgoing_{};
   std::array<std::array<iovec, 2>, kBurst> outgoing_parts_{};
 };
