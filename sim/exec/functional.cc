@@ -270,6 +270,23 @@ absl::StatusOr<FunctionalGpu::Result> FunctionalGpu::Run(const Launch& launch) {
   return result;
 }
 
+void FunctionalGpu::RunWarp(Warp& warp, uint64_t& budget) {
+  if (!options_.observer) {
+    const uint64_t before = budget;
+    warp.Run(budget);
+    core_.clock += before - budget;
+    return;
+  }
+  while (budget != 0 && warp.state() == Warp::State::kReady && !core_.fault) {
+    options_.observer(warp);
+    uint64_t one = 1;
+    warp.Run(one);
+    ++core_.clock;
+    --budget;
+    if (warp.gives_way()) return;
+  }
+}
+
 FunctionalGpu::Turn FunctionalGpu::RunBlock(Block& block, int rounds,
                                             uint64_t slice,
                                             uint64_t* executed) {
@@ -284,10 +301,9 @@ FunctionalGpu::Turn FunctionalGpu::RunBlock(Block& block, int rounds,
       const uint64_t writes = core_.writes;
       const uint64_t releases = core_.releases.total;
       uint64_t budget = slice;
-      warp.Run(budget);
+      RunWarp(warp, budget);
       const uint64_t done = slice - budget;
       *executed += done;
-      core_.clock += done;
       if (core_.fault) return Turn::kFailed;
       const bool on =
           core_.writes != writes || warp.state() != Warp::State::kReady;

@@ -52,6 +52,8 @@ class FunctionalGpu {
     // Brings in releases of the wait-release barrier from outside of the block.
     // False, at kWait: none will come.
     std::function<bool(At, Releases&)> outside;
+    // Called before each operation with the warp that executes it next.
+    std::function<void(const Warp&)> observer;
     PrintBuffer* printed = nullptr;         // receives what kernels print
     std::function<uint64_t()> nanoseconds;  // %globaltimer
   };
@@ -81,6 +83,7 @@ class FunctionalGpu {
   void Reset();
   // Each warp of the block runs `rounds` times, for at most `slice` operations,
   // or until all that can run only look again for what others do.
+  void RunWarp(Warp& warp, uint64_t& budget);
   Turn RunBlock(Block& block, int rounds, uint64_t slice, uint64_t* executed);
   absl::Status Failure(const Launch& launch, absl::Status status) const;
 

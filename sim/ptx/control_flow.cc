@@ -16,7 +16,9 @@ bool EndsFunction(const Instruction& instruction) {
          instruction.opcode == "trap";
 }
 
-// Finds post-dominators by the iteration of Cooper, Harvey and Kennedy ("A
+}  // namespace
+
+// By the iteration of Cooper, Harvey and Kennedy ("A
 // Simple, Fast Dominance Algorithm"), on the reversed graph with the function's
 // end as its root. Some blocks cannot reach the end, as in a loop that is left
 // only by exit or never: the last of these in the text counts as if it led to
@@ -96,8 +98,6 @@ void FindPostDominators(std::vector<BasicBlock>& blocks) {
     }
   }
 }
-
-}  // namespace
 
 uint32_t ControlFlow::MeetingPoint(uint32_t instruction) const {
   const uint32_t meet = blocks[block_of[instruction]].immediate_post_dominator;

@@ -36,6 +36,9 @@ struct ControlFlow {
   uint32_t MeetingPoint(uint32_t instruction) const;
 };
 
+// Fills immediate_post_dominator, given successors and predecessors.
+void FindPostDominators(std::vector<BasicBlock>& blocks);
+
 // The function must have a body.
 ControlFlow AnalyzeControlFlow(const Function& function);
 

@@ -122,6 +122,12 @@ constexpr Command kCommands[] = {
     {"hashsim", kSimulate, "hit rates of hash tables, beside the thesis's",
      "carillon hashsim 4.8\ncarillon hashsim --quick --out figures",
      MakeHashSim},
+    {"cfgsim", kSimulate, "SIMT efficiency of a control flow graph",
+     "carillon cfgsim graph.dot\n"
+     "carillon cfgsim --from-ptx saxpy.ptx --kernel saxpy\n"
+     "carillon cfgsim --from-ptx saxpy.ptx --grid 4 --block 256 \\\n"
+     "    'f32[1024]=iota' 'f32[1024]=1' 2 1000",
+     MakeCfgSim},
 
     {"doctor", kProve, "check this machine", "carillon doctor", MakeDoctor},
     {"test", kProve, "run all tests",

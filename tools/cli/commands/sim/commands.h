@@ -6,6 +6,7 @@
 
 namespace carillon::cli {
 
+Run MakeCfgSim(Arguments& arguments, Console& console);
 Run MakeHashSim(Arguments& arguments, Console& console);
 Run MakeSimCfg(Arguments& arguments, Console& console);
 Run MakeSimFigure(Arguments& arguments, Console& console);
