@@ -37,7 +37,8 @@ ARROWS = {
         "devices/fpga/fpga_options.h", "devices/nic/nic_options.h", "devices/router/router_options.h",
         "gpu_daemon/options"],
     "tools/plots": ["base"],
-    "tools/cfg_sim": ["base", "sim"],
+    # Its test compares it with the kernels of memcached.
+    "tools/cfg_sim": ["base", "kernels", "sim"],
     "tools/hash_sim": ["base", "kernels/memcached"],
     "tools/cli": ["base", "shm", "proto", "sim", "devices/sdk", "tools/testbed", "tools/plots", "tools/cfg_sim", "tools/hash_sim"],
     "tools/bench": ["base", "shm", "proto", "devices/sdk", "tools/testbed", "tools/plots", "tools/cli/ui"],
