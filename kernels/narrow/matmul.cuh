@@ -35,7 +35,8 @@ CARILLON_KERNEL(matmul_plain, NarrowMatmulArgs, args, self) {
   }
 }
 
-inline constexpr uint32_t kNarrowTileElements = kMatmulTile * kMatmulTile;
+inline constexpr uint32_t kNarrowTile = 16;
+inline constexpr uint32_t kNarrowTileElements = kNarrowTile * kNarrowTile;
 inline constexpr uint32_t kNarrowTileBytes =
     kNarrowTileElements * sizeof(float);
 
@@ -49,19 +50,19 @@ CARILLON_BARRIER_KERNEL(matmul_shared, NarrowMatmulArgs, args, self) {
   }
   const uint64_t n = args.n;
   const uint32_t threads = self.block_threads();
-  const uint64_t tiles = (n + kMatmulTile - 1) / kMatmulTile;
+  const uint64_t tiles = (n + kNarrowTile - 1) / kNarrowTile;
   float* tile_a = self.shared<float>(0, kNarrowTileElements);
   float* tile_b = self.shared<float>(kNarrowTileBytes, kNarrowTileElements);
   float* tile_c = self.shared<float>(2 * kNarrowTileBytes, kNarrowTileElements);
   for (uint64_t tile = self.global_linear() / threads; tile < tiles * tiles;
        tile += self.grid_dim().count()) {
-    const uint64_t top = tile / tiles * kMatmulTile;
-    const uint64_t left = tile % tiles * kMatmulTile;
-    for (uint64_t k = 0; k < n; k += kMatmulTile) {
+    const uint64_t top = tile / tiles * kNarrowTile;
+    const uint64_t left = tile % tiles * kNarrowTile;
+    for (uint64_t k = 0; k < n; k += kNarrowTile) {
       // Outside of the matrices the tiles hold zeros, which add nothing.
       for (uint32_t i = self.linear(); i < kNarrowTileElements; i += threads) {
-        const uint32_t x = i % kMatmulTile;
-        const uint32_t y = i / kMatmulTile;
+        const uint32_t x = i % kNarrowTile;
+        const uint32_t y = i / kNarrowTile;
         tile_a[i] =
             top + y < n && k + x < n ? args.a[(top + y) * n + k + x] : 0.0f;
         tile_b[i] =
@@ -69,19 +70,19 @@ CARILLON_BARRIER_KERNEL(matmul_shared, NarrowMatmulArgs, args, self) {
       }
       CARILLON_SYNC_THREADS(self);
       for (uint32_t i = self.linear(); i < kNarrowTileElements; i += threads) {
-        const float* a = tile_a + i / kMatmulTile * kMatmulTile;
-        const float* b = tile_b + i % kMatmulTile;
+        const float* a = tile_a + i / kNarrowTile * kNarrowTile;
+        const float* b = tile_b + i % kNarrowTile;
         float sum = k == 0 ? 0.0f : tile_c[i];
-        for (uint32_t m = 0; m < kMatmulTile; ++m) {
-          sum += a[m] * b[m * kMatmulTile];
+        for (uint32_t m = 0; m < kNarrowTile; ++m) {
+          sum += a[m] * b[m * kNarrowTile];
         }
         tile_c[i] = sum;
       }
       CARILLON_SYNC_THREADS(self);
     }
     for (uint32_t i = self.linear(); i < kNarrowTileElements; i += threads) {
-      const uint64_t row = top + i / kMatmulTile;
-      const uint64_t column = left + i % kMatmulTile;
+      const uint64_t row = top + i / kNarrowTile;
+      const uint64_t column = left + i % kNarrowTile;
       if (row < n && column < n) args.c[row * n + column] = tile_c[i];
     }
   }

@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/matmul_reference.h"
+#include "kernels/narrow/references.h"
 #include "kernels/simt/kernel_test_util.h"
 
 namespace carillon::kernels {

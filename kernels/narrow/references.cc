@@ -94,6 +94,20 @@ double ConvolvedPixel(std::span<const float> image, uint32_t width,
   return sum;
 }
 
+std::vector<float> Product(std::span<const float> a, std::span<const float> b,
+                           size_t n) {
+  std::vector<float> product;
+  for (size_t i = 0; i < n * n; ++i) {
+    int64_t sum = 0;
+    for (size_t k = 0; k < n; ++k) {
+      sum += static_cast<int64_t>(a[i / n * n + k]) *
+             static_cast<int64_t>(b[k * n + i % n]);
+    }
+    product.push_back(static_cast<float>(sum));
+  }
+  return product;
+}
+
 void Decompose(std::vector<double>* matrix, size_t n) {
   // Row by row, as Crout and Doolittle have it: a(i, j) = sum of l(i, k) u(k, j).
   std::vector<double>& a = *matrix;

@@ -39,6 +39,10 @@ double ConvolvedPixel(std::span<const float> image, uint32_t width,
                       uint32_t height, std::span<const float> by_row,
                       std::span<const float> by_column, uint32_t x, uint32_t y);
 
+// The product of n x n matrices of whole numbers.
+std::vector<float> Product(std::span<const float> a, std::span<const float> b,
+                           size_t n);
+
 // LU decomposition of an n x n matrix in place, without pivoting. L has ones on
 // its diagonal, which are not stored.
 void Decompose(std::vector<double>* matrix, size_t n);
