@@ -667,17 +667,17 @@ TEST(MakeSa, SaysWhatIsWrong) {
       MakeAssociation(0x1234, Suite::kTripleDesSha1, Direction::kOutbound,
                       "192.0.2.1", "192.0.2.2", 1);
   const auto status = [](const Association& of) {
-    return ipsec::MakeSa({.spi = of.spi,
-                          .suite = of.suite,
-                          .direction = of.direction,
-                          .local = of.local,
-                          .peer = of.peer,
-                          .cipher_key = of.cipher_key,
-                          .integrity_key = of.integrity_key})
-        .status()
-        .message();
+    return std::string(ipsec::MakeSa({.spi = of.spi,
+                                      .suite = of.suite,
+                                      .direction = of.direction,
+                                      .local = of.local,
+                                      .peer = of.peer,
+                                      .cipher_key = of.cipher_key,
+                                      .integrity_key = of.integrity_key})
+                           .status()
+                           .message());
   };
-  EXPECT_EQ(std::string(status(good)), "");
+  EXPECT_EQ(status(good), "");
   std::vector<Association> bad(8, good);
   bad[0].spi = 255;
   bad[1].suite = Suite::kNone;
@@ -687,7 +687,7 @@ TEST(MakeSa, SaysWhatIsWrong) {
   bad[5].cipher_key.resize(23);
   bad[6].integrity_key.resize(19);
   bad[7].suite = Suite::kAesGcm;
-  for (const Association& one : bad) EXPECT_NE(std::string(status(one)), "");
+  for (const Association& one : bad) EXPECT_NE(status(one), "");
 }
 
 }  // namespace

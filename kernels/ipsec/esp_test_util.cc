@@ -429,8 +429,7 @@ Gateway::Gateway(const std::vector<Association>& table,
           std::max<size_t>(1, table.size()) * sizeof(ipsec::Sa)))),
       four_(Family::kIpv4, kGroups, kFirstBits, {}),
       six_(Family::kIpv6, kGroups, kFirstBits, {}) {
-  std::memset(static_cast<void*>(sas_.get()), 0,
-              sas_count_ * sizeof(ipsec::Sa));
+  std::fill_n(sas_.get(), sas_count_, ipsec::Sa{});
   std::vector<ipsec::Sa> sas;
   for (const Association& association : table) sas.push_back(ToSa(association));
   Write(0, sas);
@@ -480,8 +479,9 @@ std::vector<Handled> Gateway::RunRaw(
   std::copy(packets.begin(), packets.end(), bytes.get());
   const size_t count = descriptors.size();
   std::vector<ipsec::Unit> out(count * stride_ / sizeof(ipsec::Unit));
-  std::memset(static_cast<void*>(out.data()), 0xcd,
-              out.size() * sizeof(ipsec::Unit));
+  ipsec::Unit garbage;
+  std::ranges::fill(garbage.bytes, uint8_t{0xcd});
+  std::ranges::fill(out, garbage);
   std::vector<ipsec::Result> results(count);
   kernels::EspArgs event = args();
   event.packets = {bytes.get(), packets.size()};

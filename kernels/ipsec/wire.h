@@ -63,7 +63,7 @@ union Keys {
 //   +-----+-------+-----------+--------+-------+------+------+----------+---
 //   | SPI | suite | direction | family | local | peer | keys | sequence | ...
 //   +-----+-------+-----------+--------+-------+------+------+----------+---
-struct alignas(64) Sa {
+struct alignas(16) Sa {
   uint32_t spi;  // 0: none
   Suite suite;
   Direction direction;
