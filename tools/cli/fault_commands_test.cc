@@ -184,7 +184,7 @@ TEST_F(FaultCommands, ClearTakesFaultsOffByNameOrAll) {
   CliResult outcome = RunFault({"clear", "a", "x"});
   EXPECT_EQ(outcome.code, 3);
   EXPECT_THAT(outcome.err,
-              HasSubstr("there is no fault called 'x'; did you mean"));
+              HasSubstr("there is no fault called 'x'; there are a, b, c"));
   EXPECT_EQ(There().size(), 3u);
   EXPECT_EQ(RunFault({"clear", "a"}).code, 0);
   EXPECT_EQ(There().size(), 2u);
