@@ -90,7 +90,8 @@ TEST(RouteFile, SaysWhatIsWrongInWhichLine) {
 TEST(RouteFile, APrefixHasOneRoute) {
   const std::string macs = " 02:00:00:00:00:01 02:00:00:00:00:ff\n";
   EXPECT_EQ(ParseRoutes("10.0.0.0/8" + macs + "10.0.0.0/16" + macs +
-                        "\n10.0.0.0/8" + macs)
+                            "\n10.0.0.0/8" + macs,
+                        kOnePort)
                 .status()
                 .message(),
             "line 4: 10.0.0.0/8 has a route already, in line 1");
