@@ -119,7 +119,8 @@ TEST(RouteStore, WhatFindsNoRoomChangesNothing) {
   for (int i = 0; i < 5; ++i) {
     std::string text;
     for (uint32_t k = 0; k < RouteStore::kLeastRoom / 2; ++k) {
-      text += Line("10.0.0." + std::to_string(k % 250) + "/32",
+      text += Line(std::to_string(10 + k / 256) + "." +
+                       std::to_string(k % 256) + ".0.0/16",
                    10'000u + 600u * static_cast<uint32_t>(i) + k);
     }
     EXPECT_TRUE(store->Replace(Parse(text)).ok());
