@@ -433,7 +433,7 @@ TEST_F(CliIntegration, ABadTopologyIsAUsageError) {
   EXPECT_EQ(up.code, 2);
   EXPECT_EQ(up.err, "carillon: " + file_ +
                         ":1:30: kind: 'nix' is not known; did you mean 'nic'? "
-                        "(allowed: nic, fpga, cpu_host, exec)\n");
+                        "(allowed: nic, fpga, cpu_host, router, exec)\n");
   EXPECT_TRUE(fs::is_empty(folder_.path()));
 }
 
