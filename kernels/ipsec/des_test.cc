@@ -37,6 +37,7 @@ Bytes KeyOf(const Vector& vector) {
 // ECB of whole blocks, kBlocks at a time while there are so many.
 template <uint32_t kBlocks>
 Bytes Ecb(const RoundKeys& keys, const Bytes& text) {
+  if (text.empty()) return {};  // memcpy takes no null pointer
   std::vector<uint32_t> words(text.size() / 4);
   std::memcpy(words.data(), text.data(), text.size());
   size_t at = 0;
