@@ -105,6 +105,8 @@ TEST_F(TestCommand, AllRunsTheUnitsUnderBothSanitizersToo) {
     EXPECT_THAT(line, HasSubstr(std::string("--config=") + name));
     EXPECT_THAT(line, HasSubstr("-integration"));
   }
+  EXPECT_THAT(asan, Not(HasSubstr("-one-thread")));
+  EXPECT_THAT(tsan, HasSubstr("-one-thread"));
   EXPECT_THAT(asan, HasSubstr("--jobs=1 -- //... -//integration_tests/..."));
   // These are the folders in which our own threads share memory.
   EXPECT_THAT(tsan, HasSubstr("--jobs=1 -- //shm/... //gpu_daemon/dispatch/"));

@@ -53,7 +53,9 @@ class CudaBackendFixture : public ::testing::Test {
  protected:
   static Gpu::Options GpuOptions() {
     return {.image = FakeGpu::Image(),
-            .look_every = std::chrono::milliseconds(5)};
+            .look_every = std::chrono::milliseconds(5),
+            // A machine may be slow, a sanitizer is.
+            .longest_step = std::chrono::minutes(5)};
   }
   // With a device on it.
   void Open(const Gpu::Options& gpu = GpuOptions()) {

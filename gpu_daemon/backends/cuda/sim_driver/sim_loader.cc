@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cuda/fake/fake_image.h"
@@ -44,8 +45,33 @@ struct Code {
   const std::shared_ptr<const sim::Program> program;
 };
 
-absl::StatusOr<std::string> PtxOf(const char* image) {
-  constexpr char kFatbin[] = "\x50\xed\x55\xba";
+using SharedModule = std::shared_ptr<const sim::ptx::Module>;
+
+absl::StatusOr<SharedModule> Parse(std::string text) {
+  ASSIGN_OR_RETURN(auto module,
+                   sim::ptx::ParseModule(std::move(text), "gpu.ptx"));
+  return std::make_shared<const sim::ptx::Module>(std::move(module));
+}
+
+bool IsFatbin(const char* image) {
+  return std::strncmp(image, "\x50\xed\x55\xba", 4) == 0;
+}
+
+// Of a fatbin, which is gpud's own: each new context loads it again.
+absl::StatusOr<SharedModule> ParseFatbin(const char* image) {
+  static Mutex mutex;
+  static const char* last_image = nullptr;
+  static SharedModule last;
+  MutexLock lock(mutex);
+  if (image != last_image) {
+    ASSIGN_OR_RETURN(std::string text, PtxOfFatbin(image));
+    ASSIGN_OR_RETURN(last, Parse(std::move(text)));
+    last_image = image;
+  }
+  return last;
+}
+
+absl::StatusOr<SharedModule> ParseImage(const char* image) {
   constexpr char kElf[] =
       "\x7f"
       "ELF";
@@ -53,19 +79,15 @@ absl::StatusOr<std::string> PtxOf(const char* image) {
     return absl::UnimplementedError(
         "the simulated GPU runs PTX, not a cubin: compile with -ptx");
   }
-  return std::strncmp(image, kFatbin, 4) == 0 ? PtxOfFatbin(image) : image;
+  return IsFatbin(image) ? ParseFatbin(image) : Parse(image);
 }
 
 absl::StatusOr<std::shared_ptr<Code>> Lowered(const char* image) {
-  ASSIGN_OR_RETURN(std::string text, PtxOf(image));
-  ASSIGN_OR_RETURN(auto module,
-                   sim::ptx::ParseModule(std::move(text), "gpu.ptx"));
-  ASSIGN_OR_RETURN(
-      auto program,
-      sim::Lower(std::make_shared<const sim::ptx::Module>(std::move(module)),
-                 &Gpu().memory(),
-                 {.device_graphs = true,
-                  .max_variable_bytes = sim::kMaxVariableBytes}));
+  ASSIGN_OR_RETURN(SharedModule module, ParseImage(image));
+  ASSIGN_OR_RETURN(auto program,
+                   sim::Lower(std::move(module), &Gpu().memory(),
+                              {.device_graphs = true,
+                               .max_variable_bytes = sim::kMaxVariableBytes}));
   auto code = std::make_shared<Code>(std::move(program));
   for (const sim::ProgramFunction& function : code->program->functions) {
     if (!function.refused.empty()) {
@@ -95,7 +117,7 @@ CUresult Load(const void* image, FakeImage& loaded, std::string& log) {
     return ErrorOf(lowered.status());
   }
   const std::shared_ptr<Code> code = *std::move(lowered);
-  loaded.is_fatbin = bytes[0] == '\x50';
+  loaded.is_fatbin = IsFatbin(bytes);
   for (const sim::ProgramFunction& function : code->program->functions) {
     if (!function.is_entry) continue;
     FakeEntry entry{.name = std::string(function.name),

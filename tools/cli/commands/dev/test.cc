@@ -55,26 +55,31 @@ std::vector<Configuration> Configurations(const Options& options) {
   const std::vector<std::string> threads = {
       "//shm/...", "//gpu_daemon/dispatch/...", "//gpu_daemon/backends/...",
       "//kernels/...", "//gpu_daemon/event/..."};
+  const auto without = [](std::string tags) {
+    return std::vector<std::string>{"--build_tests_only",
+                                    "--test_tag_filters=" + std::move(tags)};
+  };
   if (options.sanitizers) {
-    const std::vector<std::string> flags = {"--build_tests_only",
-                                            "--test_tag_filters=-no-sanitizer",
-                                            "--test_timeout=1500"};
-    return {{"asan",
-             flags,
-             {"//...", "-//tools/bench/...", "-//tools/gpu_check/..."}},
-            {"tsan", flags, {"//...", "-//sim/...", "-//tools/..."}}};
+    std::vector<Configuration> both = {
+        {"asan",
+         without("-no-sanitizer"),
+         {"//...", "-//tools/bench/...", "-//tools/gpu_check/..."}},
+        {"tsan",
+         without("-no-sanitizer,-one-thread"),
+         {"//...", "-//sim/...", "-//tools/..."}}};
+    for (Configuration& one : both) {
+      one.flags.push_back("--test_timeout=1500");
+    }
+    return both;
   }
   if (options.quick) {
-    return {{"default",
-             {"--build_tests_only", "--test_tag_filters=-integration"},
-             units}};
+    return {{"default", without("-integration"), units}};
   }
   std::vector<Configuration> chosen = {{"default", {}, all}};
   if (options.all) {
-    const std::vector<std::string> sanitizer = {
-        "--build_tests_only", "--test_tag_filters=-no-sanitizer,-integration"};
-    chosen.push_back({"asan", sanitizer, exposed});
-    chosen.push_back({"tsan", sanitizer, threads});
+    chosen.push_back({"asan", without("-no-sanitizer,-integration"), exposed});
+    chosen.push_back(
+        {"tsan", without("-no-sanitizer,-one-thread,-integration"), threads});
   }
   return chosen;
 }
