@@ -83,7 +83,7 @@ class TestDevice {
   shm::Completion Wait(shm::DeviceRing& ring) {
     std::optional<shm::Completion> completion;
     waiter->WaitUntil([&] { return (completion = ring.Poll()).has_value(); },
-                      std::chrono::seconds(10), std::chrono::microseconds(5));
+                      std::chrono::minutes(1), std::chrono::microseconds(5));
     if (completion) ring.Consume();
     return completion.value_or(shm::Completion{});
   }

@@ -159,6 +159,7 @@ struct ProgramVariable {
   std::string_view name;
   uint64_t address = 0;
   uint64_t bytes = 0;
+  const ptx::Variable* source = nullptr;
 };
 
 struct Program {

@@ -45,6 +45,14 @@ void Collect(const ptx::Operand& operand, References& references) {
   }
 }
 
+std::optional<uint32_t> FunctionNamed(const ptx::Module& module,
+                                      std::string_view name) {
+  for (uint32_t f = 0; f < module.functions.size(); ++f) {
+    if (module.functions[f].name == name) return f;
+  }
+  return std::nullopt;
+}
+
 class ModuleLowering {
  public:
   ModuleLowering(std::shared_ptr<const ptx::Module> module, Memory* memory,
@@ -221,10 +229,7 @@ class ModuleLowering {
   }
 
   std::optional<uint32_t> FunctionNamed(std::string_view name) const {
-    for (uint32_t f = 0; f < module_.functions.size(); ++f) {
-      if (module_.functions[f].name == name) return f;
-    }
-    return std::nullopt;
+    return sim::FunctionNamed(module_, name);
   }
 
   // The functions that may run when this one does.
@@ -243,10 +248,8 @@ class ModuleLowering {
 
   absl::Status PlaceVariables() {
     placement_.of_module.resize(module_.variables.size());
-    std::unordered_map<std::string_view, uint32_t> names;
     for (uint32_t v = 0; v < module_.variables.size(); ++v) {
       const ptx::Variable& variable = module_.variables[v];
-      names.emplace(variable.name, v);
       if (!needs_variable_[v] || (variable.space != ptx::Space::kGlobal &&
                                   variable.space != ptx::Space::kConst)) {
         continue;
@@ -261,36 +264,10 @@ class ModuleLowering {
           const auto address,
           memory_->Allocate(variable.bytes, std::string(variable.name)));
       placement_.of_module[v] = address;
-      program_->variables.push_back({variable.name, address, variable.bytes});
+      program_->variables.push_back(
+          {variable.name, address, variable.bytes, &variable});
     }
-    for (uint32_t v = 0; v < module_.variables.size(); ++v) {
-      const ptx::Variable& variable = module_.variables[v];
-      if (variable.initial.empty() || !needs_variable_[v]) continue;
-      const auto bytes = memory_->At(placement_.of_module[v], variable.bytes);
-      if (!bytes.ok()) continue;  // shared: it has no first value
-      std::copy(variable.initial.begin(), variable.initial.end(),
-                bytes->begin());
-      for (const ptx::Relocation& relocation : variable.relocations) {
-        const auto named = names.find(relocation.name);
-        if (const auto f = FunctionNamed(relocation.name);
-            f && relocation.offset == 0) {
-          const uint64_t address = AddressOfFunction(*f);
-          std::memcpy(bytes->data() + relocation.at, &address, sizeof(address));
-          continue;
-        }
-        if (named == names.end() || placement_.of_module[named->second] == 0) {
-          return absl::UnimplementedError(fmt::format(
-              "{}:{}:{}: '{}' holds the address of '{}', which is no variable "
-              "in global memory and no function",
-              module_.file, variable.at.line, variable.at.column, variable.name,
-              relocation.name));
-        }
-        const uint64_t address = placement_.of_module[named->second] +
-                                 static_cast<uint64_t>(relocation.offset);
-        std::memcpy(bytes->data() + relocation.at, &address, sizeof(address));
-      }
-    }
-    return absl::OkStatus();
+    return StoreFirstValues(*program_, memory_);
   }
 
   // Lays out shared memory: the module's variables, then those of the function,
@@ -502,6 +479,36 @@ absl::StatusOr<std::shared_ptr<const Program>> Lower(
     std::shared_ptr<const ptx::Module> module, Memory* memory,
     LowerOptions options) {
   return ModuleLowering(std::move(module), memory, options).Run();
+}
+
+absl::Status StoreFirstValues(const Program& program, Memory* memory) {
+  const ptx::Module& module = *program.module;
+  for (const ProgramVariable& variable : program.variables) {
+    ASSIGN_OR_RETURN(const auto bytes,
+                     memory->At(variable.address, variable.bytes));
+    const ptx::Variable& source = *variable.source;
+    std::ranges::fill(std::ranges::copy(source.initial, bytes.begin()).out,
+                      bytes.end(), std::byte{0});
+    for (const ptx::Relocation& relocation : source.relocations) {
+      const auto named = std::ranges::find(program.variables, relocation.name,
+                                           &ProgramVariable::name);
+      uint64_t address = 0;
+      if (const auto f = FunctionNamed(module, relocation.name);
+          f && relocation.offset == 0) {
+        address = AddressOfFunction(*f);
+      } else if (named != program.variables.end()) {
+        address = named->address + static_cast<uint64_t>(relocation.offset);
+      } else {
+        return absl::UnimplementedError(fmt::format(
+            "{}:{}:{}: '{}' holds the address of '{}', which is no variable in "
+            "global memory and no function",
+            module.file, source.at.line, source.at.column, source.name,
+            relocation.name));
+      }
+      std::memcpy(bytes.data() + relocation.at, &address, sizeof(address));
+    }
+  }
+  return absl::OkStatus();
 }
 
 std::vector<std::string_view> KnownOpcodes() {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "sim/exec/memory.h"
 #include "sim/exec/program.h"
@@ -36,6 +37,10 @@ struct LowerOptions {
 absl::StatusOr<std::shared_ptr<const Program>> Lower(
     std::shared_ptr<const ptx::Module> module, Memory* memory,
     LowerOptions options = {});
+
+// As Lower() has done once. Nothing may execute the program meanwhile. Errors:
+// those of Lower() for variables.
+absl::Status StoreFirstValues(const Program& program, Memory* memory);
 
 std::vector<std::string_view> KnownOpcodes();
 

@@ -98,6 +98,14 @@ class Lowered {
     }
     return value;
   }
+  // Has the variables anew, from bytes that are all ones.
+  absl::Status Reset() {
+    for (const ProgramVariable& variable : program_->variables) {
+      std::ranges::fill(*memory_.At(variable.address, variable.bytes),
+                        std::byte{255});
+    }
+    return StoreFirstValues(*program_, &memory_);
+  }
   absl::Status Run() const {
     FunctionalGpu gpu(&memory_, {});
     return gpu
@@ -135,6 +143,18 @@ TEST(LowerOneKernel, HasWhatItCallsAndReads) {
   ASSERT_TRUE(lowered.status().ok()) << lowered.status();
   const absl::Status run = lowered.Run();
   ASSERT_TRUE(run.ok()) << run;
+  EXPECT_EQ(lowered.ValueOf("sum"), 42);
+}
+
+TEST(StoreFirstValues, GivesAProgramThatHasRunAllItsVariablesAnew) {
+  Lowered lowered(kKernel, "kernel");
+  ASSERT_TRUE(lowered.status().ok()) << lowered.status();
+  ASSERT_TRUE(lowered.Run().ok());
+  ASSERT_EQ(lowered.ValueOf("sum"), 42);
+  ASSERT_TRUE(lowered.Reset().ok());
+  EXPECT_EQ(lowered.ValueOf("sum"), 0);
+  EXPECT_EQ(lowered.ValueOf("value"), 21);
+  ASSERT_TRUE(lowered.Run().ok());
   EXPECT_EQ(lowered.ValueOf("sum"), 42);
 }
 

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -51,8 +52,9 @@ struct MappedDevice : TestDevice {
 
 class CudaBackendFixture : public ::testing::Test {
  protected:
-  static Gpu::Options GpuOptions() {
-    return {.image = FakeGpu::Image(),
+  static Gpu::Options GpuOptions(
+      std::span<const std::byte> image = FakeGpu::Image()) {
+    return {.image = image,
             .look_every = std::chrono::milliseconds(5),
             // A machine may be slow, a sanitizer is.
             .longest_step = std::chrono::minutes(5)};
@@ -145,7 +147,7 @@ class CudaBackendFixture : public ::testing::Test {
   }
   template <class Condition>
   static bool Until(Condition condition,
-                    std::chrono::seconds at_most = std::chrono::seconds(10)) {
+                    std::chrono::seconds at_most = std::chrono::minutes(1)) {
     const auto limit = std::chrono::steady_clock::now() + at_most;
     while (!condition()) {
       if (std::chrono::steady_clock::now() > limit) return false;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <optional>
@@ -54,9 +55,7 @@ class SimDriverTest : public CudaBackendFixture,
                       public ::testing::WithParamInterface<std::string> {
  protected:
   void Open() {
-    Gpu::Options gpu;
-    gpu.image = CudaModule();
-    ASSERT_NO_FATAL_FAILURE(CudaBackendFixture::Open(gpu));
+    ASSERT_NO_FATAL_FAILURE(CudaBackendFixture::Open(GpuOptions(CudaModule())));
     Use(GetParam());
   }
 };
@@ -211,10 +210,35 @@ TEST_F(SimModuleTest, MemoryThatAVariableHasHadInBetweenIsTheDriversAgain) {
   EXPECT_EQ(driver_.cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
 }
 
+TEST_F(SimModuleTest, GpudsOwnVariablesHaveTheirFirstValuesInEachContext) {
+  std::array<uint64_t, 2> values = {};
+  for (uint64_t& value : values) {
+    CUcontext context = nullptr;
+    ASSERT_EQ(driver_.cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+    ASSERT_EQ(driver_.cuCtxSetCurrent(context), CUDA_SUCCESS);
+    CUmodule module = nullptr;
+    ASSERT_EQ(driver_.cuModuleLoadDataEx(&module, CudaModule().data(), 0,
+                                         nullptr, nullptr),
+              CUDA_SUCCESS);
+    CUdeviceptr variable = 0;
+    size_t bytes = 0;
+    ASSERT_EQ(driver_.cuModuleGetGlobal(&variable, &bytes, module,
+                                        "carillon_inline_fail_if"),
+              CUDA_SUCCESS);
+    ASSERT_EQ(bytes, sizeof(value));
+    ASSERT_EQ(driver_.cuMemcpyDtoH(&value, variable, bytes), CUDA_SUCCESS);
+    const uint64_t changed = ~value;
+    ASSERT_EQ(driver_.cuMemcpyHtoD(variable, &changed, bytes), CUDA_SUCCESS);
+    // What is on its way is lost with the context.
+    ASSERT_EQ(driver_.cuStreamSynchronize(nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(driver_.cuModuleUnload(module), CUDA_SUCCESS);
+    EXPECT_EQ(driver_.cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
+  }
+  EXPECT_EQ(values[0], values[1]);
+}
+
 TEST_F(SimModuleTest, AKernelsNeedsAreThoseOfItsCode) {
-  Gpu::Options gpu;
-  gpu.image = CudaModule();
-  ASSERT_NO_FATAL_FAILURE(Open(gpu));
+  ASSERT_NO_FATAL_FAILURE(Open(GpuOptions(CudaModule())));
   constexpr std::string_view kShares = R"(.version 9.0
 .target sm_75
 .address_size 64
@@ -241,12 +265,9 @@ TEST_F(SimModuleTest, AKernelsNeedsAreThoseOfItsCode) {
 }
 
 // Its memory is the host's, of which a file could take all.
-
 TEST_F(SimModuleTest,
        MoreVariablesThanTheHostGivesAreRefusedBeforeTheyTakeAny) {
-  Gpu::Options gpu;
-  gpu.image = CudaModule();
-  ASSERT_NO_FATAL_FAILURE(Open(gpu));
+  ASSERT_NO_FATAL_FAILURE(Open(GpuOptions(CudaModule())));
   constexpr std::string_view kBig = R"(.version 9.0
 .target sm_75
 .address_size 64

@@ -45,33 +45,62 @@ struct Code {
   const std::shared_ptr<const sim::Program> program;
 };
 
-using SharedModule = std::shared_ptr<const sim::ptx::Module>;
-
-absl::StatusOr<SharedModule> Parse(std::string text) {
-  ASSIGN_OR_RETURN(auto module,
-                   sim::ptx::ParseModule(std::move(text), "gpu.ptx"));
-  return std::make_shared<const sim::ptx::Module>(std::move(module));
-}
-
 bool IsFatbin(const char* image) {
   return std::strncmp(image, "\x50\xed\x55\xba", 4) == 0;
 }
 
-// Of a fatbin, which is gpud's own: each new context loads it again.
-absl::StatusOr<SharedModule> ParseFatbin(const char* image) {
-  static Mutex mutex;
-  static const char* last_image = nullptr;
-  static SharedModule last;
-  MutexLock lock(mutex);
-  if (image != last_image) {
-    ASSIGN_OR_RETURN(std::string text, PtxOfFatbin(image));
-    ASSIGN_OR_RETURN(last, Parse(std::move(text)));
-    last_image = image;
+absl::StatusOr<std::shared_ptr<const Code>> Lower(std::string text) {
+  ASSIGN_OR_RETURN(auto module,
+                   sim::ptx::ParseModule(std::move(text), "gpu.ptx"));
+  ASSIGN_OR_RETURN(
+      auto program,
+      sim::Lower(std::make_shared<const sim::ptx::Module>(std::move(module)),
+                 &Gpu().memory(),
+                 {.device_graphs = true,
+                  .max_variable_bytes = sim::kMaxVariableBytes}));
+  auto code = std::make_shared<const Code>(std::move(program));
+  for (const sim::ProgramFunction& function : code->program->functions) {
+    if (!function.refused.empty()) {
+      return absl::UnimplementedError(function.refused);
+    }
   }
-  return last;
+  return code;
 }
 
-absl::StatusOr<SharedModule> ParseImage(const char* image) {
+// gpud's own code, a large file that every context loads: what one has let go of
+// is the next one's.
+class OwnCode {
+ public:
+  absl::StatusOr<std::shared_ptr<const Code>> Load(const char* fatbin) {
+    auto code = Take(fatbin);
+    if (code == nullptr) {
+      ASSIGN_OR_RETURN(std::string text, PtxOfFatbin(fatbin));
+      ASSIGN_OR_RETURN(code, Lower(std::move(text)));
+    } else {
+      RETURN_IF_ERROR(sim::StoreFirstValues(*code->program, &Gpu().memory()));
+    }
+    const Code* const lent = code.get();
+    return std::shared_ptr<const Code>(
+        lent, [this, fatbin, code = std::move(code)](const Code*) mutable {
+          MutexLock lock(mutex_);
+          fatbin_ = fatbin;
+          unused_ = std::move(code);
+        });
+  }
+
+ private:
+  std::shared_ptr<const Code> Take(const char* fatbin) {
+    MutexLock lock(mutex_);
+    return fatbin_ == fatbin ? std::exchange(unused_, nullptr) : nullptr;
+  }
+
+  Mutex mutex_;
+  const char* fatbin_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  std::shared_ptr<const Code> unused_ ABSL_GUARDED_BY(mutex_);
+};
+
+absl::StatusOr<std::shared_ptr<const Code>> LowerImage(const char* image) {
+  static OwnCode* const own = new OwnCode;
   constexpr char kElf[] =
       "\x7f"
       "ELF";
@@ -79,22 +108,7 @@ absl::StatusOr<SharedModule> ParseImage(const char* image) {
     return absl::UnimplementedError(
         "the simulated GPU runs PTX, not a cubin: compile with -ptx");
   }
-  return IsFatbin(image) ? ParseFatbin(image) : Parse(image);
-}
-
-absl::StatusOr<std::shared_ptr<Code>> Lowered(const char* image) {
-  ASSIGN_OR_RETURN(SharedModule module, ParseImage(image));
-  ASSIGN_OR_RETURN(auto program,
-                   sim::Lower(std::move(module), &Gpu().memory(),
-                              {.device_graphs = true,
-                               .max_variable_bytes = sim::kMaxVariableBytes}));
-  auto code = std::make_shared<Code>(std::move(program));
-  for (const sim::ProgramFunction& function : code->program->functions) {
-    if (!function.refused.empty()) {
-      return absl::UnimplementedError(function.refused);
-    }
-  }
-  return code;
+  return IsFatbin(image) ? own->Load(image) : Lower(image);
 }
 
 CUresult ErrorOf(const absl::Status& status) {
@@ -110,13 +124,13 @@ CUresult ErrorOf(const absl::Status& status) {
 
 CUresult Load(const void* image, FakeImage& loaded, std::string& log) {
   const auto* const bytes = static_cast<const char*>(image);
-  auto lowered = Lowered(bytes);
+  auto lowered = LowerImage(bytes);
   if (!lowered.ok()) {
     log = std::string(lowered.status().message());
     std::fprintf(stderr, "simulated GPU: %s\n", log.c_str());
     return ErrorOf(lowered.status());
   }
-  const std::shared_ptr<Code> code = *std::move(lowered);
+  const std::shared_ptr<const Code> code = *std::move(lowered);
   loaded.is_fatbin = IsFatbin(bytes);
   for (const sim::ProgramFunction& function : code->program->functions) {
     if (!function.is_entry) continue;
