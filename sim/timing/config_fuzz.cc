@@ -113,10 +113,15 @@ Cycle Run(const Config& config, const std::vector<Cycle>& rings, Work& work) {
 
 // "key: value" lines: those of a preset, with some values changed.
 std::string Changed(FuzzInput& input) {
-  const auto presets = PresetNames();
-  const auto preset = *LoadConfig(
-      presets[input.TakeBelow(static_cast<uint32_t>(presets.size()))]);
-  auto values = Values(preset);
+  using Preset = decltype(Values(Config()));
+  static const auto& presets = *new std::vector<Preset>([] {
+    std::vector<Preset> all;
+    for (const auto& name : PresetNames()) {
+      all.push_back(Values(*LoadConfig(name)));
+    }
+    return all;
+  }());
+  auto values = presets[input.TakeBelow(static_cast<uint32_t>(presets.size()))];
   const auto changes = input.TakeBelow(6);
   for (uint32_t i = 0; i < changes; ++i) {
     auto& value = values[input.TakeBelow(static_cast<uint32_t>(values.size()))];
