@@ -233,6 +233,9 @@ absl::Status Flatten(const YAML::Node& node, const std::string& prefix,
   return absl::OkStatus();
 }
 
+// A cycle of another clock has ticks enough to be counted in them.
+constexpr uint64_t kMaxClockRatio = kTicksPerCycle / 16;
+
 // Finds contradictions between keys.
 std::string Contradiction(const Config& c) {
   const auto cache = [](std::string_view name, const CacheConfig& value) {
@@ -255,6 +258,14 @@ std::string Contradiction(const Config& c) {
     }
     return std::string();
   };
+  for (const auto& [name, mhz] :
+       {std::pair("interconnect", c.clock.interconnect_mhz),
+        {"l2", c.clock.l2_mhz},
+        {"dram", c.clock.dram_mhz}}) {
+    if (mhz <= kMaxClockRatio * c.clock.core_mhz) continue;
+    return fmt::format("clock.{}_mhz: {}: at most {} times clock.core_mhz, {}",
+                       name, mhz, kMaxClockRatio, c.clock.core_mhz);
+  }
   if (auto wrong = cache("icache", c.icache); !wrong.empty()) return wrong;
   if (auto wrong = cache("l1", c.l1); !wrong.empty()) return wrong;
   CacheConfig slice = c.l2;

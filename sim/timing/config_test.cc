@@ -111,6 +111,9 @@ TEST(Config, ValuesThatContradictEachOtherAreRefused) {
   EXPECT_THAT(
       Message(With("  channels: 1\n", "  channels: 3\n")),
       HasSubstr("l2.slices: 2: must be a multiple of dram.channels, 3"));
+  EXPECT_THAT(Message(With("l2_mhz: 1000", "l2_mhz: 65000")),
+              HasSubstr("clock.l2_mhz: 65000: at most 64 times clock.core_mhz, "
+                        "1000"));
   EXPECT_THAT(Message(With("row_bytes: 1024", "row_bytes: 1000")),
               HasSubstr("dram.row_bytes 1000: must be powers of two"));
   EXPECT_THAT(Message(With("operation_bytes: 8", "operation_bytes: 24")),
