@@ -229,16 +229,18 @@ bool Nic::ReceivePackets() {
       continue;
     }
     counters_.Count(Counter::kUdpRequests);
-    const std::string_view text =
-        TextOf(pool_->bytes(packet.buffer)
-                   .subspan(memcached::kFrameBytes,
-                            packet.length - memcached::kFrameBytes));
-    const RequestType type = TypeOfRequest(text);
-    channels_.of(type).queue.Push({.origin = Request::Origin::kDatagram,
-                                   .index = packet.buffer,
-                                   .length = packet.length,
-                                   .type = type,
-                                   .received_ns = now});
+    // memc_set answers every command, and has room for a long one.
+    const bool large = packet.length > kPacketBytes;
+    const RequestType type =
+        large ? RequestType::kSet
+              : TypeOfRequest(pool_->Whole(packet.buffer, packet.length)
+                                  .substr(memcached::kFrameBytes));
+    channels_.of(type, large)
+        .queue.Push({.origin = Request::Origin::kDatagram,
+                     .index = packet.buffer,
+                     .length = packet.length,
+                     .type = type,
+                     .received_ns = now});
   }
   return true;
 }
@@ -270,7 +272,7 @@ std::string_view Nic::BytesOf(const Request& request) const {
   if (request.origin == Request::Origin::kStream) {
     return streams_->request(request.index);
   }
-  return TextOf(pool_->bytes(request.index).first(request.length));
+  return pool_->Whole(request.index, request.length);
 }
 
 bool Nic::SubmitBatches(Nanoseconds now) {
