@@ -186,7 +186,7 @@ CARILLON_BARRIER_KERNEL(memc_recover, MemcRecoverArgs, args, self) {
 
 CARILLON_KERNEL_INFO(memc_recover, MemcRecoverArgs,
                      "takes a memcached store over from a gpud that died",
-                     simt::Registers(64)
+                     simt::Registers(95)
                          .From("memcached")
                          .Oracle("a log of what clients were answered")
                          .LaunchedOnly()
