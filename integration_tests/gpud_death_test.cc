@@ -328,6 +328,46 @@ TEST_F(GpudDeathTest, DurableBuffersComeBackBeforeTheFirstEventRuns) {
   }
 }
 
+TEST_F(GpudDeathTest, WhatResumeIsToPrepareIsDoneBeforeAnEventRuns) {
+  constexpr uint64_t kBytes = 4096;
+  auto device = Attach();
+  const auto in = *device->AllocateBuffer(Place::kInput, kBytes);
+  const auto prepared = *device->AllocateBuffer(Place::kGpuMemory, kBytes);
+  const auto seen = *device->AllocateBuffer(Place::kOutput, kBytes);
+  std::mt19937 random(9);
+  for (std::byte& byte : in.bytes) byte = std::byte(random());
+  auto* queue = *edge::edgeRegisterEvent(
+      *device, {.kernel = "echo",
+                .max_in_flight = 4,
+                .parameters = {Fixed("in", prepared), Fixed("out", seen)}});
+  testbed_->gpud().Kill();
+  ASSERT_TRUE(IsDead(*device));
+  queue->RingDoorbell();
+  ASSERT_NO_FATAL_FAILURE(RestartGpud());
+  const auto resumed = device->Resume(kBound, [&] {
+    return device
+        ->LaunchKernel(
+            {.kernel = "echo",
+             .block = {32, 1, 1},
+             .parameters = {Fixed("in", in), Fixed("out", prepared)}})
+        .status();
+  });
+  ASSERT_TRUE(resumed.ok()) << Message(resumed);
+  const auto done = queue->Wait(kBound);
+  ASSERT_TRUE(done.ok()) << Message(done.status());
+  EXPECT_EQ(std::memcmp(seen.bytes.data(), in.bytes.data(), kBytes), 0)
+      << "the event ran on what was not there yet";
+  queue->Free();
+
+  // What cannot be prepared ends the attempt, and the session.
+  testbed_->gpud().Kill();
+  ASSERT_TRUE(IsDead(*device));
+  ASSERT_NO_FATAL_FAILURE(RestartGpud());
+  const auto refused =
+      device->Resume(kBound, [] { return absl::InternalError("it is torn"); });
+  EXPECT_EQ(Message(refused), "it is torn");
+}
+
 TEST_F(GpudDeathTest, ABufferThatHasLostItsBytesSaysSo) {
   auto device = Attach();
   const auto in = *device->AllocateBuffer(Place::kInput, 64);

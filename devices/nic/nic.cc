@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstring>
 #include <ctime>
+#include <functional>
 #include <optional>
 
 #include "base/clock.h"
@@ -38,6 +39,9 @@ constexpr int kEpollEvents = 256;
 // many turns.
 constexpr uint32_t kTurnsPerPoll = 16;
 constexpr Nanoseconds kMaxSpinNs = 50'000;
+constexpr uint32_t kRecoverThreads = 256;
+// Durable buffers also take input room, and pages of their own.
+constexpr uint64_t kDurableInputBytes = (64 << 10) + 4096;
 
 }  // namespace
 
@@ -80,6 +84,11 @@ absl::Status Nic::Attach(const edge::DeviceContext& context) {
   attach.submission_bytes =
       packet_bytes + 2 * 4096 + RequestChannels::SubmissionBytes(options_);
   attach.completion_bytes = 4096 + RequestChannels::CompletionBytes(options_);
+  if (options_.durable) {
+    attach.submission_bytes += kDurableInputBytes;
+    attach.completion_bytes += memcached::TableBytes(options_.table_entries) +
+                               options_.store_bytes + 3 * 4096;
+  }
   attach.counter_names = CounterNames();
   attach.histogram_names = HistogramNames();
   ASSIGN_OR_RETURN(device_, edge::Device::Attach(attach));
@@ -97,20 +106,50 @@ absl::Status Nic::WatchGpud() {
 }
 
 absl::Status Nic::OpenLanes() {
-  ASSIGN_OR_RETURN(
-      auto table,
-      device_->AllocateBuffer(edge::Place::kGpuMemory,
-                              memcached::TableBytes(options_.table_entries)));
-  ASSIGN_OR_RETURN(store_, device_->AllocateBuffer(edge::Place::kGpuMemory,
-                                                   options_.store_bytes));
+  const edge::Place place =
+      options_.durable ? edge::Place::kDurable : edge::Place::kGpuMemory;
+  ASSIGN_OR_RETURN(table_,
+                   device_->AllocateBuffer(
+                       place, memcached::TableBytes(options_.table_entries)));
+  ASSIGN_OR_RETURN(store_,
+                   device_->AllocateBuffer(place, options_.store_bytes));
   ASSIGN_OR_RETURN(server_,
                    device_->AllocateBuffer(edge::Place::kInput,
                                            sizeof(memcached::ServerStats)));
+  if (options_.durable) {
+    ASSIGN_OR_RETURN(marks_,
+                     device_->AllocateBuffer(
+                         edge::Place::kGpuMemory,
+                         memcached::RecoveryMarkBytes(options_.store_bytes)));
+    ASSIGN_OR_RETURN(recovered_,
+                     device_->AllocateBuffer(edge::Place::kOutput,
+                                             sizeof(memcached::Recovered)));
+    RETURN_IF_ERROR(RecoverStore());
+  }
   return channels_.Open(device_.get(), options_,
                         {.packets = packets_,
-                         .table = table,
+                         .table = table_,
                          .store = store_,
                          .server = server_});
+}
+
+absl::Status Nic::RecoverStore() {
+  const auto launched = device_->LaunchKernel(
+      {.kernel = "memc_recover",
+       .block = {kRecoverThreads, 1, 1},
+       .parameters = {edge::Fixed("table", table_),
+                      edge::Fixed("store", store_),
+                      edge::Fixed("marks", marks_),
+                      edge::Fixed("recovered", recovered_)}});
+  RETURN_IF_ERROR(launched.status());
+  memcached::Recovered found;
+  std::memcpy(&found, recovered_.bytes.data(), sizeof(found));
+  if (found.kept == 0) return absl::OkStatus();
+  spdlog::info(
+      "the store is as it was: {} items, {} bytes; {} locks released, {} "
+      "references dropped",
+      found.items, found.bytes, found.locks, found.dropped);
+  return absl::OkStatus();
 }
 
 absl::Status Nic::Listen() {
@@ -151,7 +190,9 @@ absl::Status Nic::Run(const edge::DeviceContext& context) {
     if (halted.ok()) return halted;
     FinishEvents();
     // Requests wait in the sockets meanwhile.
-    RETURN_IF_ERROR(edge::GoOnAfter(halted, *device_, context));
+    std::function<absl::Status()> prepare;
+    if (options_.durable) prepare = [this] { return RecoverStore(); };
+    RETURN_IF_ERROR(edge::GoOnAfter(halted, *device_, context, prepare));
     if (const absl::Status lost = device_->status(store_); !lost.ok()) {
       spdlog::warn("the store is empty: {}", lost.message());
     }
@@ -188,16 +229,18 @@ bool Nic::ReceivePackets() {
       continue;
     }
     counters_.Count(Counter::kUdpRequests);
-    const std::string_view text =
-        TextOf(pool_->bytes(packet.buffer)
-                   .subspan(memcached::kFrameBytes,
-                            packet.length - memcached::kFrameBytes));
-    const RequestType type = TypeOfRequest(text);
-    channels_.of(type).queue.Push({.origin = Request::Origin::kDatagram,
-                                   .index = packet.buffer,
-                                   .length = packet.length,
-                                   .type = type,
-                                   .received_ns = now});
+    // memc_set answers every command, and has room for a long one.
+    const bool large = packet.length > kPacketBytes;
+    const RequestType type =
+        large ? RequestType::kSet
+              : TypeOfRequest(pool_->Whole(packet.buffer, packet.length)
+                                  .substr(memcached::kFrameBytes));
+    channels_.of(type, large)
+        .queue.Push({.origin = Request::Origin::kDatagram,
+                     .index = packet.buffer,
+                     .length = packet.length,
+                     .type = type,
+                     .received_ns = now});
   }
   return true;
 }
@@ -229,7 +272,7 @@ std::string_view Nic::BytesOf(const Request& request) const {
   if (request.origin == Request::Origin::kStream) {
     return streams_->request(request.index);
   }
-  return TextOf(pool_->bytes(request.index).first(request.length));
+  return pool_->Whole(request.index, request.length);
 }
 
 bool Nic::SubmitBatches(Nanoseconds now) {

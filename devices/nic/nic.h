@@ -55,6 +55,8 @@ class Nic : private StreamSink {
 
   absl::Status Attach(const edge::DeviceContext& context);
   absl::Status OpenLanes();
+  // Has memc_recover take the durable store over.
+  absl::Status RecoverStore();
   absl::Status Listen();
   absl::Status Watch(int fd, uint8_t tag);
   absl::Status WatchGpud();
@@ -86,8 +88,11 @@ class Nic : private StreamSink {
   UniqueFd epoll_;
   std::unique_ptr<edge::Device> device_;
   edge::Buffer packets_;  // the pool, then one buffer for each connection
-  edge::Buffer store_;    // the values, in GPU memory
-  edge::Buffer server_;   // memcached::ServerStats
+  edge::Buffer table_;    // the hash table, and
+  edge::Buffer store_;    // the values: in GPU memory, or durable
+  edge::Buffer marks_;    // memc_recover's
+  edge::Buffer recovered_;
+  edge::Buffer server_;  // memcached::ServerStats
   const uint64_t pid_;
   const uint64_t started_s_;
   std::unique_ptr<PacketPool> pool_;

@@ -42,6 +42,9 @@ std::vector<Option> OptionTable(NicOptions& options) {
        .min = 128 * kKiB,
        .max = 64 * kGiB,
        .help = "room for values"},
+      BooleanOption("--durable", "durable", &options.durable,
+                    "the store outlives gpud: it lies in shared memory, and "
+                    "the next gpud takes it over"),
       IntegerOption("--packet-buffers", "packet_buffers",
                     &options.packet_buffers, 1, 1 << 20,
                     "datagrams that can be in flight; at least `batch`"),

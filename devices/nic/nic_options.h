@@ -22,6 +22,7 @@ struct NicOptions {
   uint32_t priority = 0;
   uint64_t table_entries = 65536;
   uint64_t store_bytes = 64 << 20;
+  bool durable = false;
   uint32_t packet_buffers = 4096;
   uint32_t max_connections = 1024;
 };

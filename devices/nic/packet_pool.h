@@ -8,6 +8,10 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "devices/nic/request.h"
@@ -44,7 +48,22 @@ class PacketPool {
     if (buffer >= taken_.size() || !taken_[buffer]) return false;
     taken_[buffer] = false;
     free_.push_back(buffer);
+    if (!long_.empty()) long_.erase(buffer);
     return true;
+  }
+
+  // Keeps a whole long packet, of which the buffer, which must be taken, has the
+  // beginning, until Give(). Returns false if there are kMaxLong already.
+  static constexpr size_t kMaxLong = 64;
+  bool KeepLong(BufferIndex buffer, std::string bytes) {
+    if (long_.size() >= kMaxLong) return false;
+    long_[buffer] = std::move(bytes);
+    return true;
+  }
+  // All of the packet of `length` bytes in a buffer. Valid until Give().
+  std::string_view Whole(BufferIndex buffer, uint32_t length) const {
+    if (length > kPacketBytes) return long_.at(buffer);
+    return TextOf(bytes(buffer).first(length));
   }
 
   // Requires buffer < size().
@@ -57,6 +76,7 @@ class PacketPool {
   const std::span<std::byte> memory_;
   std::vector<BufferIndex> free_;
   std::vector<bool> taken_;
+  std::unordered_map<BufferIndex, std::string> long_;
 };
 
 }  // namespace carillon::nic

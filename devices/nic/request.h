@@ -16,6 +16,10 @@ namespace carillon::nic {
 // A buffer holds one packet; GNoM's GRXBs have the same size (thesis 4.1.2).
 inline constexpr uint32_t kPacketBytes = 2048;
 
+// The longest datagram of UDP over IPv4. What is longer than a buffer is a long
+// packet: it waits apart, and its event gets a copy.
+inline constexpr uint32_t kMaxDatagramBytes = 65507;
+
 // Requests are batched by type, so that the threads of a warp do the same work
 // (thesis 4.1.1). memc_get answers the first type, memc_set everything else.
 enum class RequestType : uint32_t { kGet = 0, kSet = 1 };

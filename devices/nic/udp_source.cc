@@ -4,10 +4,12 @@
 #include <netinet/udp.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "base/status.h"
@@ -75,6 +77,7 @@ UdpSource::UdpSource(UniqueFd fd, const SocketAddress& address,
       address_(address),
       pool_(pool),
       segmentation_(options.segmentation && HasSegmentation(fd_.get())),
+      rest_(new std::byte[size_t{kReceiveBurst} * kRestBytes]),
       peers_(pool->size()),
       messages_(kMaxMessages) {
   static_assert(kPeerTable == 256);  // Peer::Hash() gives eight bits
@@ -99,13 +102,15 @@ bool UdpSource::Arm(uint32_t slot) {
 void UdpSource::Arm(uint32_t slot, BufferIndex buffer) {
   slot_buffer_[slot] = buffer;
   const std::span<std::byte> bytes = pool_->bytes(buffer);
-  slot_part_[slot] = {bytes.data(), bytes.size()};
+  slot_part_[slot] = {
+      iovec{bytes.data(), bytes.size()},
+      iovec{rest_.get() + size_t{slot} * kRestBytes, kRestBytes}};
   msghdr& header = slot_message_[slot].msg_hdr;
   header = {};
   header.msg_name = &peers_[buffer].v6;
   header.msg_namelen = sizeof(peers_[buffer].v6);
-  header.msg_iov = &slot_part_[slot];
-  header.msg_iovlen = 1;
+  header.msg_iov = slot_part_[slot].data();
+  header.msg_iovlen = slot_part_[slot].size();
 }
 
 bool UdpSource::Receive(std::vector<Packet>* packets) {
@@ -123,7 +128,7 @@ bool UdpSource::Receive(std::vector<Packet>* packets) {
     const BufferIndex buffer = slot_buffer_[slot];
     const uint32_t length = slot_message_[slot].msg_len;
     peers_[buffer].bytes = slot_message_[slot].msg_hdr.msg_namelen;
-    if (length > kPacketBytes) {
+    if (length > kPacketBytes && !KeepLong(slot, length)) {
       ++counts_.oversized;
       Arm(slot, buffer);
       continue;
@@ -144,6 +149,15 @@ bool UdpSource::Receive(std::vector<Packet>* packets) {
   return more;
 }
 
+bool UdpSource::KeepLong(uint32_t slot, uint32_t length) {
+  if (length > kMaxDatagramBytes) return false;
+  const BufferIndex buffer = slot_buffer_[slot];
+  std::string whole(TextOf(pool_->bytes(buffer)));
+  whole.append(reinterpret_cast<const char*>(slot_part_[slot][1].iov_base),
+               length - kPacketBytes);
+  return pool_->KeepLong(buffer, std::move(whole));
+}
+
 void UdpSource::PassReceive(std::vector<Packet>* packets, size_t begin) {
   const std::vector<Packet> arrived(packets->begin() + begin, packets->end());
   packets->resize(begin);
@@ -159,7 +173,8 @@ void UdpSource::PassReceive(std::vector<Packet>* packets, size_t begin) {
       continue;
     }
     if (struck && struck->action == faults::Action::kCorrupt) {
-      struck->Corrupt(pool_->bytes(packet.buffer).first(packet.length));
+      struck->Corrupt(pool_->bytes(packet.buffer)
+                          .first(std::min(packet.length, kPacketBytes)));
     }
     packets->push_back(packet);
     if (struck && struck->action == faults::Action::kDouble) {
@@ -173,7 +188,13 @@ std::optional<Packet> UdpSource::CopyOf(const Packet& packet) {
   const std::optional<BufferIndex> buffer = pool_->Take();
   if (!buffer) return std::nullopt;
   std::memcpy(pool_->bytes(*buffer).data(), pool_->bytes(packet.buffer).data(),
-              packet.length);
+              std::min(packet.length, kPacketBytes));
+  if (packet.length > kPacketBytes &&
+      !pool_->KeepLong(
+          *buffer, std::string(pool_->Whole(packet.buffer, packet.length)))) {
+    pool_->Give(*buffer);
+    return std::nullopt;
+  }
   peers_[*buffer] = peers_[packet.buffer];
   return Packet{*buffer, packet.length};
 }

@@ -25,7 +25,8 @@
 
 namespace carillon::nic {
 
-// A packet in a buffer of the pool; its owner gives the buffer back.
+// A packet in a buffer of the pool; its owner gives the buffer back. Of one that
+// is longer than the buffer, PacketPool::Whole() has all.
 struct Packet {
   BufferIndex buffer = 0;
   uint32_t length = 0;
@@ -41,7 +42,7 @@ struct ReplyDatagram {
 
 struct SourceCounts {
   uint64_t no_buffer = 0;       // dropped: every buffer was in use
-  uint64_t oversized = 0;       // dropped: longer than a buffer
+  uint64_t oversized = 0;       // dropped: too many long ones wait
   uint64_t datagrams_sent = 0;  // handed to the kernel
   uint64_t bytes_received = 0;  // of packets that found a buffer
   uint64_t bytes_sent = 0;      // of datagrams_sent
@@ -130,6 +131,8 @@ class UdpSource {
   // from the one at `begin` on.
   void PassReceive(std::vector<Packet>* packets, size_t begin);
   std::optional<Packet> CopyOf(const Packet& packet);
+  // Has the pool keep what slot `slot` has received. False: it cannot.
+  bool KeepLong(uint32_t slot, uint32_t length);
   // Fault point nic.send: returns what leaves instead of `datagrams`.
   std::span<const ReplyDatagram> PassSend(
       std::span<const ReplyDatagram> datagrams);
@@ -150,7 +153,11 @@ class UdpSource {
   // For receiving: slots [0, armed_) have a buffer each.
   uint32_t armed_ = 0;
   std::array<BufferIndex, kReceiveBurst> slot_buffer_{};
-  std::array<iovec, kReceiveBurst> slot_part_{};
+  // The buffer, and room for the rest of a long packet. (Memory that is never
+  // written takes none.)
+  static constexpr uint32_t kRestBytes = kMaxDatagramBytes - kPacketBytes;
+  std::array<std::array<iovec, 2>, kReceiveBurst> slot_part_{};
+  const std::unique_ptr<std::byte[]> rest_;
   std::array<mmsghdr, kReceiveBurst> slot_message_{};
   std::vector<Peer> peers_;     // indexed by buffer
   std::optional<Packet> held_;  // held back by a fault until the next packet

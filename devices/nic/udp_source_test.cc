@@ -67,8 +67,7 @@ class UdpSourceTest : public ::testing::TestWithParam<const char*> {
     return packets;
   }
   std::string Text(const Packet& packet) {
-    const auto bytes = pool_->bytes(packet.buffer);
-    return {reinterpret_cast<const char*>(bytes.data()), packet.length};
+    return std::string(pool_->Whole(packet.buffer, packet.length));
   }
   static ReplyDatagram Reply(const Packet& packet, const std::string& text) {
     return {packet.buffer, reinterpret_cast<const std::byte*>(text.data()),
@@ -100,22 +99,47 @@ TEST_P(UdpSourceTest, PutsDatagramsIntoPoolBuffers) {
   EXPECT_EQ(source_->counts().no_buffer, 0u);
 }
 
-TEST_P(UdpSourceTest, DropsAndCountsWhatNoBufferHolds) {
+TEST_P(UdpSourceTest, KeepsDatagramsOfAnyLength) {
   Open(100);
   Client client(source_->address());
-  client.Send("first");
-  client.Send(std::string(kPacketBytes + 1, 'x'));
-  client.Send(std::string(kPacketBytes, 'y'));
-  client.Send(std::string(60000, 'z'));
-  client.Send("");
-  client.Send("last");
+  Strings sent = {"first", "", "last"};
+  for (const size_t length : {kPacketBytes - 1, kPacketBytes, kPacketBytes + 1,
+                              9000u, 60000u, kMaxDatagramBytes}) {
+    std::string& text = sent.emplace_back();
+    for (size_t i = 0; i < length; ++i) {
+      text += static_cast<char>('a' + i * 7 % 26 + length % 3);
+    }
+  }
+  for (const std::string& text : sent) client.Send(text);
   const auto packets = ReceiveAll();
-  ASSERT_EQ(packets.size(), 4u);
-  EXPECT_EQ(Text(packets[0]), "first");
-  EXPECT_EQ(Text(packets[1]), std::string(kPacketBytes, 'y'));
-  EXPECT_EQ(packets[2].length, 0u);
-  EXPECT_EQ(Text(packets[3]), "last");
-  EXPECT_EQ(source_->counts().oversized, 2u);
+  ASSERT_EQ(packets.size(), sent.size());
+  for (size_t i = 0; i < sent.size(); ++i) {
+    EXPECT_EQ(packets[i].length, sent[i].size());
+    EXPECT_EQ(Text(packets[i]), sent[i]);
+  }
+  EXPECT_EQ(source_->counts().oversized, 0u);
+}
+
+TEST_P(UdpSourceTest, DropsAndCountsLongDatagramsWhenTooManyWait) {
+  Open(100);
+  Client client(source_->address());
+  Strings sent;
+  std::vector<Packet> packets;
+  for (size_t i = 0; i < PacketPool::kMaxLong + 3; ++i) {
+    client.Send(std::to_string(i) + std::string(kPacketBytes, 'x'));
+    for (const Packet& packet : ReceiveAll()) packets.push_back(packet);
+  }
+  client.Send("short");
+  for (const Packet& packet : ReceiveAll()) packets.push_back(packet);
+  ASSERT_EQ(packets.size(), PacketPool::kMaxLong + 1);
+  EXPECT_EQ(Text(packets.back()), "short");
+  EXPECT_EQ(source_->counts().oversized, 3u);
+  // One that was given back makes room for another.
+  EXPECT_TRUE(pool_->Give(packets[0].buffer));
+  client.Send(std::string(5000, 'y'));
+  const auto next = ReceiveAll();
+  ASSERT_EQ(next.size(), 1u);
+  EXPECT_EQ(Text(next[0]), std::string(5000, 'y'));
 }
 
 TEST_P(UdpSourceTest, DropsAndCountsWhenAllBuffersAreInUse) {

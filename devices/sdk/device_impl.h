@@ -26,7 +26,8 @@ class Device::Impl {
   // `options` with nothing left to the environment. Errors: as Device::Attach.
   static absl::StatusOr<std::unique_ptr<Impl>> Attach(AttachOptions options);
   // Does the work of Device::Resume().
-  absl::Status Resume(std::chrono::milliseconds timeout);
+  absl::Status Resume(std::chrono::milliseconds timeout,
+                      const std::function<absl::Status()>& prepare);
 
   // Does the work of Device::WaitForCompletion() in simulated time.
   bool WaitInTurns(const std::function<bool()>& ready,
@@ -152,7 +153,8 @@ class Device::Impl {
   absl::Status Replace(Session opened);
   // Reads the tables without the lock, because Call() may take it. That is
   // safe: no other thread may use the device during Resume().
-  absl::Status PlaceAgain() ABSL_NO_THREAD_SAFETY_ANALYSIS;
+  absl::Status PlaceAgain(const std::function<absl::Status()>& prepare)
+      ABSL_NO_THREAD_SAFETY_ANALYSIS;
   absl::Status Refill(uint32_t buffer_id, std::span<const std::byte> bytes)
       ABSL_NO_THREAD_SAFETY_ANALYSIS;
   absl::Status RegisterAgain(EventQueue& queue);

@@ -61,7 +61,8 @@ int ExitCodeOf(const absl::Status& status) {
 }  // namespace
 
 absl::Status GoOnAfter(const absl::Status& halted, Device& device,
-                       const DeviceContext& context) {
+                       const DeviceContext& context,
+                       const std::function<absl::Status()>& prepare) {
   // So that a stop is not kept waiting.
   constexpr std::chrono::milliseconds kLook{50};
   // One that makes way has somebody who starts the next.
@@ -76,7 +77,7 @@ absl::Status GoOnAfter(const absl::Status& halted, Device& device,
   spdlog::warn("{}; waiting for another gpud", halted.message());
   const auto deadline = std::chrono::steady_clock::now() + within;
   while (!context.stop.requested()) {
-    const absl::Status resumed = device.Resume(kLook);
+    const absl::Status resumed = device.Resume(kLook, prepare);
     if (resumed.ok()) {
       spdlog::info("another gpud has taken over");
       return resumed;

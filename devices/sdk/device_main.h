@@ -64,9 +64,10 @@ struct DeviceContext {
 // because gpud died or restarts. Calls Device::Resume() then, within the
 // context's time. Returns OK if the device goes on, Cancelled if a stop is
 // requested before that, and otherwise `halted` or the reason why it cannot. The
-// device must have taken all completions before.
+// device must have taken all completions before. `prepare` is Resume()'s.
 absl::Status GoOnAfter(const absl::Status& halted, Device& device,
-                       const DeviceContext& context);
+                       const DeviceContext& context,
+                       const std::function<absl::Status()>& prepare = {});
 
 // Adds --dir (default: $CARILLON_TESTBED_DIR), --name (default:
 // $CARILLON_DEVICE_NAME, else `default_name`), --resume-within (default:

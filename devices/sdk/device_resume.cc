@@ -31,7 +31,9 @@ constexpr std::chrono::seconds kRefillWithin{60};
 
 }  // namespace
 
-absl::Status Device::Impl::Resume(std::chrono::milliseconds timeout) {
+absl::Status Device::Impl::Resume(
+    std::chrono::milliseconds timeout,
+    const std::function<absl::Status()>& prepare) {
   const absl::Status ended = status();
   if (ended.ok() || !watch->may_resume()) return ended;
   if (time != nullptr) {
@@ -68,7 +70,7 @@ absl::Status Device::Impl::Resume(std::chrono::milliseconds timeout) {
     if (opened.ok()) {
       replacing_ = true;
       resumed = Replace(*std::move(opened));
-      if (resumed.ok()) resumed = PlaceAgain();
+      if (resumed.ok()) resumed = PlaceAgain(prepare);
       if (resumed.ok()) {
         replacing_ = false;
         faults::Reached(faults::State::kAttached);
@@ -158,7 +160,8 @@ absl::Status Device::Impl::Replace(Session opened) {
   return status;
 }
 
-absl::Status Device::Impl::PlaceAgain() {
+absl::Status Device::Impl::PlaceAgain(
+    const std::function<absl::Status()>& prepare) {
   for (const auto& [id, buffer] : buffers_) {
     v1::AllocateBufferRequest request;
     request.set_place(ToProto(buffer.place));
@@ -175,6 +178,7 @@ absl::Status Device::Impl::PlaceAgain() {
   for (const auto& [id, buffer] : buffers_) {
     RETURN_IF_ERROR(Refill(id, buffer.kept));
   }
+  if (prepare) RETURN_IF_ERROR(prepare());
   for (const auto& [id, queue] : queues_) {
     RETURN_IF_ERROR(RegisterAgain(*queue));
   }

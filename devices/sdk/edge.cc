@@ -53,8 +53,9 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Attach(
 bool Device::may_resume() const { return impl_->watch->may_resume(); }
 bool Device::gpud_restarts() const { return impl_->gpud_restarts(); }
 
-absl::Status Device::Resume(std::chrono::milliseconds timeout) {
-  return impl_->Resume(timeout);
+absl::Status Device::Resume(std::chrono::milliseconds timeout,
+                            const std::function<absl::Status()>& prepare) {
+  return impl_->Resume(timeout, prepare);
 }
 
 Device::Device(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

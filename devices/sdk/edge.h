@@ -401,7 +401,11 @@ class Device {
   // may be called again; or the session ended in another way than
   // may_resume() tells: see status()), and what the new gpud refuses, as Attach() and
   // edgeRegisterEvent: then the session is detached.
-  absl::Status Resume(std::chrono::milliseconds timeout);
+  // `prepare`, if given, is called when the buffers are there again and before any
+  // event is launched: it may LaunchKernel(), and nothing else. Its error ends the
+  // attempt; it is called again if that was Unavailable and Resume() is.
+  absl::Status Resume(std::chrono::milliseconds timeout,
+                      const std::function<absl::Status()>& prepare = {});
 
  private:
   friend class EventQueue;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -464,6 +465,65 @@ TEST_F(DifferentialTest, LongValuesAreCutIntoDatagramsAsByDebiansServer) {
        {"edge1", "edge2", "edge3", "page", "long", "longer"}) {
     ExpectSameMessage(Datagram(7, fmt::format("get {}\r\n", key)));
   }
+}
+
+// Datagrams of up to 64 KiB, and answers of many.
+TEST_F(DifferentialTest, RandomDialoguesOfLongValuesHaveTheSameAnswersOverUdp) {
+  std::mt19937 random(31);
+  MemcUdpClient ours(ports_.udp), theirs(memcached_ports_.udp);
+  uint16_t id = 0;
+  const auto same = [&](const std::string& command) {
+    const std::string datagram = Datagram(++id % 0x7000, command);
+    EXPECT_EQ(Legible(ours.AskMessage(datagram)),
+              Legible(theirs.AskMessage(datagram)))
+        << "asked: " << Legible(command.substr(0, 60)) << "... of "
+        << command.size() << " bytes";
+  };
+  for (int i = 0; i < 600 && !HasFailure(); ++i) {
+    const std::string key = fmt::format("long{}", random() % 6);
+    // Around each border: a datagram's payload, a packet buffer, a jumbo frame,
+    // and the most that UDP takes.
+    const std::array<size_t, 6> borders = {0, 1350, 2000, 8900, 32700, 65440};
+    const size_t length = std::min<size_t>(
+        borders[random() % borders.size()] + random() % 100, 65450);
+    std::string value(length, 'v');
+    for (char& c : value) c = static_cast<char>('a' + random() % 26);
+    const std::string words =
+        fmt::format("{} {} 0 {}\r\n{}\r\n", key, random() % 3, length, value);
+    switch (random() % 8) {
+      case 0:
+      case 1:
+        // Not for ever: a socket holds so many datagrams.
+        same((random() % 2 == 0 ? "append " : "prepend ") + words);
+        same("get " + key + "\r\n");
+        same("set " + key + " 0 0 0\r\n\r\n");
+        break;
+      case 2:
+        same("delete " + key + "\r\n");
+        break;
+      case 3:
+      case 4:
+        same("set " + words);
+        break;
+      case 5:
+        same(fmt::format("ms {} {}\r\n{}\r\n", key, length, value));
+        break;
+      default:
+        same("get " + key + "\r\n");
+        same("mg " + key + " v s f\r\n");
+    }
+  }
+}
+
+TEST_F(DifferentialTest,
+       RequestsOfSeveralDatagramsAreRefusedAsByDebiansServer) {
+  std::string first = Datagram(0x1001, "set parts 0 0 4\r\n"), second = first;
+  first[5] = second[5] = 2;  // of 2
+  second[3] = 1;             // the second
+  second.replace(8, std::string::npos, "abcd\r\n");
+  ExpectSame(first);
+  ExpectSame(second);
+  ExpectSame(Datagram(0x1002, "get parts\r\n"));
 }
 
 TEST_F(DifferentialTest, FramesAreReadAsByDebiansServer) {

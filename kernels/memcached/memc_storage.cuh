@@ -421,7 +421,7 @@ struct Arithmetic {
       result = Result::kCreated;
       old_exptime = 0;
       digit_count = FormatDecimal(initial, digits);
-      Replace(set, lock, found, 0, created_exptime, need);
+      Replace(set, lock, found, 0, created_exptime, digit_count, need);
       return;
     }
     result = Result::kNotANumber;
@@ -443,10 +443,14 @@ struct Arithmetic {
     old_exptime = simt::LoadRelaxed(&item->exptime);
     const uint32_t until = set_exptime ? exptime : old_exptime;
     if (digit_count > found.value_length) {
-      Replace(set, lock, found, item->flags, until, need);
+      Replace(set, lock, found, item->flags, until, digit_count, need);
       return;
     }
     // The length stays ("the number may be padded with spaces").
+    if (table.durable()) {
+      Replace(set, lock, found, item->flags, until, found.value_length, need);
+      return;
+    }
     CopyBytes(found.value, digits, digit_count);
     for (uint32_t i = digit_count; i < found.value_length; ++i) {
       found.value[i] = ' ';
@@ -458,15 +462,15 @@ struct Arithmetic {
     simt::StoreRelaxed(&item->last_access, lock.clock);
   }
 
-  // Makes an item of the digits.
+  // Makes an item of the digits, padded with spaces to `length`.
   CARILLON_DEVICE void Replace(Set* set, const LockResult& lock,
                                const Found& found, uint32_t flags,
-                               uint32_t until, uint64_t* need) {
-    const uint64_t bytes = ItemBytes(key.length, digit_count);
+                               uint32_t until, uint32_t length,
+                               uint64_t* need) {
+    const uint64_t bytes = ItemBytes(key.length, length);
     const BlockRef ref = table.store().Allocate(bytes);
-    uint8_t* to = ref == 0
-                      ? nullptr
-                      : FillItem(table, ref, key, flags, until, 0, digit_count);
+    uint8_t* to =
+        ref == 0 ? nullptr : FillItem(table, ref, key, flags, until, 0, length);
     if (to == nullptr) {
       if (found.item != nullptr) {
         simt::StoreRelaxed(&found.item->last_access, lock.clock);
@@ -475,6 +479,14 @@ struct Arithmetic {
       return;
     }
     CopyBytes(to, digits, digit_count);
+    for (uint32_t i = digit_count; i < length; ++i) to[i] = ' ';
+    if (found.item != nullptr && length == found.value_length) {
+      // In place of a change in place: all else stays as it is.
+      Item* item = ItemBefore(to, key);
+      simt::StoreRelaxed(&item->fetched,
+                         simt::LoadRelaxed(&found.item->fetched));
+      simt::StoreRelaxed(&item->state, simt::LoadRelaxed(&found.item->state));
+    }
     new_cas = table.Link(set, found, ref, lock.clock);
   }
 };

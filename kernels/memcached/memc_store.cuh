@@ -238,6 +238,8 @@ class Store {
   CARILLON_HOST_DEVICE static constexpr uint64_t Align(uint64_t offset) {
     return (offset + kBlockUnit - 1) & ~(kBlockUnit - 1);
   }
+  friend class StoreRebuild;
+
   CARILLON_DEVICE StoreHeader* header() const {
     return reinterpret_cast<StoreHeader*>(memory_.data);
   }

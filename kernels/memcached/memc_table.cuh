@@ -138,7 +138,10 @@ struct TableHeader {
   // those stored before the second in the high half (0: none is due).
   uint64_t flush_cas;
   uint64_t flush_times;
-  uint64_t reserved[5];
+  // 1: the memory may outlive a kernel that is cut short (memc_recover), so no
+  // item's value may change in place.
+  uint64_t durable;
+  uint64_t reserved[4];
   alignas(64) uint64_t last_cas;
   alignas(128) RareCounters rare;
   alignas(64) Counters counters[kStripes];
@@ -212,8 +215,17 @@ class Table {
     simt::AtomicAdd(counter, n);
   }
 
+  CARILLON_DEVICE Set* SetAt(uint64_t index) const {
+    return reinterpret_cast<Set*>(memory_.data + sizeof(TableHeader)) + index;
+  }
   CARILLON_DEVICE Set* SetOf(uint32_t hash) const {
     return SetAt(hash % sets_);
+  }
+  CARILLON_DEVICE static uint8_t Hash8(uint32_t hash) {
+    return static_cast<uint8_t>(hash >> 24);
+  }
+  CARILLON_DEVICE bool durable() const {
+    return LoadRelaxed(&header()->durable) != 0;
   }
 
   CARILLON_DEVICE LockResult Share(Set* set) {
@@ -286,7 +298,7 @@ class Table {
   // be reading it, as each reads under its shared lock.)
   CARILLON_MEMC_CALL void Remove(Set* set, uint32_t way) {
     const BlockRef ref = set->ref[way];
-    set->ref[way] = 0;
+    simt::StoreRelease(&set->ref[way], BlockRef{0});
     set->hash8[way] = 0;
     Release(ref);
   }
@@ -313,7 +325,9 @@ class Table {
       Count(&count->evictions);
     }
     const BlockRef replaced = set->ref[way];
-    set->ref[way] = ref;
+    // The item is whole before anybody can find it, even if this kernel is cut
+    // short here (memc_recover).
+    simt::StoreRelease(&set->ref[way], ref);
     set->hash8[way] = Hash8(hash);
     Count(&count->linked);
     Count(&count->bytes, BytesOf(item));
@@ -385,12 +399,6 @@ class Table {
 
   CARILLON_DEVICE static uint32_t ClampTime(uint64_t now_s) {
     return now_s > 0xffffffff ? 0xffffffff : static_cast<uint32_t>(now_s);
-  }
-  CARILLON_DEVICE static uint8_t Hash8(uint32_t hash) {
-    return static_cast<uint8_t>(hash >> 24);
-  }
-  CARILLON_DEVICE Set* SetAt(uint64_t index) const {
-    return reinterpret_cast<Set*>(memory_.data + sizeof(TableHeader)) + index;
   }
 
   CARILLON_DEVICE void Release(BlockRef ref) {

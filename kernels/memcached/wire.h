@@ -90,6 +90,23 @@ struct alignas(64) ServerStats {
 static_assert(sizeof(ServerStats) == 128);
 static_assert(offsetof(ServerStats, bytes_written) == 64);
 
+// What memc_recover has found. Writer: the kernel (output buffer).
+struct alignas(64) Recovered {
+  uint64_t kept;     // 0: there was nothing to take over; the store is empty
+  uint64_t items;    // that are in the table now
+  uint64_t bytes;    // their keys, values and headers
+  uint64_t dropped;  // references to what was no whole item of their set
+  uint64_t locks;    // sets that a kernel had locked when it was cut short
+  uint64_t last_cas;
+  uint64_t reserved[2];
+};
+static_assert(sizeof(Recovered) == 64);
+
+// The size of memc_recover's buffer `marks` for a store.
+constexpr uint64_t RecoveryMarkBytes(uint64_t store_bytes) {
+  return (store_bytes / 64 + 31) / 32 * 4;
+}
+
 enum class Outcome : uint8_t {
   kNone = 0,      // the kernel did not get to it
   kAnswered = 1,  // send the reply

@@ -400,15 +400,21 @@ class Maker {
                     {3, Zeros(kCount * sizeof(memcached::Reply))}};
       return one;
     };
-    Add("memcached: sets, then gets through both kernels",
+    constexpr uint64_t kStoreBytes = kPages * 65536 + 131072;
+    CaseLaunch recover = Launch(
+        "memc_recover", {1, 1, 1}, {96, 1, 1},
+        {{"table", 4}, {"store", 5}, {"marks", 7}, {"recovered", 8}}, {});
+    Add("memcached: sets, a store taken over, then gets through both kernels",
         {{set_packets},
          {set_requests},
          {Zeros(uint64_t{kCount} * kStride), Compare::kBytes},
          {Zeros(kCount * sizeof(memcached::Reply)), Compare::kBytes},
          {Zeros(memcached::TableBytes(16 * 1024))},
-         {Zeros(kPages * 65536 + 131072)},
-         {Zeros(sizeof(memcached::ServerStats))}},
-        {launch("memc_set", set_packets, set_requests),
+         {Zeros(kStoreBytes)},
+         {Zeros(sizeof(memcached::ServerStats))},
+         {Zeros(memcached::RecoveryMarkBytes(kStoreBytes))},
+         {Zeros(sizeof(memcached::Recovered)), Compare::kBytes}},
+        {launch("memc_set", set_packets, set_requests), recover,
          launch("memc_get", get_packets, get_requests),
          launch("memc_set", get_packets, get_requests)});
   }

@@ -1,0 +1,15 @@
+"""docs/examples/memcached-server/README.md, command by command."""
+
+import unittest
+
+import page
+
+
+class MemcachedPageTest(unittest.TestCase):
+    def test_every_command_works_and_shows_what_the_page_says(self):
+        page.run_page(self, "docs/examples/memcached-server/README.md",
+                      clean_up="./carillon down --name memcached-server")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
