@@ -31,6 +31,7 @@
 #include "kernels/forwarding/ipv6_forward.cuh"
 #include "kernels/images/conv5x5.cuh"
 #include "kernels/images/dct8x8.cuh"
+#include "kernels/images/frame_dct8x8.cuh"
 #include "kernels/ipsec/esp_decrypt.cuh"
 #include "kernels/ipsec/esp_encrypt.cuh"
 #include "kernels/ipsec/sa_write.cuh"

@@ -243,6 +243,7 @@ enum class EventStatus : uint32_t {
   kKernelFault = 15,       // the GPU stopped the kernel: a bad address, a trap
   kTimedOut = 16,          // the kernel ran for longer than gpud lets any run
   kNotLaunched = 17,       // the GPU's driver refused the launch
+  kNotTaken = 18,          // done, but no event of the next device took it on
   kKernelStatusBase = 1000,
 };
 

@@ -36,6 +36,12 @@ constexpr WorkloadKind kKinds[] = {
     {"stencil", 64, 256},
 };
 
+Option RingOfFrames(uint32_t& field) {
+  Option option = edge::RingOption(field, 65536);
+  option.help = "of these frames: how many it has room for";
+  return option;
+}
+
 }  // namespace
 
 std::span<const WorkloadKind> WorkloadKinds() { return kKinds; }
@@ -74,6 +80,20 @@ std::vector<Option> OptionTable(CpuHostOptions& options) {
       IntegerOption("--schedule-event-every-ms", "schedule_event_every_ms",
                     &options.schedule_every_ms, 0, 3'600'000,
                     "also launches an event by edgeScheduleEvent; 0: never"),
+      edge::DeviceOption("--take-from", "take_from", options.take_from,
+                         "launch no kernels, but take and check the frames "
+                         "that this fpga hands on (`hand_to`)"),
+      {.flag = "--frame-size",
+       .key = "frame_size",
+       .type = kDimensions,
+       .field = &options.frame_size,
+       .min = 1,
+       .max = 8192,
+       .help = "of these frames, as the fpga's `size`"},
+      IntegerOption("--frames", "frames", &options.frames, 0, 1'000'000'000'000,
+                    "ends after this many of them, and misses each of these "
+                    "that has not come; 0: never"),
+      RingOfFrames(options.ring),
   };
 }
 

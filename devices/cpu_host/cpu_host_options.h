@@ -35,6 +35,12 @@ struct CpuHostOptions {
   uint32_t gap_us = 0;
   uint64_t launches = 0;
   uint32_t schedule_every_ms = 0;
+
+  // The device whose frames it takes, in place of launching kernels; empty: none.
+  std::string take_from;
+  std::string frame_size = "128x128";
+  uint64_t frames = 0;  // 0: until stopped
+  uint32_t ring = 16;
 };
 
 // The table refers to the fields of `options`.

@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "devices/cpu_host/cpu_host_options.h"
+#include "devices/cpu_host/frame_taker.h"
 #include "devices/cpu_host/scheduled_echo.h"
 #include "devices/cpu_host/slowdown.h"
 #include "devices/cpu_host/workload.h"
@@ -109,6 +110,7 @@ absl::Status RunAll(edge::Device& device, Workload& workload,
 absl::Status Run(const edge::DeviceContext& context,
                  const CpuHostOptions& options) {
   RETURN_IF_ERROR(Check(options));
+  if (!options.take_from.empty()) return TakeFrames(context, options);
   ASSIGN_OR_RETURN(auto workload,
                    MakeWorkload(options.kernel, options.workload));
   edge::AttachOptions attach;

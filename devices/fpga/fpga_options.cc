@@ -48,10 +48,20 @@ std::vector<Option> OptionTable(FpgaOptions& options) {
       edge::RingOption(stream.ring, shm::kMaxRingEntries),
       edge::PriorityOption(stream.priority,
                            "of the device's event kernels; 7 is the highest"),
+      edge::DeviceOption("--hand-to", "hand_to", stream.hand_to,
+                         "hand each processed frame on to this device, a "
+                         "cpu_host with `take_from` (needs kernel conv5x5, "
+                         "source cardiac)"),
   };
 }
 
 absl::Status Check(const FpgaOptions& options) {
+  if (!options.stream.hand_to.empty() &&
+      (options.kernel != kConvKernel || options.source != kCardiacSource)) {
+    return absl::InvalidArgumentError(
+        "--hand-to: the device that takes the frames knows only those of "
+        "--source cardiac (source) and --kernel conv5x5 (kernel)");
+  }
   if (options.stream.store.empty() || options.stream.frames != 0) {
     return absl::OkStatus();
   }

@@ -27,6 +27,7 @@ struct StreamOptions {
   bool store_picture = false;
   uint32_t ring = 8;
   uint32_t priority = 0;
+  std::string hand_to;  // the device that takes the results on; empty: none
 };
 
 struct FpgaOptions {

@@ -18,9 +18,6 @@ uint32_t DivideUp(uint64_t count, uint32_t by) {
 
 class DctKernel : public FrameKernel {
  public:
-  // Coefficients reach 1024. Floats have 24 bits, and each coefficient takes
-  // some ten operations.
-  static constexpr double kTolerance = 0.01;
   static constexpr uint32_t kThreads = 64;
 
   DctKernel(uint32_t width, uint32_t height)
@@ -39,7 +36,7 @@ class DctKernel : public FrameKernel {
     spec->block = {kThreads, 1, 1};
     spec->parameters = {
         edge::Fixed("image", buffers.frames,
-                    {.length = uint64_t{width_} * height_,
+                    {.length = buffers.frame_bytes,
                      .slot_stride = buffers.frame_stride}),
         edge::Fixed(
             "coefficients", buffers.results,
@@ -54,7 +51,7 @@ class DctKernel : public FrameKernel {
     const std::vector<float> found = Coefficients(result);
     for (uint64_t i = 0; i < expected.size(); ++i) {
       // Written so that a NaN counts as wrong.
-      if (std::fabs(found[i] - expected[i]) <= kTolerance) continue;
+      if (std::fabs(found[i] - expected[i]) <= kDctTolerance) continue;
       return fmt::format("coefficient {} of block {} is {}, expected {:.3f}",
                          i % 64, i / 64, found[i], expected[i]);
     }
@@ -101,11 +98,8 @@ class DctKernel : public FrameKernel {
 class ConvKernel : public FrameKernel {
  public:
   static constexpr uint32_t kThreads = 16;  // a side
-  static constexpr uint32_t kShift = 8;
-  // Binomial smoothing, the first filter for frames of optical mapping.
-  static constexpr std::array<int32_t, 25> kWeights = {
-      1,  4, 6, 4,  1,  4,  16, 24, 16, 4, 6, 24, 36,
-      24, 6, 4, 16, 24, 16, 4,  1,  4,  6, 4, 1};
+  static constexpr uint32_t kShift = kSmoothingShift;
+  static constexpr const auto& kWeights = kSmoothingWeights;
 
   ConvKernel(uint32_t width, uint32_t height)
       : width_(width), height_(height) {}
@@ -122,7 +116,7 @@ class ConvKernel : public FrameKernel {
     spec->grid = {DivideUp(width_, kThreads), DivideUp(height_, kThreads), 1};
     spec->block = {kThreads, kThreads, 1};
     spec->parameters = {edge::Fixed("image", buffers.frames,
-                                    {.length = result_bytes(),
+                                    {.length = buffers.frame_bytes,
                                      .slot_stride = buffers.frame_stride}),
                         edge::Fixed("weights", weights),
                         edge::Fixed("out", buffers.results,

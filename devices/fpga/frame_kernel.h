@@ -22,6 +22,7 @@ namespace carillon::fpga {
 struct FrameBuffers {
   edge::Buffer frames;
   edge::Buffer results;
+  uint64_t frame_bytes = 0;  // the pixels, and what lies behind them
   uint64_t frame_stride = 0;
   uint64_t result_stride = 0;
 };

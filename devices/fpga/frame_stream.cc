@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "devices/fpga/frame_tag.h"
 #include "fmt/format.h"
 #include "shm/layout.h"
 
@@ -29,8 +31,9 @@ uint64_t Stride(uint64_t bytes) { return shm::AlignUp(bytes, 128); }
 }  // namespace
 
 std::vector<std::string> FrameStream::CounterNames() {
-  return {"frames_sent", "frames_done", "mismatches",        "events_failed",
-          "dropped",     "activations", "activation_errors", "late"};
+  return {"frames_sent",       "frames_done", "mismatches",
+          "events_failed",     "dropped",     "activations",
+          "activation_errors", "late",        "not_taken"};
 }
 
 std::vector<std::string> FrameStream::HistogramNames() {
@@ -40,7 +43,7 @@ std::vector<std::string> FrameStream::HistogramNames() {
 uint64_t FrameStream::SubmissionBytes(const FrameKernel& kernel,
                                       uint64_t frame_bytes, uint32_t ring) {
   // The ESQ has no writable parameters, so an entry takes a line.
-  return ring * (Stride(frame_bytes) + shm::kCacheLine) +
+  return ring * (Stride(frame_bytes + sizeof(FrameTag)) + shm::kCacheLine) +
          Stride(kernel.extra_input_bytes()) + shm::kPageSize;
 }
 
@@ -68,7 +71,9 @@ absl::StatusOr<std::unique_ptr<FrameStream>> FrameStream::Make(
   auto stream = std::unique_ptr<FrameStream>(
       new FrameStream(device, source, kernel, options));
   FrameBuffers& buffers = stream->buffers_;
-  buffers.frame_stride = Stride(uint64_t{source->width()} * source->height());
+  buffers.frame_bytes = uint64_t{source->width()} * source->height();
+  if (!options.hand_to.empty()) buffers.frame_bytes += sizeof(FrameTag);
+  buffers.frame_stride = Stride(buffers.frame_bytes);
   buffers.result_stride = Stride(kernel->result_bytes());
   ASSIGN_OR_RETURN(buffers.frames,
                    device->AllocateBuffer(edge::Place::kInput,
@@ -81,6 +86,7 @@ absl::StatusOr<std::unique_ptr<FrameStream>> FrameStream::Make(
   spec.max_in_flight = options.ring;
   spec.priority = options.priority;
   spec.label = fmt::format("frames {}x{}", source->width(), source->height());
+  spec.hands_to = options.hand_to;
   RETURN_IF_ERROR(kernel->Prepare(*device, buffers, &spec));
   ASSIGN_OR_RETURN(stream->queue_, edge::edgeRegisterEvent(*device, spec));
   return stream;
@@ -108,6 +114,18 @@ void FrameStream::Send(uint64_t frame) {
   const auto at = buffers_.frames.bytes.subspan(slot * buffers_.frame_stride);
   source_->Render(frame, {reinterpret_cast<uint8_t*>(at.data()),
                           uint64_t{source_->width()} * source_->height()});
+  if (!options_.hand_to.empty()) {
+    const bool at_a_rate = punctuality_.has_value();
+    const FrameTag tag{
+        .stream = start_ns_,
+        .number = frame,
+        .exposed_ns = at_a_rate ? punctuality_->Due(frame) : device_->Now(),
+        .deadline_ns = at_a_rate ? punctuality_->Due(frame + 1) : 0,
+        .width = source_->width(),
+        .height = source_->height()};
+    std::memcpy(at.data() + buffers_.frame_bytes - sizeof(tag), &tag,
+                sizeof(tag));
+  }
   in_flight_[slot] = {.frame = frame, .rung_ns = device_->Now()};
   queue_->RingDoorbell();
   Count(kFramesSent);
@@ -175,6 +193,9 @@ absl::Status FrameStream::TakeResults() {
     absl::Status taken;
     if (done->state == edge::EventState::kDone) {
       JudgeTime(sent.frame);
+      if (done->status == static_cast<uint32_t>(shm::EventStatus::kNotTaken)) {
+        Count(kNotTaken);
+      }
       taken = TakeResult(sent, slot);
     } else {
       Count(kEventsFailed);
@@ -233,11 +254,15 @@ absl::Status FrameStream::Run(const edge::DeviceContext& context) {
 
   const double seconds = static_cast<double>(device_->Now() - start_ns_) * 1e-9;
   spdlog::info(
-      "{} frames in {:.3f} s ({:.1f} a second), {} dropped, {} failed{}",
+      "{} frames in {:.3f} s ({:.1f} a second), {} dropped, {} failed{}{}",
       counts_[kFramesDone], seconds,
       static_cast<double>(counts_[kFramesDone]) / std::max(seconds, 1e-9),
       counts_[kDropped], counts_[kEventsFailed],
-      options_.check ? fmt::format(", {} wrong", counts_[kMismatches]) : "");
+      options_.check ? fmt::format(", {} wrong", counts_[kMismatches]) : "",
+      options_.hand_to.empty()
+          ? ""
+          : fmt::format(", {} not taken by '{}'", counts_[kNotTaken],
+                        options_.hand_to));
   if (map_) {
     spdlog::info(
         "{} activations recovered, {} wrong, largest error {:.2f} frames",

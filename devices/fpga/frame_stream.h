@@ -35,7 +35,8 @@ class FrameStream {
     kDropped,      // the ring was full at the frame's time
     kActivations,  // counted by the map, with --check and cardiac frames
     kActivationErrors,
-    kLate,  // results that came after the next frame was due
+    kLate,      // results that came after the next frame was due
+    kNotTaken,  // done, and no event of the next device took them on
   };
   // The last two of results at a rate, and none of failed events.
   enum Histogram : uint32_t {

@@ -11,6 +11,17 @@
 
 namespace carillon::fpga {
 
+// Binomial smoothing, the first filter for frames of optical mapping: for
+// Conv5x5().
+inline constexpr std::array<int32_t, 25> kSmoothingWeights = {
+    1,  4, 6, 4,  1,  4,  16, 24, 16, 4, 6, 24, 36,
+    24, 6, 4, 16, 24, 16, 4,  1,  4,  6, 4, 1};
+inline constexpr uint32_t kSmoothingShift = 8;
+
+// How far a coefficient of the kernels may be from Dct8x8()'s: coefficients reach
+// 1024, floats have 24 bits, and each coefficient takes some ten operations.
+inline constexpr double kDctTolerance = 0.01;
+
 // How many 8x8 blocks cover an image.
 uint64_t DctBlocks(uint32_t width, uint32_t height);
 

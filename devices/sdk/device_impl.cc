@@ -295,6 +295,8 @@ absl::StatusOr<v1::RegisterEventRequest> Device::Impl::RequestFor(
   request.set_modifyable(spec.modifyable);
   request.set_label(spec.label);
   request.set_launch_path(spec.launch_path);
+  request.set_hands_to(spec.hands_to);
+  request.set_takes_from(spec.takes_from);
   RETURN_IF_ERROR(
       ToBindings(spec.parameters, /*ring=*/true, request.mutable_parameters()));
   return request;

@@ -54,4 +54,15 @@ Option PriorityOption(uint32_t& field, std::string_view help) {
           .help = help};
 }
 
+Option DeviceOption(std::string_view flag, std::string_view key,
+                    std::string& field, std::string_view help) {
+  return {.flag = flag,
+          .key = key,
+          .type = kText,
+          .field = &field,
+          .min = 1,
+          .max = 32,
+          .help = help};
+}
+
 }  // namespace carillon::edge

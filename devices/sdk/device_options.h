@@ -23,6 +23,9 @@ std::vector<Option> OptionTable(DeviceOptions& options);
 
 Option RingOption(uint32_t& field, uint64_t max);
 Option PriorityOption(uint32_t& field, std::string_view help);
+// The name of another device.
+Option DeviceOption(std::string_view flag, std::string_view key,
+                    std::string& field, std::string_view help);
 
 }  // namespace carillon::edge
 

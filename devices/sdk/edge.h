@@ -94,7 +94,8 @@ struct Parameter {
     kFloat,
     kBuffer,
     kWritableValue,
-    kWritableBuffer
+    kWritableBuffer,
+    kTaken
   };
   std::string name;
   Kind kind = Kind::kUnsigned;
@@ -105,6 +106,7 @@ struct Parameter {
   uint64_t offset = 0;
   uint64_t length = 0;       // 0: to the buffer's end
   uint64_t slot_stride = 0;  // slot i of the ring sees offset + i * slot_stride
+  std::string taken = {};    // kTaken: the other event kernel's parameter
 };
 
 struct BufferPart {
@@ -121,6 +123,9 @@ Parameter Fixed(std::string name, const Buffer& buffer, BufferPart part = {});
 // (WritableBuffer) a shm::BufferRef inside `buffer`.
 Parameter Writable(std::string name);
 Parameter WritableBuffer(std::string name, const Buffer& buffer);
+// With EventSpec::takes_from: a buffer that the kernel reads is, for each event,
+// the one that the other device's event had as its parameter `from`.
+Parameter Taken(std::string name, std::string from);
 
 struct EventSpec {
   std::string kernel;
@@ -135,6 +140,13 @@ struct EventSpec {
   // default, or the first after it that can serve this event kernel.
   std::string launch_path;
   std::vector<Parameter> parameters;
+  // A chain: an event of this event kernel that is done is handed on to device
+  // `hands_to`, and completes when that device's event has ended: with kOk, or
+  // with kNotTaken where no event took it to its end.
+  std::string hands_to = {};
+  // The other end: each event waits, once it was rung, for one of device
+  // `takes_from`, and runs with its buffers.
+  std::string takes_from = {};
 };
 
 class Device;

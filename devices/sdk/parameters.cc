@@ -44,6 +44,11 @@ Parameter WritableBuffer(std::string name, const Buffer& buffer) {
           .buffer_id = buffer.id};
 }
 
+Parameter Taken(std::string name, std::string from) {
+  return {
+      .name = std::move(name), .kind = Kind::kTaken, .taken = std::move(from)};
+}
+
 void SetDim3(const Dim3& from, v1::Dim3* to) {
   to->set_x(from.x);
   to->set_y(from.y);
@@ -106,6 +111,9 @@ absl::Status ToBindings(
         binding.set_offset(parameter.offset);
         binding.set_length(parameter.length);
         binding.set_slot_stride(parameter.slot_stride);
+        break;
+      case Kind::kTaken:
+        binding.set_taken(parameter.taken);
         break;
       case Kind::kWritableValue:
         break;

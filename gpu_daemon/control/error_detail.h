@@ -41,6 +41,7 @@ inline constexpr char kLayoutVersion[] = "LAYOUT_VERSION";
 inline constexpr char kLivesInWallTime[] = "LIVES_IN_WALL_TIME";
 inline constexpr char kMemoryBudget[] = "MEMORY_BUDGET";
 inline constexpr char kNoBarrier[] = "NO_WAIT_RELEASE_BARRIER";
+inline constexpr char kNoChains[] = "NO_CHAINS";
 inline constexpr char kNoFaults[] = "NO_FAULTS";
 inline constexpr char kNoGpuCode[] = "NO_GPU_CODE";
 inline constexpr char kNoHeapRoom[] = "NO_HEAP_ROOM";

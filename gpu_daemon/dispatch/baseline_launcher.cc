@@ -51,10 +51,9 @@ void BaselineLauncher::Complete(const Polled& polled) {
   shm::EventLife life = polled.life;
   life.dispatched_ns = polled.result.dispatched_ns;
   life.finished_ns = polled.result.finished_ns;
-  if (polled.event->ledger().Finish(polled.sequence,
-                                    {.state = polled.result.state,
-                                     .status = polled.result.status,
-                                     .life = traced ? &life : nullptr})) {
+  if (polled.event->End(polled.sequence, {.state = polled.result.state,
+                                          .status = polled.result.status,
+                                          .life = traced ? &life : nullptr})) {
     polled.event->memory().bell().Signal();
   }
 }

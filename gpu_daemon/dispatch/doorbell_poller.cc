@@ -331,6 +331,10 @@ bool DoorbellPoller::LaunchOne(const std::shared_ptr<EventKernel>& event,
   CheckedEntry entry;
   const EventStatus status =
       CheckEntry(*event, sequence, seen_ns, options_.gpu, entry);
+  if (status == EventStatus::kOk && event->takes_from() != nullptr) {
+    event->takes_from()->Await(event, sequence, entry);
+    return false;
+  }
   if (status == EventStatus::kOk) {
     return launcher_->Launch(event, sequence, entry);
   }

@@ -177,10 +177,10 @@ void Kmu::End(LaunchPtr launch, EventState state, uint32_t status) {
   launch->life.finished_ns = NowNs();
   if (!launch->on_end) {
     const bool traced = launch->life.seen_ns != 0;
-    if (launch->event->ledger().Finish(
-            launch->sequence, {.state = state,
-                               .status = status,
-                               .life = traced ? &launch->life : nullptr})) {
+    if (launch->event->End(launch->sequence,
+                           {.state = state,
+                            .status = status,
+                            .life = traced ? &launch->life : nullptr})) {
       launch->memory->bell().Signal();
     }
     return;

@@ -16,11 +16,10 @@ void RunEvent(BlockRunner& runner, EventKernel& event, shm::Sequence sequence,
     runner.Run(entry.kmd, block, entry.args.data(), &run);
   }
   if (traced) life.finished_ns = NowNs();
-  event.ledger().Finish(
-      sequence, {.state = run.fail_status == 0 ? shm::EventState::kDone
-                                               : shm::EventState::kFailed,
-                 .status = simt::CompletionStatus(run.fail_status),
-                 .life = traced ? &life : nullptr});
+  event.End(sequence, {.state = run.fail_status == 0 ? shm::EventState::kDone
+                                                     : shm::EventState::kFailed,
+                       .status = simt::CompletionStatus(run.fail_status),
+                       .life = traced ? &life : nullptr});
 }
 
 }  // namespace carillon::gpud

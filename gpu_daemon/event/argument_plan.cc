@@ -70,11 +70,23 @@ absl::StatusOr<ArgumentPlan> ArgumentPlan::Make(
   std::vector<WritableValue> values;
   std::vector<WritableBuffer> ranged;
   std::vector<WritableSlot> writable;
+  std::vector<TakenBuffer> taken;
   uint32_t entry_bytes = 0;
   for (uint32_t i = 0; i < bindings.size(); ++i) {
     const ParamInfo& info = kernel.params[i];
     const ParameterBinding& binding = bindings[i];
     const auto data = reinterpret_cast<uint64_t>(binding.buffer.data);
+    if (!binding.taken.empty()) {
+      if (info.kind != ParamKind::kReadBuffer ||
+          info.buffer_form != simt::BufferForm::kSpan) {
+        return absl::InvalidArgumentError(
+            fmt::format("parameter '{}' cannot be taken from another event: "
+                        "only a buffer that the kernel reads, with its count",
+                        info.name));
+      }
+      taken.push_back({i, binding.taken});
+      continue;
+    }
     if (info.is_buffer()) {
       RETURN_IF_ERROR(CheckBuffer(info, binding));
     }
@@ -124,7 +136,7 @@ absl::StatusOr<ArgumentPlan> ArgumentPlan::Make(
   }
   return ArgumentPlan(
       PackArgumentSteps(image, stepped, values, ranged, entry_bytes),
-      std::move(writable));
+      std::move(writable), std::move(taken));
 }
 
 }  // namespace carillon::gpud

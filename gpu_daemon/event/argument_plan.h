@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -33,6 +34,15 @@ struct ParameterBinding {
   // Fixed buffers: how far slot i + 1 is from slot i; 0 for one buffer that all
   // slots share.
   uint64_t slot_stride = 0;
+  // Not empty: a buffer that comes with each launch, from this parameter of the
+  // event kernel that hands its events on to this one.
+  std::string taken = {};
+};
+
+// A buffer of the arguments that comes with each launch.
+struct TakenBuffer {
+  uint32_t parameter;  // index into KernelInfo::params
+  std::string from;    // the other event kernel's parameter
 };
 
 // A kernel's arguments, at most shm::kMaxParameterBytes.
@@ -64,6 +74,8 @@ class ArgumentPlan {
   // natural alignment in the kernel's order.
   uint32_t entry_parameter_bytes() const { return steps().entry_bytes; }
   const std::vector<WritableSlot>& writable() const { return writable_; }
+  // Build() leaves these empty.
+  const std::vector<TakenBuffer>& taken() const { return taken_; }
 
   // One block of plain memory that a GPU follows, too. Lives as long as this
   // object, unless it is assigned to.
@@ -79,11 +91,15 @@ class ArgumentPlan {
   }
 
  private:
-  ArgumentPlan(std::vector<std::byte> steps, std::vector<WritableSlot> writable)
-      : steps_(std::move(steps)), writable_(std::move(writable)) {}
+  ArgumentPlan(std::vector<std::byte> steps, std::vector<WritableSlot> writable,
+               std::vector<TakenBuffer> taken)
+      : steps_(std::move(steps)),
+        writable_(std::move(writable)),
+        taken_(std::move(taken)) {}
 
   std::vector<std::byte> steps_;
   std::vector<WritableSlot> writable_;
+  std::vector<TakenBuffer> taken_;
 };
 
 }  // namespace carillon::gpud

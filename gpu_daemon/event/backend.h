@@ -57,7 +57,11 @@ class Backend {
   // A device has attached; PathSet::RemoveDevice() tells of its end.
   virtual void AddDevice(const std::shared_ptr<DeviceMemory>&) {}
 
-  // A background kernel; it ends exactly once, by KernelLaunch::on_end. Its
+  // Whether events can be handed on from one device to another
+  // (dispatch/chain.h): not where the GPU itself ends them.
+  virtual bool has_chains() const { return false; }
+
+  // A background kernel, or the second event of a chain; it ends exactly once, by KernelLaunch::on_end. Its
   // block must fit an SM (CheckKernelMetadata).
   virtual void Submit(std::unique_ptr<KernelLaunch> launch) = 0;
   // Takes back the launches that `which` names, as far as they have not begun.

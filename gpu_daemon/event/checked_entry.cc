@@ -65,7 +65,7 @@ shm::EventStatus CheckEntry(const EventKernel& event, shm::Sequence sequence,
       status != EventStatus::kOk) {
     return status;
   }
-  if (event.validate_each_launch() &&
+  if (event.validate_each_launch() && event.takes_from() == nullptr &&
       kmd.kernel->validate({kmd.grid, kmd.block, kmd.total_shared()},
                            checked.args.data()) != nullptr) {
     return EventStatus::kBadParameter;

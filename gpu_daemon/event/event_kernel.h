@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "gpu_daemon/event/argument_plan.h"
 #include "gpu_daemon/event/completion_ledger.h"
@@ -20,6 +21,22 @@
 #include "shm/gpu_ring.h"
 
 namespace carillon::gpud {
+
+class EventKernel;
+struct CheckedEntry;
+
+// What ties an event kernel to one of another device (dispatch/chain.h). Thread
+// safe.
+class ChainLink {
+ public:
+  virtual ~ChainLink() = default;
+  // An event of the source is done. True: it ends when the event that was
+  // started with it has ended. False: there was none that waited.
+  virtual bool HandOn(shm::Sequence sequence, const EventOutcome& outcome) = 0;
+  // The follower's event waits for one of the source's.
+  virtual void Await(const std::shared_ptr<EventKernel>& event,
+                     shm::Sequence sequence, const CheckedEntry& entry) = 0;
+};
 
 // Made by RegisteredEvent::Create() (control/sessions), polled by the front-end, finished by whoever runs
 // it. Its parts say which thread may call what; its own functions are for any
@@ -37,6 +54,14 @@ class EventKernel {
     OutputBuffer output;
     // Events up to this sequence were an earlier gpud's, and have ended.
     uint64_t ended_before = 0;
+    // Null: it hands no event on, and takes none.
+    std::shared_ptr<ChainLink> hands_to = nullptr;
+    std::shared_ptr<ChainLink> takes_from = nullptr;
+    // With hands_to: of its parameters, one per KernelInfo::params.
+    std::vector<ParameterBinding> bindings = {};
+    // The devices at the other ends, for display.
+    std::string next_device = {};
+    std::string last_device = {};
   };
 
   // The layout was placed by the control plane in memory's apertures; its ECQ
@@ -51,6 +76,12 @@ class EventKernel {
   std::string_view launch_path() const { return registration_.launch_path; }
   const ArgumentPlan& arguments() const { return registration_.arguments; }
   uint64_t ended_before() const { return registration_.ended_before; }
+  const std::vector<ParameterBinding>& bindings() const {
+    return registration_.bindings;
+  }
+  ChainLink* takes_from() const { return registration_.takes_from.get(); }
+  const std::string& next_device() const { return registration_.next_device; }
+  const std::string& last_device() const { return registration_.last_device; }
   const DeviceMemory& memory() const { return *memory_; }
   const std::shared_ptr<DeviceMemory>& shared_memory() const { return memory_; }
   const shm::GpuRing& ring() const { return ring_; }
@@ -76,6 +107,10 @@ class EventKernel {
   bool finishes_all() const {
     return !ledger_.expects_epilogues() && !gpu_ledger_.following();
   }
+
+  // Ends an event that has been launched, unless it is handed on and ends later.
+  // True if it has ended by now: the caller then signals the device's bell.
+  bool End(shm::Sequence sequence, const EventOutcome& outcome);
 
   // edgeScheduleEvent: rings up to sequence `through`, once, however often it
   // is said and whether or not the doorbell says so too. One thread at a time.

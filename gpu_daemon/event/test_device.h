@@ -45,6 +45,8 @@ class TestDevice {
     uint32_t entries = 8;
     uint32_t priority = 0;
     bool modifyable = false;
+    std::shared_ptr<ChainLink> hands_to = nullptr;
+    std::shared_ptr<ChainLink> takes_from = nullptr;
   };
 
   // The two ends of one ring.
@@ -71,7 +73,10 @@ class TestDevice {
                                   .priority = spec.priority,
                                   .modifyable = spec.modifyable,
                                   .label = "",
-                                  .arguments = *plan},
+                                  .arguments = *plan,
+                                  .hands_to = spec.hands_to,
+                                  .takes_from = spec.takes_from,
+                                  .bindings = spec.bindings},
         memory, layout, layout.doorbell.value());
     event.ring = std::make_unique<shm::DeviceRing>(
         layout, &memory->submission(), &memory->completion());

@@ -49,14 +49,43 @@ CARILLON_DEVICE void Dct8(float* v, int stride) {
   v[7 * stride] = kC7 * d0 - kC5 * d1 + kC3 * d2 - kC1 * d3;
 }
 
+// Block number `block` of the image, row by row, to 64 floats. Blocks at the
+// right and lower edge repeat the last column and row.
+CARILLON_DEVICE void DctBlock(const uint8_t* image, uint64_t width,
+                              uint64_t height, uint64_t block, float* out) {
+  const uint64_t blocks_x = (width + 7) / 8;
+  const uint64_t left = block % blocks_x * 8;
+  const uint64_t top = block / blocks_x * 8;
+  uint32_t columns[8];
+  CARILLON_UNROLL
+  for (uint32_t x = 0; x < 8; ++x) {
+    columns[x] = static_cast<uint32_t>(left + x < width ? left + x : width - 1);
+  }
+  float v[64];
+  CARILLON_UNROLL
+  for (uint32_t y = 0; y < 8; ++y) {
+    const uint8_t* row =
+        image + (top + y < height ? top + y : height - 1) * width;
+    CARILLON_UNROLL
+    for (uint32_t x = 0; x < 8; ++x) {
+      v[y * 8 + x] = static_cast<float>(row[columns[x]]) - 128.0f;
+    }
+    Dct8(v + y * 8, 1);
+  }
+  CARILLON_UNROLL
+  for (uint32_t x = 0; x < 8; ++x) {
+    Dct8(v + x, 8);
+    CARILLON_UNROLL
+    for (uint32_t y = 0; y < 8; ++y) out[y * 8 + x] = v[y * 8 + x];
+  }
+}
+
 // The grid may have any size: threads go on in steps of the grid's size until
-// all blocks are done. Blocks at the right and lower edge repeat the last
-// column and row.
+// all blocks are done.
 CARILLON_KERNEL(dct8x8, Dct8x8Args, args, self) {
   const uint64_t width = args.width;
   const uint64_t height = args.height;
-  const uint64_t blocks_x = (width + 7) / 8;
-  const uint64_t blocks = blocks_x * ((height + 7) / 8);
+  const uint64_t blocks = (width + 7) / 8 * ((height + 7) / 8);
   if (args.image.size < width * height ||
       args.coefficients.size / 64 < blocks) {
     self.Fail(simt::kFailBadArguments);
@@ -64,32 +93,8 @@ CARILLON_KERNEL(dct8x8, Dct8x8Args, args, self) {
   }
   for (uint64_t block = self.global_linear(); block < blocks;
        block += self.grid_threads()) {
-    const uint64_t left = block % blocks_x * 8;
-    const uint64_t top = block / blocks_x * 8;
-    uint32_t columns[8];
-    CARILLON_UNROLL
-    for (uint32_t x = 0; x < 8; ++x) {
-      columns[x] =
-          static_cast<uint32_t>(left + x < width ? left + x : width - 1);
-    }
-    float v[64];
-    CARILLON_UNROLL
-    for (uint32_t y = 0; y < 8; ++y) {
-      const uint8_t* row =
-          args.image.data + (top + y < height ? top + y : height - 1) * width;
-      CARILLON_UNROLL
-      for (uint32_t x = 0; x < 8; ++x) {
-        v[y * 8 + x] = static_cast<float>(row[columns[x]]) - 128.0f;
-      }
-      Dct8(v + y * 8, 1);
-    }
-    float* out = args.coefficients.data + block * 64;
-    CARILLON_UNROLL
-    for (uint32_t x = 0; x < 8; ++x) {
-      Dct8(v + x, 8);
-      CARILLON_UNROLL
-      for (uint32_t y = 0; y < 8; ++y) out[y * 8 + x] = v[y * 8 + x];
-    }
+    DctBlock(args.image.data, width, height, block,
+             args.coefficients.data + block * 64);
   }
 }
 

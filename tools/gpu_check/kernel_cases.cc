@@ -174,6 +174,15 @@ class Maker {
         {Launch("dct8x8", {random_.Small(1, 4), 1, 1}, {32, 1, 1},
                 {{"image", 0}, {"coefficients", 1}},
                 {{"width", width}, {"height", height}})});
+    const uint64_t tag = random_.Small(0, 70);
+    Add(fmt::format("frame_dct8x8 of {}x{}, a tag of {}", width, height, tag),
+        {{random_.Bytes(uint64_t{width} * height + tag)},
+         {random_.Bytes(uint64_t{width} * height)},
+         {Zeros(tag), Compare::kBytes},
+         {Zeros(blocks * 256), Compare::kFloats}},
+        {Launch("frame_dct8x8", {random_.Small(1, 4), 1, 1}, {32, 1, 1},
+                {{"frame", 0}, {"image", 1}, {"tag", 2}, {"coefficients", 3}},
+                {{"width", width}, {"height", height}})});
   }
 
   void Reduce() {

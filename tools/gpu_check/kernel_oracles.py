@@ -58,6 +58,11 @@ def dct8x8(a):
     a.write("coefficients", f32, fft.dctn(blocks, axes=(2, 3), norm="ortho"))
 
 
+def frame_dct8x8(a):
+    dct8x8(a)
+    a.write("tag", u8, a("frame", u8)[a.number("width") * a.number("height"):])
+
+
 def reduce(a):
     a.write("sum", "<u8", a("sum", "<u8") + a("in", u32).astype(np.uint64).sum())
 
@@ -454,7 +459,7 @@ def slud_bmod(a):
 
 KERNELS = {function.__name__: function for function in (
     beam_fir, beam_form, bfs_commit, bfs_expand, bfs_level, black_scholes, bp_adjust,
-    bp_forward, conv5x5, crc32, cutcp, dct8x8, echo, filter_bank, heartwall, hotspot,
+    bp_forward, conv5x5, crc32, cutcp, dct8x8, echo, filter_bank, frame_dct8x8, heartwall, hotspot,
     kmn_invert, kmn_point, lbm, lud_diagonal, lud_internal, lud_perimeter, mandelbrot, matmul,
     mri_q, pathfinder, reduce, sc, sgemm, slud_bdiv, slud_bmod, slud_fwd, slud_lu0, srad_v1,
     srad_v1_extract, srad_v2_1, srad_v2_2, stencil, vector_add)}

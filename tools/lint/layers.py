@@ -26,9 +26,9 @@ ARROWS = {
     "devices": ["base", "shm", "proto", "devices/sdk", "kernels/memcached/wire.h"],
     # A router makes the tables that its kernels look routes up in.
     "devices/router": ["base", "shm", "proto", "devices/sdk", "devices/packet_io", "kernels/forwarding"],
-    # A workload knows its kernel's arguments, and checks its results.
+    # A workload knows its kernel's arguments, and checks its results; so it does with an FPGA's frames.
     "devices/cpu_host": [
-        "base", "shm", "proto", "devices/sdk", "kernels/background/references.h",
+        "base", "shm", "proto", "devices/sdk", "devices/fpga", "kernels/background/references.h",
         "kernels/background/edge_references.h", "kernels/background/types.h"],
     "tools/testbed": ["base", "shm", "proto", "devices/sdk"],
     # The programs' tables of options.

@@ -17,6 +17,20 @@
 
 namespace carillon::plots {
 
+absl::Status CheckWritable(const std::string& directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  std::string probe = directory + "/.writable-XXXXXX";
+  const int fd = mkstemp(probe.data());
+  if (fd < 0) {
+    return absl::PermissionDeniedError(
+        fmt::format("cannot write to {}: {}", directory, std::strerror(errno)));
+  }
+  close(fd);
+  unlink(probe.c_str());
+  return absl::OkStatus();
+}
+
 absl::Status WriteDocument(const std::string& directory, std::string_view name,
                            const Json& document, std::string_view plotter,
                            std::vector<std::string>* written) {

@@ -11,6 +11,10 @@
 
 namespace carillon::plots {
 
+// Makes the directory, and sees whether a file can be made there: before a long
+// run whose document it is to hold. Errors: PermissionDenied.
+absl::Status CheckWritable(const std::string& directory);
+
 // Writes <directory>/<name>.json and, with `plotter` (a Runfile()),
 // <directory>/<name>.png; makes the directory. `written` receives the paths.
 // Errors: PermissionDenied and the like; Unavailable when only the plot failed.

@@ -40,6 +40,7 @@ class CpuBackend : public Backend {
   bool idle() const override { return kmu_.idle(); }
 
   PathSet& paths() override { return paths_; }
+  bool has_chains() const override { return true; }
 
   void Submit(std::unique_ptr<KernelLaunch> launch) override {
     kmu_.Submit(std::move(launch));

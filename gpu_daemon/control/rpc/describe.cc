@@ -113,6 +113,8 @@ void Describe(const EventKernel& event, v1::EktEntry* out) {
   out->set_launch_path(std::string(event.launch_path()));
   out->set_short_path(event.launch_path() == kEdgePath &&
                       event.short_path().Takes(kmd));
+  out->set_hands_to(event.next_device());
+  out->set_takes_from(event.last_device());
   Describe(event.counts(), out->mutable_counts());
   for (uint32_t i = 0; i < kStages; ++i) {
     const auto stage = static_cast<Stage>(i);

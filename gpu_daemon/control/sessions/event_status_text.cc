@@ -45,6 +45,8 @@ std::string EventStatusText(uint32_t status) {
       return "the kernel ran for longer than gpud lets any run";
     case EventStatus::kNotLaunched:
       return "the GPU's driver refused the launch";
+    case EventStatus::kNotTaken:
+      return "done, but no event of the next device took it on";
     case EventStatus::kKernelStatusBase:
       break;
   }

@@ -166,6 +166,18 @@ absl::StatusOr<ParameterBinding> BindBuffer(const ParamInfo& info,
                           .slot_stride = binding.slot_stride()};
 }
 
+// ArgumentPlan::Make() says whether the parameter can be taken at all.
+absl::StatusOr<ParameterBinding> BindTaken(
+    const ParamInfo& info, const v1::ParameterBinding& binding) {
+  if (binding.writable() || binding.buffer_id() != 0 || binding.offset() != 0 ||
+      binding.length() != 0 || binding.slot_stride() != 0 ||
+      binding.value_case() != v1::ParameterBinding::VALUE_NOT_SET) {
+    return Bad(info.name, "is taken from another event: bind nothing else");
+  }
+  RETURN_IF_ERROR(CheckText("taken", binding.taken(), kMaxLabelLength));
+  return ParameterBinding{.taken = binding.taken()};
+}
+
 absl::Status UnknownParameter(const simt::KernelInfo& kernel,
                               std::string_view name) {
   std::vector<std::string_view> names;
@@ -229,7 +241,9 @@ absl::StatusOr<BoundParameters> BindParameters(
     }
     const v1::ParameterBinding& parameter = *in_order[i];
     absl::StatusOr<ParameterBinding> binding;
-    if (info.is_buffer()) {
+    if (!parameter.taken().empty()) {
+      binding = BindTaken(info, parameter);
+    } else if (info.is_buffer()) {
       auto buffer = find_buffer(parameter.buffer_id());
       if (buffer == nullptr) {
         return Error(absl::StatusCode::kNotFound,

@@ -59,7 +59,18 @@ absl::StatusOr<std::shared_ptr<RegisteredEvent>> RegisteredEvent::Create(
   if (!plan.ok()) {
     return WithDetail(plan.status(), reason::kBadBinding, request.kernel());
   }
-  if (plan->writable().empty() && !request.modifyable()) {
+  if (plan->taken().empty() != request.takes_from().empty()) {
+    return Error(absl::StatusCode::kInvalidArgument,
+                 plan->taken().empty()
+                     ? "takes_from names a device, and no parameter is taken "
+                       "from its events"
+                     : "a parameter is taken from another device's events, and "
+                       "takes_from names none",
+                 reason::kBadBinding, "takes_from");
+  }
+  // With parameters that are taken, a chain checks each launch.
+  if (plan->writable().empty() && plan->taken().empty() &&
+      !request.modifyable()) {
     RETURN_IF_ERROR(CheckFixedArguments(kmd, *plan));
   }
 
@@ -104,17 +115,40 @@ absl::StatusOr<std::shared_ptr<RegisteredEvent>> RegisteredEvent::Create(
        .launch_path = placement.launch_path,
        .arguments = *std::move(plan),
        .output = OutputOf(bound.bindings, space->memory()->completion()),
-       .ended_before = consumed},
-      space->memory(), layout, placement.ekt_index));
+       .ended_before = consumed,
+       .hands_to = placement.hands_to,
+       .takes_from = placement.takes_from,
+       .bindings = std::move(bound.bindings),
+       .next_device = request.hands_to(),
+       .last_device = request.takes_from()},
+      space->memory(), layout, placement));
 }
 
 RegisteredEvent::RegisteredEvent(Memory memory,
                                  EventKernel::Registration registration,
                                  std::shared_ptr<DeviceMemory> device,
                                  const shm::RingLayout& layout,
-                                 uint32_t ekt_index)
+                                 const Placement& placement)
     : memory_(std::move(memory)),
-      event_(std::move(registration), std::move(device), layout, ekt_index) {}
+      hands_to_(placement.hands_to),
+      takes_from_(placement.takes_from),
+      event_(std::move(registration), std::move(device), layout,
+             placement.ekt_index) {}
+
+absl::Status RegisteredEvent::JoinChains() {
+  if (takes_from_ != nullptr) {
+    RETURN_IF_ERROR(takes_from_->AddFollower(event()));
+  }
+  if (hands_to_ == nullptr) return absl::OkStatus();
+  absl::Status status = hands_to_->AddSource(event());
+  if (!status.ok()) LeaveChains(/*stays=*/false);
+  return status;
+}
+
+void RegisteredEvent::LeaveChains(bool stays) {
+  if (takes_from_ != nullptr) takes_from_->Leave(event_, stays);
+  if (hands_to_ != nullptr) hands_to_->Leave(event_, stays);
+}
 
 void RegisteredEvent::ClearCompletions() {
   const shm::RingLayout& layout = event_.ring().layout();

@@ -14,6 +14,7 @@
 #include "gpu_daemon/control/sessions/device_space.h"
 #include "gpu_daemon/control/sessions/parameter_bindings.h"
 #include "gpu_daemon/control/telemetry_bus.h"
+#include "gpu_daemon/dispatch/chain.h"
 #include "gpu_daemon/event/backend.h"
 #include "gpu_daemon/event/event_kernel.h"
 #include "gpu_daemon/event/kernel_catalog.h"
@@ -30,6 +31,9 @@ class RegisteredEvent : public std::enable_shared_from_this<RegisteredEvent> {
     shm::Generation generation;
     uint32_t ekt_index = 0;
     std::string_view launch_path;  // a LaunchPathInfo's
+    // Of the chains that the request names; null: none.
+    std::shared_ptr<Chain> hands_to;
+    std::shared_ptr<Chain> takes_from;
   };
 
   // Makes it from a checked or unchecked request; takes nothing when it fails.
@@ -41,6 +45,12 @@ class RegisteredEvent : public std::enable_shared_from_this<RegisteredEvent> {
       const v1::RegisterEventRequest& request, const Placement& placement,
       const std::shared_ptr<DeviceSpace>& space, const FindBuffer& find_buffer,
       const KernelCatalog& kernels, const Backend& backend);
+
+  // To be called before a launch path gets it. Errors: those of Chain::AddSource()
+  // and AddFollower(); then it is the end of none.
+  absl::Status JoinChains();
+  // To be called once no launch path has it. `stays` as in Chain::Leave().
+  void LeaveChains(bool stays);
 
   // To be called before a launch path gets it, and not after its session has
   // ended: the device may still read there what it has had of an earlier ring.
@@ -64,9 +74,11 @@ class RegisteredEvent : public std::enable_shared_from_this<RegisteredEvent> {
 
   RegisteredEvent(Memory memory, EventKernel::Registration registration,
                   std::shared_ptr<DeviceMemory> device,
-                  const shm::RingLayout& layout, uint32_t ekt_index);
+                  const shm::RingLayout& layout, const Placement& placement);
 
   const Memory memory_;
+  const std::shared_ptr<Chain> hands_to_;
+  const std::shared_ptr<Chain> takes_from_;
   EventKernel event_;
   // Writers and readers: callers of PublishFailures(). Relaxed, because it only
   // decides which of them publishes how many.

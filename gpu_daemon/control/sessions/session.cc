@@ -227,6 +227,35 @@ void Session::TellTracing() const {
              std::memory_order_relaxed);
 }
 
+absl::Status Session::FindChains(const v1::RegisterEventRequest& request,
+                                 std::shared_ptr<Chain>* hands_to,
+                                 std::shared_ptr<Chain>* takes_from) {
+  if (request.hands_to().empty() && request.takes_from().empty()) {
+    return absl::OkStatus();
+  }
+  if (!context_->backend->has_chains()) {
+    return Error(absl::StatusCode::kUnimplemented,
+                 fmt::format("the {} back-end hands no events on from one "
+                             "device to another: have gpud started with "
+                             "--backend cpu",
+                             context_->backend->name()),
+                 reason::kNoChains, "chain");
+  }
+  const Chain::Submit submit = [backend = context_->backend](auto launch) {
+    backend->Submit(std::move(launch));
+  };
+  const std::string& self = identity_.name;
+  if (!request.hands_to().empty()) {
+    RETURN_IF_ERROR(CheckName("hands_to", request.hands_to()));
+    *hands_to = context_->chains.Find(self, request.hands_to(), submit);
+  }
+  if (!request.takes_from().empty()) {
+    RETURN_IF_ERROR(CheckName("takes_from", request.takes_from()));
+    *takes_from = context_->chains.Find(request.takes_from(), self, submit);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<v1::RegisterEventResponse> Session::RegisterEvent(
     const v1::RegisterEventRequest& request) {
   MutexLock changing(changes_mutex_);
@@ -244,6 +273,9 @@ absl::StatusOr<v1::RegisterEventResponse> Session::RegisterEvent(
                                          request.resumed().event_id())
                                    : registrations_.FreeDoorbell());
   }
+  std::shared_ptr<Chain> hands_to;
+  std::shared_ptr<Chain> takes_from;
+  RETURN_IF_ERROR(FindChains(request, &hands_to, &takes_from));
   ASSIGN_OR_RETURN(auto slot, context_->ekt->Reserve());
   const shm::Generation generation = context_->NextGeneration();
   const FindBuffer find_buffer = [this](uint32_t id) {
@@ -259,7 +291,9 @@ absl::StatusOr<v1::RegisterEventResponse> Session::RegisterEvent(
         {.doorbell = doorbell,
          .generation = generation,
          .ekt_index = slot.index(),
-         .launch_path = path.name},
+         .launch_path = path.name,
+         .hands_to = hands_to,
+         .takes_from = takes_from},
         space_, find_buffer, *context_->kernels, *context_->backend);
     MutexLock lock(mutex_);
     // Before `created`, which may have missed buffers that the end has taken.
@@ -268,8 +302,12 @@ absl::StatusOr<v1::RegisterEventResponse> Session::RegisterEvent(
     (*created)->ClearCompletions();
     const std::shared_ptr<EventKernel> event = (*created)->event();
     event->ledger().RecordIn(context_->recorder);
+    if (auto joined = (*created)->JoinChains(); !joined.ok()) {
+      return OnAnyPath(WithDetail(joined, reason::kBadBinding, "chain"));
+    }
     const absl::Status status = path.path->Add(event);
     if (!status.ok()) {
+      (*created)->LeaveChains(/*stays=*/false);
       return absl::IsResourceExhausted(status)
                  ? WithDetail(status, reason::kTooMany, "devices",
                               "carillon ps")
@@ -314,6 +352,7 @@ absl::StatusOr<uint64_t> Session::UnregisterEvent(uint32_t event_id,
       [&] { return event->waiting_rings() == 0 && event->in_flight() == 0; },
       DrainLimit(drain_ms), given_up);
   path->Remove(event);
+  registered->LeaveChains(/*stays=*/false);
   context_->backend->Cancel(LaunchFilter::Of(*event),
                             shm::EventStatus::kUnregistered);
   event->AbortUnfinished(shm::EventStatus::kUnregistered);
@@ -467,6 +506,9 @@ uint64_t Session::End(shm::CloseReason close, shm::EventStatus why) {
     aborted_before += registration.event->event()->counts().aborted;
   }
   context_->backend->paths().RemoveDevice(&memory());
+  for (const auto& [id, registration] : registrations) {
+    registration.event->LeaveChains(why == shm::EventStatus::kShutdown);
+  }
   context_->backend->Cancel(LaunchFilter::Of(memory()), why);
   uint64_t aborted_after = 0;
   for (const auto& [id, registration] : registrations) {

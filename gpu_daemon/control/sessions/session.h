@@ -125,6 +125,11 @@ class Session {
   void Close(shm::CloseReason close);
 
  private:
+  // Those that the request names. Errors: Unimplemented NO_CHAINS,
+  // InvalidArgument BAD_NAME.
+  absl::Status FindChains(const v1::RegisterEventRequest& request,
+                          std::shared_ptr<Chain>* hands_to,
+                          std::shared_ptr<Chain>* takes_from);
   absl::Status CheckOpen() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Errors: FailedPrecondition BUFFER_IN_USE.
   absl::Status CheckUnused(uint32_t buffer_id, const Buffer& buffer) const

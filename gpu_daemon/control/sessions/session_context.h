@@ -10,6 +10,7 @@
 #include "gpu_daemon/control/sessions/memory_budget.h"
 #include "gpu_daemon/control/sessions/module_store.h"
 #include "gpu_daemon/control/telemetry_bus.h"
+#include "gpu_daemon/dispatch/chain.h"
 #include "gpu_daemon/event/backend.h"
 #include "gpu_daemon/event/kernel_catalog.h"
 #include "gpu_daemon/event/kernel_metadata.h"
@@ -29,6 +30,7 @@ struct SessionContext {
   ModuleStore* modules = nullptr;
   shm::FlightRecorder* recorder = nullptr;  // null: off
   uint32_t max_priority = kPriorities - 1;  // that a device may ask for
+  ChainTable chains;
 
   // To be called before the first NextGeneration(), so that what a dead gpud of
   // this testbed has left is never of a generation of this one.

@@ -179,7 +179,7 @@ constexpr BadFile kBadFiles[] = {
      "t.yaml:2:27: unknown key 'command' of a device of kind fpga; known keys: "
      "name, kind, count, wait_ready, restart, user, source, kernel, size, fps, "
      "frames, check, "
-     "store, store_raw, ring, priority, log_level"},
+     "store, store_raw, ring, priority, hand_to, log_level"},
     {"DuplicateKey", "name: a\ngpu: {}\nname: b\n",
      "t.yaml:3:1: key 'name' is there twice (first in line 1)"},
     {"MergeKey", "gpu:\n  <<: {workers: 1}\n",
@@ -248,6 +248,9 @@ constexpr BadFile kBadFiles[] = {
     {"StoreWithoutAnEnd", "devices: [{name: f, kind: fpga, store: out}]\n",
      "t.yaml:1:40: store: it would fill the disk; say how many --frames "
      "(frames)"},
+    {"HandToOfAnotherKernel", "devices: [{name: f, kind: fpga, hand_to: h}]\n",
+     "t.yaml:1:42: hand_to: the device that takes the frames knows only those "
+     "of --source cardiac (source) and --kernel conv5x5 (kernel)"},
     {"DriverOfAnotherBackend", "gpu: {backend: cpu, driver: sim}\n",
      "t.yaml:1:29: driver: it goes with --backend cuda (backend): no other "
      "back-end runs on a driver"},

@@ -15,7 +15,12 @@ namespace {
 std::string Flags(const v1::EktEntry& entry) {
   std::string flags;
   if (entry.short_path()) flags += "short-path";
-  if (entry.modifyable()) flags += flags.empty() ? "modifyable" : ",modifyable";
+  const auto add = [&](const std::string& flag) {
+    flags += flags.empty() ? flag : "," + flag;
+  };
+  if (entry.modifyable()) add("modifyable");
+  if (!entry.hands_to().empty()) add("to " + entry.hands_to());
+  if (!entry.takes_from().empty()) add("from " + entry.takes_from());
   return flags;
 }
 

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -11,6 +12,7 @@
 #include "tools/cli/commands/sim/commands.h"
 #include "tools/cli/sim/figure_document.h"
 #include "tools/hash_sim/figures.h"
+#include "tools/plots/document.h"
 
 namespace carillon::cli {
 namespace {
@@ -40,8 +42,16 @@ absl::Status MakeFigures(const Options& options, Console& console) {
       return absl::NotFoundError(fmt::format(
           "there is no figure {}; there are 4.7 and 4.8", Quote(name)));
     }
+    if (std::count(chosen.begin(), chosen.end(), chosen.back()) > 1) {
+      return absl::InvalidArgumentError(
+          fmt::format("figure {} is named twice; name it once", Quote(name)));
+    }
   }
   if (chosen.empty()) chosen = {&kFigures[0], &kFigures[1]};
+  // A run may take an hour: not to find then that it cannot be kept.
+  if (!options.out.empty()) {
+    RETURN_IF_ERROR(plots::CheckWritable(options.out));
+  }
   Json documents = Json::object();
   for (const Figure* figure : chosen) {
     auto said = std::chrono::steady_clock::now();

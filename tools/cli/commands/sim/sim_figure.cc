@@ -17,6 +17,7 @@
 #include "sim/experiments/experiment.h"
 #include "tools/cli/commands/sim/commands.h"
 #include "tools/cli/sim/figure_document.h"
+#include "tools/plots/document.h"
 
 namespace carillon::cli {
 namespace {
@@ -117,6 +118,9 @@ class Progress {
 absl::Status MakeFigures(const Options& options, Console& console) {
   if (options.names.empty()) return List(options, console);
   ASSIGN_OR_RETURN(const auto chosen, Choose(options.names));
+  if (!options.out.empty()) {
+    RETURN_IF_ERROR(plots::CheckWritable(options.out));
+  }
   ASSIGN_OR_RETURN(const auto config, sim::timing::LoadConfig(options.gpu));
   const sim::figures::ExperimentOptions experiment_options{
       .quick = options.quick, .seed = options.seed};
