@@ -102,9 +102,15 @@ absl::Status Ports::Add(std::string name, std::unique_ptr<PacketPort> port) {
   return absl::OkStatus();
 }
 
-bool Ports::Receive(std::vector<packet_io::Frame>* frames) {
+bool Ports::Receive(std::vector<Arrival>* arrivals) {
   bool more = false;
-  for (const auto& port : ports_) more |= port->Receive(frames);
+  for (uint32_t i = 0; i < ports_.size(); ++i) {
+    received_.clear();
+    more |= ports_[i]->Receive(&received_);
+    for (const packet_io::Frame& frame : received_) {
+      arrivals->push_back({frame, i});
+    }
+  }
   return more;
 }
 

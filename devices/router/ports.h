@@ -38,9 +38,13 @@ class Ports {
 
   // Readable while frames wait at any of them.
   int fd() const { return epoll_.get(); }
+  struct Arrival {
+    packet_io::Frame frame;
+    uint32_t port;
+  };
   // Appends waiting frames of all ports, a burst at most of each. Returns false
   // if no more are waiting.
-  bool Receive(std::vector<packet_io::Frame>* frames);
+  bool Receive(std::vector<Arrival>* arrivals);
   // Queues a frame, whose parts must not change until Flush(). Requires
   // port < size().
   void Send(size_t port, const packet_io::OutgoingFrame& frame) {
@@ -65,6 +69,7 @@ class Ports {
   std::vector<std::string> names_;
   std::vector<std::unique_ptr<packet_io::PacketPort>> ports_;
   std::vector<std::vector<packet_io::OutgoingFrame>> outgoing_;  // by port
+  std::vector<packet_io::Frame> received_;  // kept to avoid allocations
   UniqueFd epoll_;
 };
 

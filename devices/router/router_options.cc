@@ -14,6 +14,11 @@ std::vector<Option> OptionTable(RouterOptions& options) {
                  "file of routes, read again when it changes: on each line a "
                  "prefix, the next hop's Ethernet address, the interface's, "
                  "perhaps an MTU, and `dev PORT`"),
+      PathOption(
+          "--tunnels", "tunnels", &options.tunnels,
+          "file of IPsec tunnels, with their keys: on each line `out` or "
+          "`in`, an SPI, the tunnel's ends, aes-gcm or 3des-sha1, keys, "
+          "and for `out` the networks behind the peer"),
       {.flag = "--ports",
        .key = "ports",
        .type = OptionType::kText,

@@ -13,6 +13,7 @@ namespace carillon::router {
 
 struct RouterOptions {
   std::string routes;
+  std::string tunnels;
   std::string ports;
   std::string from;
   std::string to;
