@@ -36,6 +36,9 @@ class Ports {
   size_t size() const { return ports_.size(); }
   packet_io::PacketPort& operator[](size_t port) { return *ports_[port]; }
 
+  // Its frames are datagrams of a socket.
+  bool is_udp(size_t port) const { return is_udp_[port]; }
+
   // Readable while frames wait at any of them.
   int fd() const { return epoll_.get(); }
   struct Arrival {
@@ -64,10 +67,12 @@ class Ports {
  private:
   Ports() = default;
   absl::Status Add(std::string name,
-                   std::unique_ptr<packet_io::PacketPort> port);
+                   std::unique_ptr<packet_io::PacketPort> port,
+                   bool is_udp = false);
 
   std::vector<std::string> names_;
   std::vector<std::unique_ptr<packet_io::PacketPort>> ports_;
+  std::vector<bool> is_udp_;                                     // by port
   std::vector<std::vector<packet_io::OutgoingFrame>> outgoing_;  // by port
   std::vector<packet_io::Frame> received_;  // kept to avoid allocations
   UniqueFd epoll_;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <net/ethernet.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <spdlog/spdlog.h>
 #include <sys/epoll.h>
@@ -15,6 +16,8 @@
 #include <utility>
 
 #include "base/status.h"
+#include "devices/packet_io/toeplitz.h"
+#include "devices/router/ip_packet.h"
 #include "shm/waiting.h"
 
 namespace carillon::router {
@@ -42,12 +45,14 @@ constexpr Nanoseconds kMaxSpinNs = 50'000;
 // How long a stop may wait for events.
 constexpr std::chrono::milliseconds kLook{50};
 
+constexpr uint8_t kEchoPort = 7;  // RFC 862
+
 constexpr uint32_t IndexOf(Verdict verdict) {
   return static_cast<uint32_t>(verdict);
 }
 
 std::vector<std::string> CounterNames(const std::vector<std::string>& ports,
-                                      bool tunnels) {
+                                      bool tunnels, bool echo) {
   std::vector<std::string> names = {"lost",
                                     "forwarded",
                                     "drops_descriptor",
@@ -71,6 +76,7 @@ std::vector<std::string> CounterNames(const std::vector<std::string>& ports,
                                     "waits"};
   std::vector<std::string> more = PortCounterNames(ports);
   names.insert(names.end(), more.begin(), more.end());
+  if (echo) names.insert(names.end(), {"pings", "drops_ping"});
   if (!tunnels) return names;
   more = Tunnels::CounterNames();
   names.insert(names.end(), more.begin(), more.end());
@@ -101,12 +107,14 @@ absl::StatusOr<std::unique_ptr<Router>> Router::Start(
   if (!options.tunnels.empty()) {
     ASSIGN_OR_RETURN(sas, ReadSas(options.tunnels));
   }
+  ASSIGN_OR_RETURN(router->addresses_, ParseAddresses(options.addresses));
   RETURN_IF_ERROR(router->Attach(context, sas ? &*sas : nullptr));
   ASSIGN_OR_RETURN(router->ports_, Ports::Open(options, router->pool_.get()));
   for (const Family family : {Family::kIpv4, Family::kIpv6}) {
     RETURN_IF_ERROR(router->OpenForwarding(family));
   }
   if (sas) RETURN_IF_ERROR(router->OpenTunnels(*std::move(sas)));
+  if (!router->addresses_.empty()) RETURN_IF_ERROR(router->OpenEcho());
   RETURN_IF_ERROR(router->PublishRoutes());
   ASSIGN_OR_RETURN(
       router->reloader_,
@@ -132,7 +140,7 @@ absl::Status Router::Attach(const edge::DeviceContext& context,
         fmt::format("epoll: {}", std::strerror(errno)));
   }
   const uint64_t frame_bytes =
-      uint64_t{options_.frame_buffers} * packet_io::kBufferBytes;
+      packet_io::FramePool::BytesFor(options_.frame_buffers);
   const uint64_t hop_bytes = store_->next_hops().size_bytes();
   edge::AttachOptions attach;
   attach.testbed_directory = context.directory;
@@ -141,9 +149,17 @@ absl::Status Router::Attach(const edge::DeviceContext& context,
   attach.submission_bytes =
       frame_bytes + hop_bytes + kSlack +
       2 * (ForwardingTable::kSubmissionBytes +
-           ForwardChannel::SubmissionBytes(options_.batch, options_.ring));
-  attach.completion_bytes = kSlack + 2 * ForwardChannel::CompletionBytes(
+           options_.queues *
+               ForwardChannel::SubmissionBytes(options_.batch, options_.ring));
+  attach.completion_bytes = kSlack + 2 * options_.queues *
+                                         ForwardChannel::CompletionBytes(
                                              options_.batch, options_.ring);
+  if (!addresses_.empty()) {
+    attach.submission_bytes +=
+        EchoChannel::SubmissionBytes(options_.batch, options_.ring);
+    attach.completion_bytes +=
+        EchoChannel::CompletionBytes(options_.batch, options_.ring);
+  }
   if (sas != nullptr) {
     attach.submission_bytes +=
         Tunnels::SubmissionBytes(*sas, options_.batch, options_.ring);
@@ -151,7 +167,8 @@ absl::Status Router::Attach(const edge::DeviceContext& context,
         Tunnels::CompletionBytes(options_.batch, options_.ring);
   }
   ASSIGN_OR_RETURN(const std::vector<std::string> ports, PortNames(options_));
-  attach.counter_names = CounterNames(ports, sas != nullptr);
+  attach.counter_names =
+      CounterNames(ports, sas != nullptr, !addresses_.empty());
   attach.histogram_names = {"packet_latency"};
   ASSIGN_OR_RETURN(device_, edge::Device::Attach(attach));
   ASSIGN_OR_RETURN(frames_,
@@ -168,18 +185,29 @@ absl::Status Router::OpenForwarding(Family family) {
   ASSIGN_OR_RETURN(
       tables_[index],
       ForwardingTable::Make(device_.get(), store_->groups(family), first_bits));
-  ASSIGN_OR_RETURN(
-      forwarders_[index],
-      ForwardChannel::Make(device_.get(), {.family = family,
-                                           .batch = options_.batch,
-                                           .ring = options_.ring,
-                                           .priority = options_.priority,
-                                           .first_bits = first_bits,
-                                           .frames = &frames_,
-                                           .table = &tables_[index]->buffer(),
-                                           .next_hops = &next_hops_}));
-  lanes_.push_back({&forwarders_[index]->events(), {}, {}});
+  for (size_t i = 0; i < options_.queues; ++i) {
+    const size_t lane = index * kMaxQueues + i;
+    ASSIGN_OR_RETURN(
+        forwarders_[lane],
+        ForwardChannel::Make(device_.get(), {.family = family,
+                                             .batch = options_.batch,
+                                             .ring = options_.ring,
+                                             .priority = options_.priority,
+                                             .first_bits = first_bits,
+                                             .frames = &frames_,
+                                             .table = &tables_[index]->buffer(),
+                                             .next_hops = &next_hops_}));
+    AddLane(lane, &forwarders_[lane]->events());
+  }
   return absl::OkStatus();
+}
+
+void Router::EnqueueForward(Family family, const Packet& packet) {
+  const uint32_t queue =
+      options_.queues == 1
+          ? 0
+          : packet_io::FlowHash(IpOf(packet.frame)) % options_.queues;
+  Enqueue(static_cast<size_t>(family) * kMaxQueues + queue, packet);
 }
 
 absl::Status Router::OpenTunnels(SaTable table) {
@@ -190,9 +218,36 @@ absl::Status Router::OpenTunnels(SaTable table) {
                                .priority = options_.priority,
                                .frames = &frames_},
                               std::move(table), options_.tunnels + ".numbers"));
-  lanes_.push_back({&tunnels_->encrypt().events(), {}, {}});
-  lanes_.push_back({&tunnels_->decrypt().events(), {}, {}});
+  AddLane(kEncryptLane, &tunnels_->encrypt().events());
+  AddLane(kDecryptLane, &tunnels_->decrypt().events());
   return absl::OkStatus();
+}
+
+absl::Status Router::OpenEcho() {
+  ASSIGN_OR_RETURN(
+      echo_, EchoChannel::Make(device_.get(), {.batch = options_.batch,
+                                               .ring = options_.ring,
+                                               .priority = options_.priority,
+                                               .frames = &frames_}));
+  AddLane(kEchoLane, &echo_->events());
+  return absl::OkStatus();
+}
+
+bool Router::IsPing(std::span<const std::byte> ip, uint32_t port) const {
+  const auto packet = ReadIpPacket(ip);
+  if (!packet || !addresses_.contains({packet->destination.begin(),
+                                       packet->destination.end()})) {
+    return false;
+  }
+  if (packet->protocol == IPPROTO_UDP) {
+    // Without options: the kernel answers no others.
+    return ports_->is_udp(port) ||
+           (packet->payload.size() >= 4 && packet->payload[2] == std::byte{0} &&
+            packet->payload[3] == std::byte{kEchoPort});
+  }
+  return packet->protocol == (packet->family == Family::kIpv4
+                                  ? uint32_t{IPPROTO_ICMP}
+                                  : uint32_t{IPPROTO_ICMPV6});
 }
 
 absl::Status Router::PublishRoutes() {
@@ -323,14 +378,17 @@ void Router::Sort(const Ports::Arrival& arrival, Nanoseconds now) {
   }
   Packet packet{.frame = frame, .arrived_ns = now, .port = arrival.port};
   const Family family = type == ETHERTYPE_IP ? Family::kIpv4 : Family::kIpv6;
-  const auto forward = static_cast<size_t>(family);
+  if (echo_ && IsPing(IpOf(frame), arrival.port)) {
+    Enqueue(kEchoLane, packet);
+    return;
+  }
   if (!tunnels_) {
-    Enqueue(forward, packet);
+    EnqueueForward(family, packet);
     return;
   }
   switch (tunnels_->Classify(IpOf(frame), &packet)) {
     case Tunnels::Way::kForward:
-      Enqueue(forward, packet);
+      EnqueueForward(family, packet);
       break;
     case Tunnels::Way::kEncrypt:
       Enqueue(kEncryptLane, packet);
@@ -373,7 +431,7 @@ bool Router::FinishTunnels() {
   for (const auto direction :
        {ipsec::Direction::kOutbound, ipsec::Direction::kInbound}) {
     const bool out = direction == ipsec::Direction::kOutbound;
-    Lane& lane = lanes_[out ? kEncryptLane : kDecryptLane];
+    Lane& lane = LaneAt(out ? kEncryptLane : kDecryptLane);
     EspChannel& channel = out ? tunnels_->encrypt() : tunnels_->decrypt();
     finished |= channel.TakeResults([&](const EspResult& result) {
       if (without_tables_) {
@@ -405,17 +463,36 @@ void Router::FinishEsp(const EspResult& result, ipsec::Direction direction) {
     return;
   }
   const bool four = std::to_integer<uint32_t>(ip[0]) >> 4 == 4;
-  Enqueue(static_cast<size_t>(four ? Family::kIpv4 : Family::kIpv6), packet);
+  EnqueueForward(four ? Family::kIpv4 : Family::kIpv6, packet);
+}
+
+bool Router::FinishPings(Nanoseconds now) {
+  return echo_->TakeResults([&](const Echoed& ping) {
+    const Packet& packet = ping.packet;
+    if (ping.verdict != forwarding::EchoVerdict::kReply) {
+      ++no_pings_;
+      pool_->Give(packet.frame.buffer);
+      return;
+    }
+    ++pings_;
+    ports_->Send(packet.port, {ping.head, ping.rest, packet.frame.time});
+    sent_.push_back(packet.frame.buffer);
+    device_->histogram(0).Add(now - packet.arrived_ns);
+  }) > 0;
 }
 
 bool Router::FinishEvents() {
   bool finished = tunnels_ != nullptr && FinishTunnels();
   const Nanoseconds now = NowNs();
+  // This kernel needs no table: its results are right after another gpud has
+  // taken over, too.
+  if (echo_) finished |= FinishPings(now);
   for (size_t i = 0; i < forwarders_.size(); ++i) {
+    if (forwarders_[i] == nullptr) continue;
     const uint32_t ended =
         forwarders_[i]->TakeResults([&](const Forwarded& packet) {
           if (without_tables_) {
-            lanes_[i].again.push_back(packet.packet);
+            LaneAt(i).again.push_back(packet.packet);
           } else {
             Finish(packet, now);
           }
@@ -570,6 +647,7 @@ absl::Status Router::PollDescriptors(bool block) {
 void Router::PublishCounters() {
   for (uint32_t i = 0; i < kCounters; ++i) device_->SetCounter(i, counts_[i]);
   std::vector<uint64_t> more = ports_->Counters();
+  if (echo_) more.insert(more.end(), {pings_, no_pings_});
   if (tunnels_) {
     const auto tunnels = tunnels_->counters();
     more.insert(more.end(), tunnels.begin(), tunnels.end());

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "devices/router/ip_packet.h"
 #include "kernels/ipsec/sa.h"
 
 namespace carillon::router {
@@ -84,31 +85,6 @@ Counter CounterOf(Verdict verdict, Direction direction) {
     default:
       return kLost;
   }
-}
-
-// An IP packet as far as its way depends on it.
-struct Addresses {
-  Family family;
-  uint32_t protocol;
-  std::span<const std::byte> source;
-  std::span<const std::byte> destination;
-};
-// Nothing: it is too short, and a forwarder will say so.
-std::optional<Addresses> AddressesOf(std::span<const std::byte> ip) {
-  if (ip.empty()) return std::nullopt;
-  const auto byte = [&](size_t at) {
-    return std::to_integer<uint32_t>(ip[at]);
-  };
-  const uint32_t version = byte(0) >> 4;
-  if (version == 4 && ip.size() >= ipsec::kIpv4HeaderBytes) {
-    return Addresses{Family::kIpv4, byte(9), ip.subspan(12, 4),
-                     ip.subspan(16, 4)};
-  }
-  if (version == 6 && ip.size() >= ipsec::kIpv6HeaderBytes) {
-    return Addresses{Family::kIpv6, byte(6), ip.subspan(8, 16),
-                     ip.subspan(24, 16)};
-  }
-  return std::nullopt;
 }
 
 forwarding::AddressBytes Copied(std::span<const std::byte> address) {
@@ -310,7 +286,7 @@ std::optional<uint32_t> Tunnels::PolicyOf(
 
 Tunnels::Way Tunnels::ClassifyInner(std::span<const std::byte> ip,
                                     Packet* packet) const {
-  const auto addresses = AddressesOf(ip);
+  const auto addresses = ReadIpPacket(ip);
   if (!addresses) return Way::kForward;
   const auto sa = PolicyOf(addresses->family, addresses->destination);
   if (!sa) return Way::kForward;
@@ -319,7 +295,7 @@ Tunnels::Way Tunnels::ClassifyInner(std::span<const std::byte> ip,
 }
 
 Tunnels::Way Tunnels::Classify(std::span<const std::byte> ip, Packet* packet) {
-  const auto addresses = AddressesOf(ip);
+  const auto addresses = ReadIpPacket(ip);
   if (!addresses) return Way::kForward;
   if (addresses->protocol == ipsec::kProtocolEsp &&
       ends_.contains(
