@@ -28,6 +28,10 @@ _OPENSSL = {"/usr/include/openssl/ssl.h": "libssl-dev"}
 
 # Used by one device.
 _PCAP = {"/usr/include/pcap/pcap.h": "libpcap-dev"}
+_XDP = {
+    "/usr/include/bpf/bpf.h": "libbpf-dev",
+    "/usr/include/xdp/xsk.h": "libxdp-dev",
+}
 
 # What the packages above include, and the compiler.
 _TOOLCHAIN = ["g++", "g++-12", "libabsl-dev", "libc6-dev", "libgrpc-dev", "libstdc++-12-dev"]
@@ -54,7 +58,7 @@ def _versions(ctx, packages):
 def _system_impl(ctx):
     missing = [
         package
-        for path, package in _PACKAGES.items() + _OPENSSL.items() + _PCAP.items()
+        for path, package in _PACKAGES.items() + _OPENSSL.items() + _PCAP.items() + _XDP.items()
         if not ctx.path(path).exists
     ]
     if missing:
@@ -64,11 +68,13 @@ def _system_impl(ctx):
     versions = _versions(ctx, sorted(_PACKAGES.values()) + _TEST_PACKAGES + _TOOLCHAIN)
     openssl = ctx.execute(["dpkg-query", "-W", "-f", "${Version}"] + _OPENSSL.values())
     pcap = ctx.execute(["dpkg-query", "-W", "-f", "${Version}"] + _PCAP.values())
+    xdp = ctx.execute(["dpkg-query", "-W", "-f", "${Version}"] + _XDP.values())
     ctx.symlink("/usr/bin/protoc", "protoc")
     ctx.symlink("/usr/bin/grpc_cpp_plugin", "grpc_cpp_plugin")
     ctx.template("BUILD", ctx.attr.build_file, executable = False, substitutions = {
         "%{openssl_version}": str(hash(openssl.stdout)),
         "%{pcap_version}": str(hash(pcap.stdout)),
+        "%{xdp_version}": str(hash(xdp.stdout)),
         "%{versions}": str(hash(versions)),
     })
 

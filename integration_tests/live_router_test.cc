@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
@@ -63,7 +64,16 @@ class LiveRouterTest : public ::testing::Test {
   }
   void TearDown() override {
     router_.reset();
-    if (entered_) RunIp("-force", "link del ra\nlink del rb\n");
+    if (!entered_) return;
+    RunIp("-force", "link del ra\nlink del rb\n");
+    EXPECT_TRUE(LinuxAnswersPings(true));
+  }
+
+  // Where the router is.
+  static bool LinuxAnswersPings(bool answers) {
+    const std::string ignores = answers ? "0" : "1";
+    return WriteTo("/proc/sys/net/ipv4/icmp_echo_ignore_all", ignores) &&
+           WriteTo("/proc/sys/net/ipv6/icmp/echo_ignore_all", ignores);
   }
 
   // The cables, and what each host knows of its network.
@@ -126,7 +136,10 @@ class LiveRouterTest : public ::testing::Test {
 
   void StartRouter(std::vector<std::string> flags = {
                        "--ports", "a=af_packet:ra, b=af_packet:rb"}) {
-    flags.insert(flags.end(), {"--routes", routes_, "--resume-within=60"});
+    if (std::ranges::find(flags, "--routes") == flags.end()) {
+      flags.insert(flags.end(), {"--routes", routes_});
+    }
+    flags.push_back("--resume-within=60");
     auto router =
         testbed_->StartDevice("router0", "devices/router/router", flags);
     ASSERT_TRUE(router.ok()) << std::string(router.status().message());
@@ -380,6 +393,116 @@ TEST_F(LiveRouterTest, TapsCarryPacketsToo) {
     EXPECT_THAT(output_, HasSubstr(" 0% packet loss"));
     EXPECT_TRUE(CounterReaches("forwarded", forwarded + 100));
   }
+}
+
+TEST_F(LiveRouterTest, FlowsStayInOrderInSeveralQueues) {
+  ASSERT_NO_FATAL_FAILURE(MakeCables());
+  ASSERT_NO_FATAL_FAILURE(
+      StartRouter({"--ports", "a=af_packet:ra, b=af_packet:rb", "--queues", "4",
+                   "--batch", "4"}));
+  const auto server =
+      Start(1, {"/usr/bin/python3", "-uc",
+                "import socket\n"
+                "s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)\n"
+                "s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)\n"
+                "s.bind(('::', 9000))\n"
+                "print('bound')\n"
+                "last, total = {}, 0\n"
+                "while total < 12800:\n"
+                "  data, peer = s.recvfrom(100)\n"
+                "  number = int(data)\n"
+                "  assert number == last.get(peer, -1) + 1, (peer, number)\n"
+                "  last[peer], total = number, total + 1\n"
+                "print('in order')\n"});
+  ASSERT_TRUE(server->WaitForOutput("bound"));
+  // 64 flows of each version of IP, in bursts that fill the router's batches.
+  EXPECT_EQ(Run(0, {"/usr/bin/python3", "-uc",
+                    "import socket, time\n"
+                    "flows = []\n"
+                    "for family, to in ((socket.AF_INET, '10.0.2.2'),\n"
+                    "                   (socket.AF_INET6, '2001:db8:2::2')):\n"
+                    "  for i in range(64):\n"
+                    "    s = socket.socket(family, socket.SOCK_DGRAM)\n"
+                    "    s.connect((to, 9000))\n"
+                    "    flows.append(s)\n"
+                    "for number in range(100):\n"
+                    "  for s in flows: s.send(b'%d' % number)\n"
+                    "  time.sleep(0.01)\n"}),
+            0)
+      << output_;
+  EXPECT_TRUE(server->WaitForOutput("in order")) << server->output();
+  int queues = 0;
+  const auto rings = testbed_->Rings();
+  for (const auto& ring : rings.rings()) {
+    if (!ring.kernel().ends_with("_forward")) continue;
+    EXPECT_GT(ring.launched(), 0u) << ring.kernel();
+    ++queues;
+  }
+  EXPECT_EQ(queues, 8);
+}
+
+// Linux knows the address only for ARP and neighbour discovery.
+TEST_F(LiveRouterTest, PingsAreAnsweredByAnEventKernel) {
+  ASSERT_NO_FATAL_FAILURE(MakeCables());
+  ASSERT_TRUE(LinuxAnswersPings(false));
+  const auto ping = [&](const char* to) {
+    return Run(0, {"ping", "-n", "-W", "1", "-c", "1", to});
+  };
+  EXPECT_NE(ping("10.0.1.1"), 0);
+  EXPECT_NE(ping("2001:db8:1::1"), 0);
+  ASSERT_NO_FATAL_FAILURE(
+      StartRouter({"--ports", "a=af_packet:ra, b=af_packet:rb", "--addresses",
+                   "10.0.1.1, 2001:db8:1::1"}));
+  for (const char* to : {"10.0.1.1", "2001:db8:1::1"}) {
+    for (const char* bytes : {"0", "1", "56", "1000", "8900"}) {
+      EXPECT_EQ(Run(0, Ping(to, 10, {"-i", "0.002", "-s", bytes})), 0)
+          << output_;
+      EXPECT_THAT(output_, HasSubstr(" 0% packet loss"));
+    }
+    // The kernel's, not Linux' of the other end.
+    EXPECT_THAT(output_, HasSubstr("ttl=64"));
+  }
+  EXPECT_TRUE(CounterReaches("pings", 100));
+  EXPECT_EQ(Counter("drops_ping"), 0u);
+  // UDP's echo, whose answers Linux checks.
+  EXPECT_EQ(Run(0, {"/usr/bin/python3", "-uc",
+                    "import os, socket\n"
+                    "for family, to in ((socket.AF_INET, '10.0.1.1'),\n"
+                    "                   (socket.AF_INET6, '2001:db8:1::1')):\n"
+                    "  s = socket.socket(family, socket.SOCK_DGRAM)\n"
+                    "  s.settimeout(50)\n"
+                    "  for n in list(range(100)) + [1471, 8000]:\n"
+                    "    data = os.urandom(n)\n"
+                    "    s.sendto(data, (to, 7))\n"
+                    "    assert s.recv(65536) == data, n\n"}),
+            0)
+      << output_;
+  EXPECT_TRUE(CounterReaches("pings", 304));
+  // Others go their way still.
+  EXPECT_EQ(Run(0, Ping("10.0.2.2", 5, {"-i", "0.002"})), 0) << output_;
+}
+
+TEST_F(LiveRouterTest, DatagramsOfASocketAreAnsweredByAnEventKernel) {
+  ASSERT_NO_FATAL_FAILURE(MakeCables());
+  const std::string none = directory_.path() + "/none";
+  std::ofstream{none};
+  ASSERT_NO_FATAL_FAILURE(
+      StartRouter({"--ports", "a=udp:10.0.1.1:7777", "--addresses", "10.0.1.1",
+                   "--routes", none}));
+  EXPECT_EQ(Run(0, {"/usr/bin/python3", "-uc",
+                    "import os, socket\n"
+                    "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+                    "s.settimeout(50)\n"
+                    "for n in list(range(100)) + [1471, 8000, 9200]:\n"
+                    "  data = os.urandom(n)\n"
+                    "  s.sendto(data, ('10.0.1.1', 7777))\n"
+                    "  assert s.recv(65536) == data, n\n"
+                    "s.sendto(bytes(9300), ('10.0.1.1', 7777))\n"}),
+            0)
+      << output_;
+  EXPECT_TRUE(CounterReaches("a_drops_oversized", 1));
+  EXPECT_EQ(Counter("pings"), 103u);
+  EXPECT_EQ(Counter("a_out"), 103u);
 }
 
 TEST_F(LiveRouterTest, WithoutThePrivilegeItEndsAndNamesIt) {

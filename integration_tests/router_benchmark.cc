@@ -176,7 +176,7 @@ class Bench {
 
   Figures Bare() {
     std::atomic<bool> stop = false;
-    std::vector<std::byte> memory(packet_io::kBufferBytes);
+    std::vector<std::byte> memory(packet_io::FramePool::BytesFor(1));
     packet_io::FramePool pool(memory);
     std::unique_ptr<packet_io::TapPort> taps[2];
     if (tap_) {

@@ -26,6 +26,7 @@
 #include "kernels/crc32.cuh"
 #include "kernels/echo.cuh"
 #include "kernels/fail_if.cuh"
+#include "kernels/forwarding/echo_reply.cuh"
 #include "kernels/forwarding/fib_write.cuh"
 #include "kernels/forwarding/ipv4_forward.cuh"
 #include "kernels/forwarding/ipv6_forward.cuh"

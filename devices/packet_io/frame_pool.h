@@ -25,16 +25,27 @@ inline constexpr uint32_t kMaxFrameBytes = kBufferBytes - kFrameOffset;
 // Not thread safe.
 class FramePool {
  public:
+  // Before the first buffer: so much Linux wants before a frame (AF_XDP).
+  static constexpr uint64_t kLead = 256;
+  // The memory that a pool of so many buffers takes.
+  static constexpr uint64_t BytesFor(uint64_t buffers) {
+    return kLead + buffers * kBufferBytes;
+  }
+
   // Has as many buffers as fit into `memory`, which must outlive the pool.
   explicit FramePool(std::span<std::byte> memory)
-      : memory_(memory), taken_(memory.size() / kBufferBytes) {
+      : memory_(memory),
+        taken_(memory.size() < kLead ? 0
+                                     : (memory.size() - kLead) / kBufferBytes) {
     // Give the lowest index first.
     for (size_t i = taken_.size(); i > 0; --i) {
       free_.push_back(static_cast<BufferIndex>(i - 1));
     }
   }
 
+  size_t size() const { return taken_.size(); }
   size_t free() const { return free_.size(); }
+  std::span<std::byte> memory() const { return memory_; }
 
   // Takes a buffer; nothing if all are in use. The one given back last comes
   // first, because it is in the cache.
@@ -60,7 +71,7 @@ class FramePool {
     return memory_.subspan(OffsetOf(buffer) + kFrameOffset, kMaxFrameBytes);
   }
   static uint64_t OffsetOf(BufferIndex buffer) {
-    return uint64_t{buffer} * kBufferBytes;
+    return kLead + uint64_t{buffer} * kBufferBytes;
   }
 
  private:

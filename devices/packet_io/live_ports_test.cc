@@ -134,7 +134,7 @@ class LivePortsTest : public ::testing::Test {
   static inline bool entered_ = false;
   static inline bool made_ = false;
   std::vector<std::byte> memory_ =
-      std::vector<std::byte>(kBuffers * kBufferBytes);
+      std::vector<std::byte>(FramePool::BytesFor(kBuffers));
   FramePool pool_{memory_};
 };
 

@@ -2,6 +2,9 @@
 //
 //   pcap       frames of a file, at once or at the times that it has; to a file
 //   af_packet  those of a network interface (CAP_NET_RAW)
+//   af_xdp     those of one queue of it, where a kernel reads them (CAP_NET_RAW,
+//              CAP_NET_ADMIN, CAP_BPF)
+//   udp        datagrams of a socket, with the headers that they would have had
 //   tap        those of a TAP device, whose other side is an interface of this
 //              machine (CAP_NET_ADMIN)
 #ifndef CARILLON_DEVICES_PACKET_IO_PACKET_PORT_H_

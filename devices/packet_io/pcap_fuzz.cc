@@ -9,7 +9,7 @@ namespace carillon::packet_io {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   constexpr size_t kBuffers = 3;
-  static std::vector<std::byte> memory(kBuffers * kBufferBytes);
+  static std::vector<std::byte> memory(FramePool::BytesFor(kBuffers));
   if (size == 0) return 0;  // fmemopen() has no empty files
   FramePool pool(memory);
   std::FILE* const file = fmemopen(const_cast<uint8_t*>(data), size, "rb");

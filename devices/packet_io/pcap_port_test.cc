@@ -79,7 +79,8 @@ class PcapPortTest : public ::testing::Test {
 
   const TempDirectory directory_;
   const std::string path_ = directory_.path() + "/in.pcap";
-  std::vector<std::byte> memory_ = std::vector<std::byte>(8 * kBufferBytes);
+  std::vector<std::byte> memory_ =
+      std::vector<std::byte>(FramePool::BytesFor(8));
   FramePool pool_{memory_};
   std::vector<Nanoseconds> arrived_;
 };

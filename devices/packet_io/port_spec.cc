@@ -7,12 +7,15 @@
 
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "base/host_port.h"
+#include "base/option_table.h"
 #include "base/status.h"
 
 namespace carillon::packet_io {
 namespace {
 
 constexpr size_t kMaxNameBytes = 16;
+constexpr uint32_t kMaxQueue = 1023;
 
 // A counter has it in its name.
 bool IsPortName(std::string_view name) {
@@ -25,8 +28,9 @@ bool IsPortName(std::string_view name) {
 absl::StatusOr<PortSpec> ParsePort(std::string_view text) {
   const auto refuse = [&](std::string_view reason) {
     return absl::InvalidArgumentError(
-        fmt::format("'{}': {}; a port is NAME=af_packet:INTERFACE or "
-                    "NAME=tap:INTERFACE",
+        fmt::format("'{}': {}; a port is NAME=af_packet:INTERFACE, "
+                    "NAME=af_xdp:INTERFACE[:QUEUE], NAME=tap:INTERFACE or "
+                    "NAME=udp:ADDRESS:PORT",
                     text, reason));
   };
   const size_t equals = text.find('=');
@@ -45,6 +49,21 @@ absl::StatusOr<PortSpec> ParsePort(std::string_view text) {
   }
   if (kind == "tap") {
     port.kind = PortSpec::Kind::kTap;
+  } else if (kind == "af_xdp") {
+    port.kind = PortSpec::Kind::kAfXdp;
+    const size_t queue = port.interface.find(':');
+    if (queue != port.interface.npos) {
+      const auto number =
+          ReadInteger(port.interface.substr(queue + 1), 0, kMaxQueue);
+      if (!number.ok()) return refuse("the queue is no number up to 1023");
+      port.queue = static_cast<uint32_t>(*number);
+      port.interface.resize(queue);
+    }
+  } else if (kind == "udp") {
+    port.kind = PortSpec::Kind::kUdp;
+    const auto address = ReadListenAddress(port.interface);
+    if (!address.ok()) return refuse("its address is none");
+    return port;
   } else if (kind != "af_packet") {
     return refuse(fmt::format("there is no kind '{}'", kind));
   }

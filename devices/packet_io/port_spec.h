@@ -1,8 +1,10 @@
-// What a user says of a device's ports: "lan=af_packet:eth1, wan=tap:tap0".
+// What a user says of a device's ports: "lan=af_packet:eth1, wan=af_xdp:eth2:0,
+// vm=tap:tap0, echo=udp:192.0.2.1:7".
 #ifndef CARILLON_DEVICES_PACKET_IO_PORT_SPEC_H_
 #define CARILLON_DEVICES_PACKET_IO_PORT_SPEC_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,10 +16,11 @@ namespace carillon::packet_io {
 inline constexpr size_t kMaxPorts = 8;
 
 struct PortSpec {
-  enum class Kind { kAfPacket, kTap };
+  enum class Kind { kAfPacket, kAfXdp, kTap, kUdp };
   std::string name;
   Kind kind;
-  std::string interface;
+  std::string interface;  // of kUdp: the address
+  uint32_t queue = 0;     // of kAfXdp
 
   friend bool operator==(const PortSpec&, const PortSpec&) = default;
 };

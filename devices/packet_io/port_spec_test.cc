@@ -19,6 +19,12 @@ TEST(PortSpec, PortsStandBehindCommasOrSpaces) {
   EXPECT_THAT(*ports, ElementsAre(PortSpec{"lan", kAfPacket, "eth1"},
                                   PortSpec{"wan_2", kTap, "tap0"},
                                   PortSpec{"c", kTap, "with:colon"}));
+  const auto others =
+      ParsePorts("x=af_xdp:eth0 y=af_xdp:eth1:7 z=udp:192.0.2.1:7");
+  ASSERT_TRUE(others.ok()) << others.status();
+  EXPECT_THAT(*others, ElementsAre(PortSpec{"x", kAfXdp, "eth0", 0},
+                                   PortSpec{"y", kAfXdp, "eth1", 7},
+                                   PortSpec{"z", kUdp, "192.0.2.1:7"}));
 }
 
 TEST(PortSpec, SaysWhatIsWrongWithWhichPort) {
@@ -28,7 +34,12 @@ TEST(PortSpec, SaysWhatIsWrongWithWhichPort) {
            {"a:tap=t0", "there is no ="},
            {"A=tap:t0", "other characters"},
            {"=tap:t0", "other characters"},
-           {"a=udp:t0", "there is no kind 'udp'"},
+           {"a=pcap:t0", "there is no kind 'pcap'"},
+           {"a=udp:t0", "its address is none"},
+           {"a=af_xdp:t0:", "the queue is no number"},
+           {"a=af_xdp:t0:1024", "the queue is no number"},
+           {"a=af_xdp::1", "1 to 15 characters"},
+           {"a=af_xdp:t0:1,b=af_packet:t0", "another port"},
            {"a=tap:", "1 to 15 characters"},
            {"a=tap:sixteencharacter", "1 to 15 characters"},
            {"a=tap:t0,a=tap:t1", "'a=tap:t1': another port"},

@@ -18,7 +18,8 @@ constexpr std::chrono::seconds kWriteTime{10};
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ForwardingTable>> ForwardingTable::Make(
-    edge::Device* device, uint32_t groups, uint32_t first_bits) {
+    edge::Device* device, uint32_t groups, uint32_t first_bits,
+    const std::string& label) {
   const uint64_t bytes = forwarding::TableBytes(groups, first_bits);
   std::unique_ptr<ForwardingTable> table(
       new ForwardingTable(bytes / sizeof(uint32_t)));
@@ -34,7 +35,7 @@ absl::StatusOr<std::unique_ptr<ForwardingTable>> ForwardingTable::Make(
            .grid = {8, 1, 1},
            .block = {256, 1, 1},
            .max_in_flight = 1,
-           .label = "routes",
+           .label = label,
            .parameters = {edge::Fixed("words", table->chunk_),
                           edge::Fixed("table", table->table_),
                           edge::Writable("first"), edge::Writable("count")}}));

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -22,7 +23,8 @@ class ForwardingTable {
   // An empty table for a Fib of this shape. `device` must outlive it. Errors:
   // those of AllocateBuffer() and edgeRegisterEvent().
   static absl::StatusOr<std::unique_ptr<ForwardingTable>> Make(
-      edge::Device* device, uint32_t groups, uint32_t first_bits);
+      edge::Device* device, uint32_t groups, uint32_t first_bits,
+      const std::string& label = "routes");
 
   // Gives the forwarders the routes of `fib`, always of the same one: writes
   // what has changed to the half that is not in use, and publishes it. Packets

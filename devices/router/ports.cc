@@ -10,26 +10,37 @@
 
 #include "base/status.h"
 #include "devices/packet_io/af_packet_port.h"
+#include "devices/packet_io/af_xdp_port.h"
 #include "devices/packet_io/pcap_port.h"
 #include "devices/packet_io/port_spec.h"
 #include "devices/packet_io/tap_port.h"
+#include "devices/packet_io/udp_port.h"
 
 namespace carillon::router {
 namespace {
 
 using packet_io::AfPacketPort;
+using packet_io::AfXdpPort;
 using packet_io::FramePool;
 using packet_io::PacketPort;
 using packet_io::PcapPort;
 using packet_io::PortSpec;
 using packet_io::TapPort;
+using packet_io::UdpPort;
 
 constexpr char kFilePort[] = "file";
 
 absl::StatusOr<std::unique_ptr<PacketPort>> OpenLive(const PortSpec& spec,
                                                      FramePool* pool) {
-  if (spec.kind == PortSpec::Kind::kTap) {
-    return TapPort::Open(spec.interface, pool);
+  switch (spec.kind) {
+    case PortSpec::Kind::kTap:
+      return TapPort::Open(spec.interface, pool);
+    case PortSpec::Kind::kAfXdp:
+      return AfXdpPort::Open(spec.interface, spec.queue, pool);
+    case PortSpec::Kind::kUdp:
+      return UdpPort::Open(spec.interface, pool);
+    case PortSpec::Kind::kAfPacket:
+      break;
   }
   return AfPacketPort::Open(spec.interface, pool);
 }
@@ -76,7 +87,8 @@ absl::StatusOr<Ports> Ports::Open(const RouterOptions& options,
     ASSIGN_OR_RETURN(const auto specs, packet_io::ParsePorts(options.ports));
     for (const PortSpec& spec : specs) {
       ASSIGN_OR_RETURN(auto port, OpenLive(spec, pool));
-      RETURN_IF_ERROR(ports.Add(spec.name, std::move(port)));
+      RETURN_IF_ERROR(ports.Add(spec.name, std::move(port),
+                                spec.kind == PortSpec::Kind::kUdp));
     }
   }
   if (!options.from.empty() || !options.to.empty()) {
@@ -90,7 +102,8 @@ absl::StatusOr<Ports> Ports::Open(const RouterOptions& options,
   return ports;
 }
 
-absl::Status Ports::Add(std::string name, std::unique_ptr<PacketPort> port) {
+absl::Status Ports::Add(std::string name, std::unique_ptr<PacketPort> port,
+                        bool is_udp) {
   epoll_event event{};
   event.events = EPOLLIN;
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, port->fd(), &event) != 0) {
@@ -99,12 +112,19 @@ absl::Status Ports::Add(std::string name, std::unique_ptr<PacketPort> port) {
   names_.push_back(std::move(name));
   ports_.push_back(std::move(port));
   outgoing_.emplace_back();
+  is_udp_.push_back(is_udp);
   return absl::OkStatus();
 }
 
-bool Ports::Receive(std::vector<packet_io::Frame>* frames) {
+bool Ports::Receive(std::vector<Arrival>* arrivals) {
   bool more = false;
-  for (const auto& port : ports_) more |= port->Receive(frames);
+  for (uint32_t i = 0; i < ports_.size(); ++i) {
+    received_.clear();
+    more |= ports_[i]->Receive(&received_);
+    for (const packet_io::Frame& frame : received_) {
+      arrivals->push_back({frame, i});
+    }
+  }
   return more;
 }
 

@@ -36,11 +36,18 @@ class Ports {
   size_t size() const { return ports_.size(); }
   packet_io::PacketPort& operator[](size_t port) { return *ports_[port]; }
 
+  // Its frames are datagrams of a socket.
+  bool is_udp(size_t port) const { return is_udp_[port]; }
+
   // Readable while frames wait at any of them.
   int fd() const { return epoll_.get(); }
+  struct Arrival {
+    packet_io::Frame frame;
+    uint32_t port;
+  };
   // Appends waiting frames of all ports, a burst at most of each. Returns false
   // if no more are waiting.
-  bool Receive(std::vector<packet_io::Frame>* frames);
+  bool Receive(std::vector<Arrival>* arrivals);
   // Queues a frame, whose parts must not change until Flush(). Requires
   // port < size().
   void Send(size_t port, const packet_io::OutgoingFrame& frame) {
@@ -60,11 +67,14 @@ class Ports {
  private:
   Ports() = default;
   absl::Status Add(std::string name,
-                   std::unique_ptr<packet_io::PacketPort> port);
+                   std::unique_ptr<packet_io::PacketPort> port,
+                   bool is_udp = false);
 
   std::vector<std::string> names_;
   std::vector<std::unique_ptr<packet_io::PacketPort>> ports_;
+  std::vector<bool> is_udp_;                                     // by port
   std::vector<std::vector<packet_io::OutgoingFrame>> outgoing_;  // by port
+  std::vector<packet_io::Frame> received_;  // kept to avoid allocations
   UniqueFd epoll_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <net/ethernet.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <spdlog/spdlog.h>
 #include <sys/epoll.h>
@@ -15,6 +16,8 @@
 #include <utility>
 
 #include "base/status.h"
+#include "devices/packet_io/toeplitz.h"
+#include "devices/router/ip_packet.h"
 #include "shm/waiting.h"
 
 namespace carillon::router {
@@ -42,11 +45,14 @@ constexpr Nanoseconds kMaxSpinNs = 50'000;
 // How long a stop may wait for events.
 constexpr std::chrono::milliseconds kLook{50};
 
+constexpr uint8_t kEchoPort = 7;  // RFC 862
+
 constexpr uint32_t IndexOf(Verdict verdict) {
   return static_cast<uint32_t>(verdict);
 }
 
-std::vector<std::string> CounterNames(const std::vector<std::string>& ports) {
+std::vector<std::string> CounterNames(const std::vector<std::string>& ports,
+                                      bool tunnels, bool echo) {
   std::vector<std::string> names = {"lost",
                                     "forwarded",
                                     "drops_descriptor",
@@ -68,7 +74,11 @@ std::vector<std::string> CounterNames(const std::vector<std::string>& ports) {
                                     "reloads",
                                     "reloads_failed",
                                     "waits"};
-  const std::vector<std::string> more = PortCounterNames(ports);
+  std::vector<std::string> more = PortCounterNames(ports);
+  names.insert(names.end(), more.begin(), more.end());
+  if (echo) names.insert(names.end(), {"pings", "drops_ping"});
+  if (!tunnels) return names;
+  more = Tunnels::CounterNames();
   names.insert(names.end(), more.begin(), more.end());
   return names;
 }
@@ -81,7 +91,8 @@ Router::Router(const RouterOptions& options)
 absl::StatusOr<std::unique_ptr<Router>> Router::Start(
     const edge::DeviceContext& context, const RouterOptions& options) {
   RETURN_IF_ERROR(Check(options));
-  for (const std::string& read : {options.routes, options.from}) {
+  for (const std::string& read :
+       {options.routes, options.from, options.tunnels}) {
     std::error_code not_there;
     if (std::filesystem::equivalent(read, options.to, not_there)) {
       return absl::InvalidArgumentError(fmt::format(
@@ -92,11 +103,18 @@ absl::StatusOr<std::unique_ptr<Router>> Router::Start(
   ASSIGN_OR_RETURN(const Routes routes, ReadRoutes(options.routes, names));
   std::unique_ptr<Router> router(new Router(options));
   ASSIGN_OR_RETURN(router->store_, RouteStore::Make(routes));
-  RETURN_IF_ERROR(router->Attach(context));
+  std::optional<SaTable> sas;
+  if (!options.tunnels.empty()) {
+    ASSIGN_OR_RETURN(sas, ReadSas(options.tunnels));
+  }
+  ASSIGN_OR_RETURN(router->addresses_, ParseAddresses(options.addresses));
+  RETURN_IF_ERROR(router->Attach(context, sas ? &*sas : nullptr));
   ASSIGN_OR_RETURN(router->ports_, Ports::Open(options, router->pool_.get()));
   for (const Family family : {Family::kIpv4, Family::kIpv6}) {
-    RETURN_IF_ERROR(router->OpenLane(family));
+    RETURN_IF_ERROR(router->OpenForwarding(family));
   }
+  if (sas) RETURN_IF_ERROR(router->OpenTunnels(*std::move(sas)));
+  if (!router->addresses_.empty()) RETURN_IF_ERROR(router->OpenEcho());
   RETURN_IF_ERROR(router->PublishRoutes());
   ASSIGN_OR_RETURN(
       router->reloader_,
@@ -105,22 +123,24 @@ absl::StatusOr<std::unique_ptr<Router>> Router::Start(
   RETURN_IF_ERROR(router->Watch(router->reloader_->fd(), kRoutesTag));
   RETURN_IF_ERROR(router->Watch(context.stop.fd(), kStopTag));
   RETURN_IF_ERROR(router->WatchGpud());
-  const std::string note =
+  std::string note =
       fmt::format("{}; {} IPv4 and {} IPv6 routes", router->ports_->Describe(),
                   routes.ipv4.size(), routes.ipv6.size());
+  if (router->tunnels_) note += "; " + router->tunnels_->Describe();
   RETURN_IF_ERROR(router->device_->ReportReady(note));
   spdlog::info("forwarding at {}", note);
   return router;
 }
 
-absl::Status Router::Attach(const edge::DeviceContext& context) {
+absl::Status Router::Attach(const edge::DeviceContext& context,
+                            const SaTable* sas) {
   epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_) {
     return absl::ResourceExhaustedError(
         fmt::format("epoll: {}", std::strerror(errno)));
   }
   const uint64_t frame_bytes =
-      uint64_t{options_.frame_buffers} * packet_io::kBufferBytes;
+      packet_io::FramePool::BytesFor(options_.frame_buffers);
   const uint64_t hop_bytes = store_->next_hops().size_bytes();
   edge::AttachOptions attach;
   attach.testbed_directory = context.directory;
@@ -129,11 +149,26 @@ absl::Status Router::Attach(const edge::DeviceContext& context) {
   attach.submission_bytes =
       frame_bytes + hop_bytes + kSlack +
       2 * (ForwardingTable::kSubmissionBytes +
-           ForwardChannel::SubmissionBytes(options_.batch, options_.ring));
-  attach.completion_bytes = kSlack + 2 * ForwardChannel::CompletionBytes(
+           options_.queues *
+               ForwardChannel::SubmissionBytes(options_.batch, options_.ring));
+  attach.completion_bytes = kSlack + 2 * options_.queues *
+                                         ForwardChannel::CompletionBytes(
                                              options_.batch, options_.ring);
+  if (!addresses_.empty()) {
+    attach.submission_bytes +=
+        EchoChannel::SubmissionBytes(options_.batch, options_.ring);
+    attach.completion_bytes +=
+        EchoChannel::CompletionBytes(options_.batch, options_.ring);
+  }
+  if (sas != nullptr) {
+    attach.submission_bytes +=
+        Tunnels::SubmissionBytes(*sas, options_.batch, options_.ring);
+    attach.completion_bytes +=
+        Tunnels::CompletionBytes(options_.batch, options_.ring);
+  }
   ASSIGN_OR_RETURN(const std::vector<std::string> ports, PortNames(options_));
-  attach.counter_names = CounterNames(ports);
+  attach.counter_names =
+      CounterNames(ports, sas != nullptr, !addresses_.empty());
   attach.histogram_names = {"packet_latency"};
   ASSIGN_OR_RETURN(device_, edge::Device::Attach(attach));
   ASSIGN_OR_RETURN(frames_,
@@ -144,32 +179,85 @@ absl::Status Router::Attach(const edge::DeviceContext& context) {
   return absl::OkStatus();
 }
 
-absl::Status Router::OpenLane(Family family) {
-  Lane& lane = lanes_[static_cast<size_t>(family)];
+absl::Status Router::OpenForwarding(Family family) {
+  const auto index = static_cast<size_t>(family);
   const uint32_t first_bits = store_->fib(family).first_bits();
   ASSIGN_OR_RETURN(
-      lane.table,
+      tables_[index],
       ForwardingTable::Make(device_.get(), store_->groups(family), first_bits));
-  ASSIGN_OR_RETURN(
-      lane.channel,
-      ForwardChannel::Make(device_.get(), {.family = family,
-                                           .batch = options_.batch,
-                                           .ring = options_.ring,
-                                           .priority = options_.priority,
-                                           .first_bits = first_bits,
-                                           .frames = &frames_,
-                                           .table = &lane.table->buffer(),
-                                           .next_hops = &next_hops_}));
+  for (size_t i = 0; i < options_.queues; ++i) {
+    const size_t lane = index * kMaxQueues + i;
+    ASSIGN_OR_RETURN(
+        forwarders_[lane],
+        ForwardChannel::Make(device_.get(), {.family = family,
+                                             .batch = options_.batch,
+                                             .ring = options_.ring,
+                                             .priority = options_.priority,
+                                             .first_bits = first_bits,
+                                             .frames = &frames_,
+                                             .table = &tables_[index]->buffer(),
+                                             .next_hops = &next_hops_}));
+    AddLane(lane, &forwarders_[lane]->events());
+  }
   return absl::OkStatus();
+}
+
+void Router::EnqueueForward(Family family, const Packet& packet) {
+  const uint32_t queue =
+      options_.queues == 1
+          ? 0
+          : packet_io::FlowHash(IpOf(packet.frame)) % options_.queues;
+  Enqueue(static_cast<size_t>(family) * kMaxQueues + queue, packet);
+}
+
+absl::Status Router::OpenTunnels(SaTable table) {
+  ASSIGN_OR_RETURN(
+      tunnels_, Tunnels::Make(device_.get(),
+                              {.batch = options_.batch,
+                               .ring = options_.ring,
+                               .priority = options_.priority,
+                               .frames = &frames_},
+                              std::move(table), options_.tunnels + ".numbers"));
+  AddLane(kEncryptLane, &tunnels_->encrypt().events());
+  AddLane(kDecryptLane, &tunnels_->decrypt().events());
+  return absl::OkStatus();
+}
+
+absl::Status Router::OpenEcho() {
+  ASSIGN_OR_RETURN(
+      echo_, EchoChannel::Make(device_.get(), {.batch = options_.batch,
+                                               .ring = options_.ring,
+                                               .priority = options_.priority,
+                                               .frames = &frames_}));
+  AddLane(kEchoLane, &echo_->events());
+  return absl::OkStatus();
+}
+
+bool Router::IsPing(std::span<const std::byte> ip, uint32_t port) const {
+  const auto packet = ReadIpPacket(ip);
+  if (!packet || !addresses_.contains({packet->destination.begin(),
+                                       packet->destination.end()})) {
+    return false;
+  }
+  if (packet->protocol == IPPROTO_UDP) {
+    // Without options: the kernel answers no others.
+    return ports_->is_udp(port) ||
+           (packet->payload.size() >= 4 && packet->payload[2] == std::byte{0} &&
+            packet->payload[3] == std::byte{kEchoPort});
+  }
+  return packet->protocol == (packet->family == Family::kIpv4
+                                  ? uint32_t{IPPROTO_ICMP}
+                                  : uint32_t{IPPROTO_ICMPV6});
 }
 
 absl::Status Router::PublishRoutes() {
   std::memcpy(next_hops_.bytes.data(), store_->next_hops().data(),
               store_->next_hops().size_bytes());
   for (const Family family : {Family::kIpv4, Family::kIpv6}) {
-    RETURN_IF_ERROR(lanes_[static_cast<size_t>(family)].table->Publish(
-        store_->fib(family)));
+    RETURN_IF_ERROR(
+        tables_[static_cast<size_t>(family)]->Publish(store_->fib(family)));
   }
+  if (tunnels_) tunnels_->UseRoutes(*store_);
   return absl::OkStatus();
 }
 
@@ -189,10 +277,11 @@ absl::Status Router::WatchGpud() {
 }
 
 absl::Status Router::Run(const edge::DeviceContext& context) {
-  const absl::Status status = RunToEnd(context);
+  absl::Status status = RunToEnd(context);
   PublishCounters();
   spdlog::info("{} packets, {} forwarded", counts_[kPackets],
                counts_[IndexOf(Verdict::kForward)]);
+  if (tunnels_) status.Update(tunnels_->Settle());
   RETURN_IF_ERROR(status);
   RETURN_IF_ERROR(ports_->Finish());
   if (!ports_->ended() || counts_[kEventsFailed] == 0) return absl::OkStatus();
@@ -205,7 +294,8 @@ absl::Status Router::RunToEnd(const edge::DeviceContext& context) {
   absl::Status halted = Serve();
   while (!halted.ok()) {
     FinishEvents();
-    for (const Lane& lane : lanes_) lane.table->TakeCompletions();
+    for (const auto& table : tables_) table->TakeCompletions();
+    if (tunnels_) tunnels_->TakeCompletions();
     // Frames wait at the ports meanwhile.
     RETURN_IF_ERROR(edge::GoOnAfter(halted, *device_, context));
     halted = Recover();
@@ -215,13 +305,14 @@ absl::Status Router::RunToEnd(const edge::DeviceContext& context) {
 }
 
 absl::Status Router::Recover() {
-  without_routes_ = true;
+  without_tables_ = true;
   RETURN_IF_ERROR(WatchGpud());
   RETURN_IF_ERROR(Drain());
   reloader_->Settle();
-  for (const Lane& lane : lanes_) RETURN_IF_ERROR(lane.table->StartAnew());
+  for (const auto& table : tables_) RETURN_IF_ERROR(table->StartAnew());
   RETURN_IF_ERROR(PublishRoutes());
-  without_routes_ = false;
+  if (tunnels_) RETURN_IF_ERROR(tunnels_->StartAnew());
+  without_tables_ = false;
   for (Lane& lane : lanes_) {
     lane.waiting.insert(lane.waiting.begin(), lane.again.begin(),
                         lane.again.end());
@@ -236,7 +327,9 @@ absl::Status Router::Serve() {
     const bool received = ReceiveFrames();
     const bool rung = RingBatches();
     const bool finished = FinishEvents();
-    if (!received && !rung && !finished) {
+    if (!tunnels_broken_.ok()) {
+      status = tunnels_broken_;
+    } else if (!received && !rung && !finished) {
       if (Idle()) break;
       status = WaitForWork();
     } else if (++turns_ % kTurnsPerPoll == 0) {
@@ -253,12 +346,19 @@ bool Router::ReceiveFrames() {
   drained_ = !ports_->Receive(&received_);
   if (received_.empty()) return false;
   const Nanoseconds now = NowNs();
-  for (const Frame& frame : received_) Sort(frame, now);
+  for (const Ports::Arrival& arrival : received_) Sort(arrival, now);
   return true;
 }
 
-void Router::Sort(const Frame& frame, Nanoseconds now) {
+std::span<std::byte> Router::IpOf(const Frame& frame) const {
+  return pool_->frame(frame.buffer)
+      .first(frame.length)
+      .subspan(packet_io::kEthernetBytes);
+}
+
+void Router::Sort(const Ports::Arrival& arrival, Nanoseconds now) {
   ++counts_[kPackets];
+  const Frame& frame = arrival.frame;
   const auto bytes = pool_->frame(frame.buffer).first(frame.length);
   const auto byte = [&](size_t at) {
     return std::to_integer<uint32_t>(bytes[at]);
@@ -276,27 +376,49 @@ void Router::Sort(const Frame& frame, Nanoseconds now) {
     pool_->Give(frame.buffer);
     return;
   }
+  Packet packet{.frame = frame, .arrived_ns = now, .port = arrival.port};
   const Family family = type == ETHERTYPE_IP ? Family::kIpv4 : Family::kIpv6;
-  lanes_[static_cast<size_t>(family)].waiting.push_back({frame, now});
+  if (echo_ && IsPing(IpOf(frame), arrival.port)) {
+    Enqueue(kEchoLane, packet);
+    return;
+  }
+  if (!tunnels_) {
+    EnqueueForward(family, packet);
+    return;
+  }
+  switch (tunnels_->Classify(IpOf(frame), &packet)) {
+    case Tunnels::Way::kForward:
+      EnqueueForward(family, packet);
+      break;
+    case Tunnels::Way::kEncrypt:
+      Enqueue(kEncryptLane, packet);
+      break;
+    case Tunnels::Way::kDecrypt:
+      Enqueue(kDecryptLane, packet);
+      break;
+    case Tunnels::Way::kRefuse:
+      pool_->Give(frame.buffer);
+      break;
+  }
 }
 
 bool Router::RingBatches() {
   bool rung = false;
   for (Lane& lane : lanes_) {
-    while (lane.channel->CanSubmit() && !lane.waiting.empty()) {
+    while (lane.events->CanSubmit() && !lane.waiting.empty()) {
       const size_t count =
           std::min<size_t>(lane.waiting.size(), options_.batch);
       // A lone packet does not wait; under load a batch grows for as long as the
       // GPU is busy with the one before.
       if (count < options_.batch &&
-          (!drained_ || lane.channel->in_flight() > 0)) {
+          (!drained_ || lane.events->in_flight() > 0)) {
         break;
       }
       const auto end =
           lane.waiting.begin() + static_cast<std::ptrdiff_t>(count);
       batch_.assign(lane.waiting.begin(), end);
       lane.waiting.erase(lane.waiting.begin(), end);
-      lane.channel->Submit(batch_);
+      lane.events->Submit(batch_);
       ++counts_[kEvents];
       rung = true;
     }
@@ -304,22 +426,81 @@ bool Router::RingBatches() {
   return rung;
 }
 
-bool Router::FinishEvents() {
+bool Router::FinishTunnels() {
   bool finished = false;
-  uint64_t failed = 0;
+  for (const auto direction :
+       {ipsec::Direction::kOutbound, ipsec::Direction::kInbound}) {
+    const bool out = direction == ipsec::Direction::kOutbound;
+    Lane& lane = LaneAt(out ? kEncryptLane : kDecryptLane);
+    EspChannel& channel = out ? tunnels_->encrypt() : tunnels_->decrypt();
+    finished |= channel.TakeResults([&](const EspResult& result) {
+      if (without_tables_) {
+        lane.again.push_back(result.packet);
+      } else {
+        FinishEsp(result, direction);
+      }
+    }) > 0;
+  }
+  return finished;
+}
+
+void Router::FinishEsp(const EspResult& result, ipsec::Direction direction) {
+  Packet packet = result.packet;
+  const auto pass = tunnels_->Pass(result, direction);
+  if (!pass.ok()) tunnels_broken_ = pass.status();
+  if (!pass.ok() || !*pass) {
+    pool_->Give(packet.frame.buffer);
+    return;
+  }
+  packet.frame.length =
+      packet_io::kEthernetBytes + static_cast<uint32_t>(result.bytes.size());
+  const std::span<std::byte> ip = IpOf(packet.frame);
+  std::memcpy(ip.data(), result.bytes.data(), result.bytes.size());
+  // What a tunnel made is not for another one, whatever its address is.
+  if (direction == ipsec::Direction::kInbound &&
+      tunnels_->ClassifyInner(ip, &packet) == Tunnels::Way::kEncrypt) {
+    Enqueue(kEncryptLane, packet);
+    return;
+  }
+  const bool four = std::to_integer<uint32_t>(ip[0]) >> 4 == 4;
+  EnqueueForward(four ? Family::kIpv4 : Family::kIpv6, packet);
+}
+
+bool Router::FinishPings(Nanoseconds now) {
+  return echo_->TakeResults([&](const Echoed& ping) {
+    const Packet& packet = ping.packet;
+    if (ping.verdict != forwarding::EchoVerdict::kReply) {
+      ++no_pings_;
+      pool_->Give(packet.frame.buffer);
+      return;
+    }
+    ++pings_;
+    ports_->Send(packet.port, {ping.head, ping.rest, packet.frame.time});
+    sent_.push_back(packet.frame.buffer);
+    device_->histogram(0).Add(now - packet.arrived_ns);
+  }) > 0;
+}
+
+bool Router::FinishEvents() {
+  bool finished = tunnels_ != nullptr && FinishTunnels();
   const Nanoseconds now = NowNs();
-  for (Lane& lane : lanes_) {
+  // This kernel needs no table: its results are right after another gpud has
+  // taken over, too.
+  if (echo_) finished |= FinishPings(now);
+  for (size_t i = 0; i < forwarders_.size(); ++i) {
+    if (forwarders_[i] == nullptr) continue;
     const uint32_t ended =
-        lane.channel->TakeResults([&](const Forwarded& packet) {
-          if (without_routes_) {
-            lane.again.push_back(packet.packet);
+        forwarders_[i]->TakeResults([&](const Forwarded& packet) {
+          if (without_tables_) {
+            LaneAt(i).again.push_back(packet.packet);
           } else {
             Finish(packet, now);
           }
         });
     finished |= ended > 0;
-    failed += lane.channel->events_failed();
   }
+  uint64_t failed = 0;
+  for (const Lane& lane : lanes_) failed += lane.events->failed();
   counts_[kEventsFailed] = failed;
   if (!finished) return false;
   ports_->Flush();
@@ -348,11 +529,11 @@ void Router::Finish(const Forwarded& packet, Nanoseconds now) {
 
 absl::Status Router::Drain() {
   for (const Lane& lane : lanes_) {
-    while (lane.channel->in_flight() > 0) {
+    while (lane.events->in_flight() > 0) {
       if (stop_->requested()) {
         return absl::CancelledError("stopped while events were in flight");
       }
-      const absl::Status waited = lane.channel->Wait(kLook);
+      const absl::Status waited = lane.events->Wait(kLook);
       if (!waited.ok() && !absl::IsDeadlineExceeded(waited)) return waited;
       FinishEvents();
     }
@@ -379,12 +560,12 @@ absl::Status Router::TakeNewRoutes() {
 
 bool Router::EventsInFlight() const {
   return std::ranges::any_of(
-      lanes_, [](const Lane& lane) { return lane.channel->in_flight() > 0; });
+      lanes_, [](const Lane& lane) { return lane.events->in_flight() > 0; });
 }
 
 bool Router::ResultsWait() const {
   return std::ranges::any_of(
-      lanes_, [](const Lane& lane) { return lane.channel->HasResults(); });
+      lanes_, [](const Lane& lane) { return lane.events->HasResults(); });
 }
 
 bool Router::Idle() const {
@@ -465,9 +646,14 @@ absl::Status Router::PollDescriptors(bool block) {
 
 void Router::PublishCounters() {
   for (uint32_t i = 0; i < kCounters; ++i) device_->SetCounter(i, counts_[i]);
-  const std::vector<uint64_t> ports = ports_->Counters();
-  for (uint32_t i = 0; i < ports.size(); ++i) {
-    device_->SetCounter(kCounters + i, ports[i]);
+  std::vector<uint64_t> more = ports_->Counters();
+  if (echo_) more.insert(more.end(), {pings_, no_pings_});
+  if (tunnels_) {
+    const auto tunnels = tunnels_->counters();
+    more.insert(more.end(), tunnels.begin(), tunnels.end());
+  }
+  for (uint32_t i = 0; i < more.size(); ++i) {
+    device_->SetCounter(kCounters + i, more[i]);
   }
 }
 

@@ -644,6 +644,58 @@ TEST_F(Esp, ArgumentsThatDoNotFitFailAndTouchNothing) {
   }
 }
 
+// As after a restart: numbers up to the last one are used, whether they were
+// seen or not, and the next ones are free, whatever their place in a word is.
+TEST_F(Esp, GoesOnBehindANumber) {
+  for (const uint32_t number : {0u, 1u, 30u, 31u, 32u, 33u, 127u, 128u, 255u,
+                                256u, 257u, 1000u, 0x12345678u, 0xfffffffcu}) {
+    std::vector<ipsec::Sa> sas;
+    for (const Association& one : Table()) sas.push_back(ToSa(one));
+    for (ipsec::Sa& sa : sas) ipsec::BeginAfter(number, &sa);
+    gateway_.Write(0, sas);
+    for (uint32_t peer = 0; peer < 4; ++peer) {
+      std::vector<Bytes> used, next;
+      for (uint32_t back = 0; back < std::min(number, 300u); ++back) {
+        used.push_back(Sent(peer, number - back));
+      }
+      for (uint32_t more = 1; more <= 3; ++more) {
+        next.push_back(Sent(peer, number + more));
+      }
+      for (const Handled& one : gateway_.Decrypt(used)) {
+        ASSERT_EQ(one.verdict, Verdict::kReplayed)
+            << one.sequence << " of " << number;
+      }
+      for (const auto verdict : {Verdict::kDone, Verdict::kReplayed}) {
+        for (const Handled& one : gateway_.Decrypt(next)) {
+          ASSERT_EQ(one.verdict, verdict) << one.sequence << " of " << number;
+        }
+      }
+      ASSERT_EQ(gateway_.Encrypt({Inner(peer, true, 40)})[0].sequence,
+                number + 1);
+    }
+  }
+}
+
+TEST(FingerprintOf, IsTheSameForEqualKeysOnly) {
+  const Association one =
+      MakeAssociation(0x1234, Suite::kTripleDesSha1, Direction::kOutbound,
+                      "192.0.2.1", "192.0.2.2", 1);
+  const auto name = [](const Association& of) {
+    return ipsec::FingerprintOf(
+        {.spi = of.spi, .suite = of.suite, .cipher_key = of.cipher_key});
+  };
+  EXPECT_EQ(name(one).size(), 40u);
+  for (size_t bit = 0; bit < 8 * one.cipher_key.size(); ++bit) {
+    Association other = one;
+    other.spi = 0x4321;
+    other.cipher_key[bit / 8] ^= static_cast<uint8_t>(1 << bit % 8);
+    EXPECT_EQ(name(other) == name(one), bit % 8 == 0) << bit;
+  }
+  Association gcm = one;
+  gcm.suite = Suite::kAesGcm;
+  EXPECT_NE(name(gcm), name(one));
+}
+
 // Without SAs and policies a gateway drops all.
 TEST(EspWithoutTables, DropsAll) {
   Gateway gateway({}, {}, kStride);

@@ -1,6 +1,8 @@
 #include "kernels/ipsec/sa.h"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "fmt/format.h"
 #include "kernels/ipsec/aes.cuh"
@@ -101,6 +103,39 @@ absl::StatusOr<Sa> MakeSa(const SaSpec& spec) {
   }
   return absl::InvalidArgumentError(
       fmt::format("there is no suite {}", static_cast<uint32_t>(spec.suite)));
+}
+
+void BeginAfter(uint32_t number, Sa* sa) {
+  if (sa->direction == Direction::kOutbound) {
+    sa->sequence = number;
+    return;
+  }
+  sa->highest = number;
+  std::ranges::fill(sa->seen, 0);
+  const uint64_t last = number / kNumbersOfWord;
+  for (uint64_t block = last + 1 > kReplayWords ? last + 1 - kReplayWords : 0;
+       block <= last; ++block) {
+    // The highest bit of the last word is the number's.
+    const uint32_t bits = block == last
+                              ? 0xffffffffu >> (31 - number % kNumbersOfWord)
+                              : 0xffffffffu;
+    sa->seen[block % kReplayWords] = block << 32 | bits;
+  }
+}
+
+std::string FingerprintOf(const SaSpec& spec) {
+  std::vector<uint8_t> key(spec.cipher_key.begin(), spec.cipher_key.end());
+  if (spec.suite == Suite::kTripleDesSha1) {
+    for (uint8_t& byte : key) byte &= 0xfe;
+  }
+  const kernels::sha1::HmacKey hmac =
+      kernels::sha1::MakeHmacKey(key.data(), static_cast<uint32_t>(key.size()));
+  const uint32_t suite = static_cast<uint32_t>(spec.suite);
+  const kernels::sha1::State digest =
+      kernels::sha1::Hmac(hmac, &suite, sizeof(suite));
+  std::string text;
+  for (const uint32_t word : digest.words) text += fmt::format("{:08x}", word);
+  return text;
 }
 
 }  // namespace carillon::ipsec

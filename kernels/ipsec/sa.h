@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "kernels/ipsec/wire.h"
@@ -26,6 +27,14 @@ struct SaSpec {
 // An SA that has sent and received nothing. Its key must be new: a kernel makes
 // IVs of sequence numbers, which begin at 1. Errors: InvalidArgument.
 absl::StatusOr<Sa> MakeSa(const SaSpec& spec);
+
+// Lets an SA go on behind a number: an outbound one sends number + 1 next, an
+// inbound one takes no number up to it.
+void BeginAfter(uint32_t number, Sa* sa);
+
+// Names a cipher key without telling it: 40 hex digits, the same for equal keys
+// only. The parity bits of 3DES do not count.
+std::string FingerprintOf(const SaSpec& spec);
 
 }  // namespace carillon::ipsec
 

@@ -8,6 +8,7 @@
 
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cpu/run_block.h"
+#include "kernels/forwarding/echo_wire.h"
 #include "kernels/forwarding/wire.h"
 #include "kernels/memcached/wire.h"
 #include "kernels/registry.h"
@@ -47,6 +48,7 @@ class Maker {
     Stencil();
     Memcached();
     Forwarding();
+    Pings();
     AddEdgeCases(&random_, &cases_);
     AddNarrowCases(&random_, &cases_);
     AddIpsecCases(&random_, &cases_);
@@ -426,6 +428,79 @@ class Maker {
         {launch("memc_set", set_packets, set_requests), recover,
          launch("memc_get", get_packets, get_requests),
          launch("memc_set", get_packets, get_requests)});
+  }
+
+  // Pings that are whole, and such that have a byte changed.
+  void Pings() {
+    using namespace forwarding;
+    constexpr uint32_t kCount = 200;
+    constexpr uint32_t kStride = 128;
+    constexpr uint32_t kMostBytes = kStride - kEthernetRoom;
+    std::vector<std::byte> packets = random_.Bytes(kCount * kStride);
+    std::vector<Packet> descriptors;
+    for (uint32_t i = 0; i < kCount; ++i) {
+      const uint32_t offset = i * kStride + kEthernetRoom;
+      std::byte* const packet = &packets[offset];
+      const auto byte = [](uint32_t value) { return std::byte(value); };
+      const bool four = i % 2 == 0;
+      const bool udp = i % 4 < 2;
+      const uint32_t ip = four ? kIpv4HeaderBytes : kIpv6HeaderBytes;
+      const uint32_t length = random_.Small(ip + 8, kMostBytes);
+      const auto put = [&](uint32_t at, uint32_t value) {
+        packet[at] = byte(value >> 8);
+        packet[at + 1] = byte(value & 0xff);
+      };
+      const auto sum = [&](uint32_t from, uint32_t to) {
+        uint32_t total = 0;
+        for (uint32_t k = from; k < to; ++k) {
+          total += std::to_integer<uint32_t>(packet[k]) << (k % 2 == 0 ? 8 : 0);
+        }
+        return total;
+      };
+      const auto folded = [](uint32_t total) {
+        while (total > 0xffff) total = (total & 0xffff) + (total >> 16);
+        return ~total & 0xffff;
+      };
+      const uint32_t protocol = udp ? 17 : four ? 1 : 58;
+      if (four) {
+        put(0, 0x4500);
+        put(2, length);
+        put(6, 0x4000);
+        packet[9] = byte(protocol);
+        packet[12] = packet[16] = byte(10);
+        put(10, 0);
+        put(10, folded(sum(0, ip)));
+      } else {
+        packet[0] = byte(0x60);
+        put(4, length - ip);
+        packet[6] = byte(protocol);
+        packet[8] = packet[24] = byte(0x20);
+      }
+      if (udp) {
+        put(ip, 40'000);
+        put(ip + 4, length - ip);
+      } else {
+        put(ip, four ? 0x0800 : 0x8000);
+      }
+      const uint32_t at = ip + (udp ? 6 : 2);
+      put(at, 0);
+      const uint32_t pseudo =
+          udp || !four ? sum(four ? 12 : 8, ip) + protocol + length - ip : 0;
+      put(at, folded(sum(ip, length) + pseudo));
+      if (i % 5 == 4) packet[random_.Between(0, length - 1)] ^= byte(4);
+      descriptors.push_back({offset, length});
+    }
+    Add("answers to pings",
+        {{packets},
+         {ToBytes(descriptors)},
+         {Zeros(kCount * sizeof(EchoHeader)), Compare::kBytes},
+         {Zeros(kCount * sizeof(EchoResult)), Compare::kBytes}},
+        {Launch("echo_reply", {2, 1, 1}, {random_.AnyBlock(), 1, 1},
+                {{"packets", 0},
+                 {"descriptors", 1},
+                 {"headers", 2},
+                 {"results", 3}},
+                {{"count", kCount}})});
   }
 
   // Writes routes of 20 bits at random places, publishes them, and forwards

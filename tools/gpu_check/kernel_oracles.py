@@ -467,9 +467,9 @@ KERNELS |= {"conv1": conv_layer, "conv2": conv_layer, "conv_columns": conv_pass(
             "conv_rows": conv_pass(1), "dct8x8_plain": dct8x8, "dct8x8_shared": dct8x8,
             "matmul_plain": matmul, "matmul_shared": matmul}
 # They compute nothing, or have oracles of their own: memcached, Linux, DPDK, OpenSSL.
-ELSEWHERE = {"busy", "esp_decrypt", "esp_encrypt", "fail_if", "fib_write", "ipv4_forward",
-             "ipv6_forward", "memc_get", "memc_recover", "memc_set", "null_event", "sa_write",
-             "triple_des"}
+ELSEWHERE = {"busy", "echo_reply", "esp_decrypt", "esp_encrypt", "fail_if", "fib_write",
+             "ipv4_forward", "ipv6_forward", "memc_get", "memc_recover", "memc_set", "null_event",
+             "sa_write", "triple_des"}
 
 
 class Arguments:

@@ -25,7 +25,8 @@ ARROWS = {
     "devices/sdk": ["base", "shm", "proto"],
     "devices": ["base", "shm", "proto", "devices/sdk", "kernels/memcached/wire.h"],
     # A router makes the tables that its kernels look routes up in.
-    "devices/router": ["base", "shm", "proto", "devices/sdk", "devices/packet_io", "kernels/forwarding"],
+    "devices/router": ["base", "shm", "proto", "devices/sdk", "devices/packet_io", "kernels/forwarding",
+        "kernels/ipsec"],
     # A workload knows its kernel's arguments, and checks its results; so it does with an FPGA's frames.
     "devices/cpu_host": [
         "base", "shm", "proto", "devices/sdk", "devices/fpga", "kernels/background/references.h",
