@@ -92,22 +92,23 @@ class MtbScheduler {
   }
 
   CARILLON_EDGE void Begin(uint32_t row) {
-    const TaskEntry& task = column_[row];
-    const uint32_t warps = TaskWarps(task.threads);
+    // Read once: when its last warp is placed, the task may end, and the entry be
+    // another task's. Lines 18-25 read it again.
+    const uint32_t blocks = column_[row].blocks;
+    const uint32_t shared_bytes = column_[row].shared_bytes;
+    const uint32_t warps = TaskWarps(column_[row].threads);
+    const bool meets = column_[row].sync != 0 && warps > 1;
     port_.Elect([&] {
       port_.ReleaseSystem(&column_[row].state, TaskState::kRuns);
-      port_.StoreBlock(&block_.unfinished[row], task.blocks * warps);
+      port_.StoreBlock(&block_.unfinished[row], blocks * warps);
     });
-    const bool meets = task.sync != 0 && warps > 1;
-    if (!meets && task.shared_bytes == 0) {
-      Place({.warp = 0, .row = row, .block = kNoTaskBlock},
-            task.blocks * warps);
+    if (!meets && shared_bytes == 0) {
+      Place({.warp = 0, .row = row, .block = kNoTaskBlock}, blocks * warps);
       return;
     }
-    for (uint32_t b = 0; b < task.blocks; ++b) {
+    for (uint32_t b = 0; b < blocks; ++b) {
       WarpSlot slot = {.warp = b * warps, .row = row};
-      for (uint32_t round = 0; !Provide(task.shared_bytes, meets, slot);
-           ++round) {
+      for (uint32_t round = 0; !Provide(shared_bytes, meets, slot); ++round) {
         Look();
         port_.Pause(round);
       }

@@ -1,6 +1,6 @@
 // What the warps of an MTB share (Pagoda 4.3, Table 2): the WarpTable, and
 // counters by which the scheduler warp learns what has ended. For CPU and GPU
-// code.
+// code. mtb.pml is its model.
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_PAGODA_WARP_TABLE_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_CUDA_PAGODA_WARP_TABLE_H_
 
