@@ -40,6 +40,8 @@ class MtbExecutor {
 
  private:
   CARILLON_EDGE void RunWarp() {
+    // One lane has seen exec: what was stored before it is there for all of them.
+    port_.Sync();
     TaskEntry& task = column_[slot_.row];
     const uint32_t warps = TaskWarps(task.threads);
     const TaskWarp warp = {
