@@ -27,6 +27,8 @@ SYSTEM = {
     "nlohmann": "@system//:json",
     "openssl/": "@system//:openssl",
     "pcap/": "@system//:pcap",
+    "xdp/": "@system//:xdp",
+    "bpf/": "@system//:xdp",
     "rapidcheck": "@system//:rapidcheck",
     "spdlog/": "@system//:spdlog",
     "yaml-cpp": "@system//:yaml_cpp",

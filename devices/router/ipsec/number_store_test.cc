@@ -10,7 +10,6 @@
 #include <limits>
 #include <string>
 
-#include "base/read_file.h"
 #include "base/temp_directory.h"
 
 namespace carillon::router {
