@@ -38,6 +38,21 @@ inline constexpr uint32_t kFailCorrupt = 100;
 // A stride that has room for every reply of one line.
 inline constexpr uint32_t kMinReplyStride = 512;
 
+// Returns nullptr, or what is wrong with the table's memory or the store's.
+CARILLON_HOST_DEVICE const char* CheckMemory(simt::Span<uint8_t> table,
+                                             simt::Span<uint8_t> store) {
+  if (table.size < kMinTableBytes ||
+      reinterpret_cast<uintptr_t>(table.data) % alignof(Set) != 0) {
+    return "table must have at least 1408 bytes, aligned to 128";
+  }
+  if (!Store(store).usable() ||
+      reinterpret_cast<uintptr_t>(store.data) % kBlockUnit != 0) {
+    return "store must have at least 66720 bytes and at most 256 GiB, aligned "
+           "to 64";
+  }
+  return nullptr;
+}
+
 // Returns nullptr, or what is wrong with the arguments that stay the same for
 // all events.
 CARILLON_HOST_DEVICE const char* CheckArgs(const MemcArgs& args) {
@@ -47,16 +62,7 @@ CARILLON_HOST_DEVICE const char* CheckArgs(const MemcArgs& args) {
   if (args.replies.size > 0xffffffff) {
     return "replies must be smaller than 4 GiB";
   }
-  if (args.table.size < kMinTableBytes ||
-      reinterpret_cast<uintptr_t>(args.table.data) % alignof(Set) != 0) {
-    return "table must have at least 1408 bytes, aligned to 128";
-  }
-  if (!Store(args.store).usable() ||
-      reinterpret_cast<uintptr_t>(args.store.data) % kBlockUnit != 0) {
-    return "store must have at least 66720 bytes and at most 256 GiB, aligned "
-           "to 64";
-  }
-  return nullptr;
+  return CheckMemory(args.table, args.store);
 }
 
 // For KernelTraits: a sentence for each mistake that the kernel itself reports
