@@ -231,9 +231,15 @@ bool FrameSocket::Receive() {
 }
 
 bool FrameSocket::Discard() {
-  std::array<mmsghdr, kBurst> messages{};
-  const int result =
-      recvmmsg(receiver_.get(), messages.data(), kBurst, MSG_DONTWAIT, nullptr);
+  // Linux gives nothing of a frame, and no count, without room for its header.
+  for (uint32_t i = 0; i < kBurst; ++i) {
+    parts_[i][0] = {offloads_[i].data(), offloads_[i].size()};
+    messages_[i].msg_hdr = {};
+    messages_[i].msg_hdr.msg_iov = parts_[i].data();
+    messages_[i].msg_hdr.msg_iovlen = 1;
+  }
+  const int result = recvmmsg(receiver_.get(), messages_.data(), kBurst,
+                              MSG_DONTWAIT, nullptr);
   if (result <= 0) return false;
   counts_.no_buffer += static_cast<uint32_t>(result);
   return result == static_cast<int>(kBurst);
