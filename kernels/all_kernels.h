@@ -38,6 +38,7 @@
 #include "kernels/ipsec/sa_write.cuh"
 #include "kernels/matmul.cuh"
 #include "kernels/memcached/memc_get.cuh"
+#include "kernels/memcached/memc_gnom_get.cuh"
 #include "kernels/memcached/memc_recover.cuh"
 #include "kernels/memcached/memc_set.cuh"
 #include "kernels/narrow/beamformer.cuh"

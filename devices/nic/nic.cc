@@ -29,6 +29,7 @@ enum Tag : uint8_t {
   kSourceTag,
   kStreamTag,
   kCompletionTag,
+  kFramesTag,
   kGpudTag,
   kStopTag
 };
@@ -61,8 +62,12 @@ absl::StatusOr<std::unique_ptr<Nic>> Nic::Start(
   RETURN_IF_ERROR(nic->OpenLanes());
   RETURN_IF_ERROR(nic->Listen());
   RETURN_IF_ERROR(nic->Watch(context.stop.fd(), kStopTag));
-  const std::string note = fmt::format("{} tcp {}", nic->source_->Describe(),
-                                       nic->streams_->address().ToString());
+  std::string note = fmt::format("{} tcp {}", nic->source_->Describe(),
+                                 nic->streams_->address().ToString());
+  if (nic->gnom_ != nullptr) {
+    note += fmt::format(" {} {}", options.gnom_copies ? "ngd" : "gnom",
+                        options.gnom);
+  }
   RETURN_IF_ERROR(nic->device_->ReportReady(note));
   spdlog::info("serving memcached at {}", note);
   return nic;
@@ -81,15 +86,18 @@ absl::Status Nic::Attach(const edge::DeviceContext& context) {
   attach.testbed_directory = context.directory;
   attach.name = context.name;
   attach.kind = "nic";
-  attach.submission_bytes =
-      packet_bytes + 2 * 4096 + RequestChannels::SubmissionBytes(options_);
-  attach.completion_bytes = 4096 + RequestChannels::CompletionBytes(options_);
+  const bool gnom = !options_.gnom.empty();
+  attach.submission_bytes = packet_bytes + 2 * 4096 +
+                            RequestChannels::SubmissionBytes(options_) +
+                            (gnom ? GnomPath::SubmissionBytes(options_) : 0);
+  attach.completion_bytes = 4096 + RequestChannels::CompletionBytes(options_) +
+                            (gnom ? GnomPath::CompletionBytes(options_) : 0);
   if (options_.durable) {
     attach.submission_bytes += kDurableInputBytes;
     attach.completion_bytes += memcached::TableBytes(options_.table_entries) +
                                options_.store_bytes + 3 * 4096;
   }
-  attach.counter_names = CounterNames();
+  attach.counter_names = CounterNames(gnom);
   attach.histogram_names = HistogramNames();
   ASSIGN_OR_RETURN(device_, edge::Device::Attach(attach));
 
@@ -171,7 +179,24 @@ absl::Status Nic::Listen() {
                                                    .streams = streams_.get(),
                                                    .channels = &channels_,
                                                    .counters = &counters_});
-  return absl::OkStatus();
+  return options_.gnom.empty() ? absl::OkStatus() : OpenGnom();
+}
+
+absl::Status Nic::OpenGnom() {
+  const auto pass_on = [this](std::span<const std::byte> datagram,
+                              uint32_t address, uint16_t port) {
+    const auto packet = source_->Adopt(datagram, address, port);
+    if (packet) Sort(*packet, NowNs());
+    return packet.has_value();
+  };
+  ASSIGN_OR_RETURN(gnom_, GnomPath::Open(options_, source_->address(),
+                                         {.device = device_.get(),
+                                          .table = table_,
+                                          .store = store_,
+                                          .counters = &counters_,
+                                          .pass_on = pass_on}));
+  RETURN_IF_ERROR(LeaveGetsToFrames(source_->fd(), options_.gnom));
+  return Watch(gnom_->fd(), kFramesTag);
 }
 
 absl::Status Nic::Watch(int fd, uint8_t tag) {
@@ -203,7 +228,7 @@ absl::Status Nic::Run(const edge::DeviceContext& context) {
 absl::Status Nic::Serve(const edge::StopRequest& stop) {
   absl::Status status;
   while (status.ok() && !stopping_ && !stop.requested()) {
-    const bool received = ReceivePackets();
+    const bool received = Receive();
     const bool submitted = SubmitBatches(NowNs());
     const bool finished = FinishEvents();
     if (!received && !submitted && !finished) {
@@ -217,32 +242,39 @@ absl::Status Nic::Serve(const edge::StopRequest& stop) {
   return status;
 }
 
+bool Nic::Receive() {
+  const bool frames = gnom_ != nullptr && gnom_->Receive();
+  return ReceivePackets() || frames;
+}
+
 bool Nic::ReceivePackets() {
   received_.clear();
   drained_ = !source_->Receive(&received_);
   if (received_.empty()) return false;
   const Nanoseconds now = NowNs();
-  for (const Packet& packet : received_) {
-    if (packet.length < memcached::kFrameBytes) {
-      counters_.Count(Counter::kDropsMalformed);
-      pool_->Give(packet.buffer);
-      continue;
-    }
-    counters_.Count(Counter::kUdpRequests);
-    // memc_set answers every command, and has room for a long one.
-    const bool large = packet.length > kPacketBytes;
-    const RequestType type =
-        large ? RequestType::kSet
-              : TypeOfRequest(pool_->Whole(packet.buffer, packet.length)
-                                  .substr(memcached::kFrameBytes));
-    channels_.of(type, large)
-        .queue.Push({.origin = Request::Origin::kDatagram,
-                     .index = packet.buffer,
-                     .length = packet.length,
-                     .type = type,
-                     .received_ns = now});
-  }
+  for (const Packet& packet : received_) Sort(packet, now);
   return true;
+}
+
+void Nic::Sort(const Packet& packet, Nanoseconds now) {
+  if (packet.length < memcached::kFrameBytes) {
+    counters_.Count(Counter::kDropsMalformed);
+    pool_->Give(packet.buffer);
+    return;
+  }
+  counters_.Count(Counter::kUdpRequests);
+  // memc_set answers every command, and has room for a long one.
+  const bool large = packet.length > kPacketBytes;
+  const RequestType type =
+      large ? RequestType::kSet
+            : TypeOfRequest(pool_->Whole(packet.buffer, packet.length)
+                                .substr(memcached::kFrameBytes));
+  channels_.of(type, large)
+      .queue.Push({.origin = Request::Origin::kDatagram,
+                   .index = packet.buffer,
+                   .length = packet.length,
+                   .type = type,
+                   .received_ns = now});
 }
 
 void Nic::OnStreamRequest(ConnectionIndex connection,
@@ -276,7 +308,7 @@ std::string_view Nic::BytesOf(const Request& request) const {
 }
 
 bool Nic::SubmitBatches(Nanoseconds now) {
-  bool submitted = false;
+  bool submitted = gnom_ != nullptr && gnom_->Submit(now);
   for (RequestChannel& lane : channels_) {
     while (lane.channel->CanSubmit()) {
       const uint32_t count =
@@ -307,7 +339,7 @@ void Nic::Submit(RequestChannel& lane, Nanoseconds now) {
 }
 
 bool Nic::FinishEvents() {
-  bool finished = false;
+  bool finished = gnom_ != nullptr && gnom_->Finish();
   for (RequestChannel& lane : channels_) {
     while (const auto batch = lane.channel->Poll()) {
       responder_->Finish(lane, *batch);
@@ -318,12 +350,14 @@ bool Nic::FinishEvents() {
 }
 
 bool Nic::EventsInFlight() const {
+  if (gnom_ != nullptr && gnom_->in_flight() > 0) return true;
   return std::any_of(
       channels_.begin(), channels_.end(),
       [](const RequestChannel& lane) { return lane.channel->in_flight() > 0; });
 }
 
 bool Nic::CompletionWaits() const {
+  if (gnom_ != nullptr && gnom_->CompletionWaits()) return true;
   return std::any_of(channels_.begin(), channels_.end(),
                      [](const RequestChannel& lane) {
                        return lane.channel->Poll().has_value();
@@ -340,6 +374,10 @@ absl::Status Nic::WaitForWork() {
     const auto closes = lane.queue.Deadline();
     if (closes && (!deadline || *closes < *deadline)) deadline = closes;
   }
+  if (gnom_ != nullptr) {
+    const auto closes = gnom_->Deadline();
+    if (closes && (!deadline || *closes < *deadline)) deadline = closes;
+  }
   const bool in_flight = EventsInFlight();
   while (NowNs() - start < spin_.budget()) {
     if (in_flight) {
@@ -348,7 +386,7 @@ absl::Status Nic::WaitForWork() {
         shm::CpuRelax();
       }
     }
-    if (ReceivePackets()) return absl::OkStatus();
+    if (Receive()) return absl::OkStatus();
     sched_yield();
   }
   PublishCounters();
@@ -437,7 +475,9 @@ void Nic::PublishCounters() {
   counters_.Set(Counter::kTcpCommands, streams_->counts().commands);
   counters_.Set(Counter::kTcpConnections, streams_->counts().open);
   counters_.Set(Counter::kTcpRefused, streams_->counts().refused);
-  for (uint32_t i = 0; i < kCounters; ++i) {
+  if (gnom_ != nullptr) gnom_->Count();
+  const uint32_t count = gnom_ != nullptr ? kCounters : kOrdinaryCounters;
+  for (uint32_t i = 0; i < count; ++i) {
     device_->SetCounter(i, counters_.values()[i]);
   }
 }

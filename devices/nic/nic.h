@@ -7,6 +7,8 @@
 //                                                           v
 //   socket <--sendmmsg-- reply buffers <--completion-- gpud: memc_get, memc_set
 //
+// With --gnom, GETs from one interface go another way: gnom_path.h.
+//
 // A request whose reply does not fit its buffer goes once more through a second
 // registration of the same kernel with few, large buffers.
 #ifndef CARILLON_DEVICES_NIC_NIC_H_
@@ -21,6 +23,7 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/unique_fd.h"
+#include "devices/nic/gnom_path.h"
 #include "devices/nic/memc_channel.h"
 #include "devices/nic/nic_counters.h"
 #include "devices/nic/nic_options.h"
@@ -58,15 +61,19 @@ class Nic : private StreamSink {
   // Has memc_recover take the durable store over.
   absl::Status RecoverStore();
   absl::Status Listen();
+  absl::Status OpenGnom();
   absl::Status Watch(int fd, uint8_t tag);
   absl::Status WatchGpud();
   absl::Status Serve(const edge::StopRequest& stop);
 
   // Each returns whether there was anything to do.
+  bool Receive();
   bool ReceivePackets();
   bool SubmitBatches(Nanoseconds now);
   bool FinishEvents();
   void Submit(RequestChannel& lane, Nanoseconds now);
+  // Puts a datagram into the batch of its type.
+  void Sort(const Packet& packet, Nanoseconds now);
 
   void OnStreamRequest(ConnectionIndex connection,
                        std::string_view request) override;
@@ -101,6 +108,7 @@ class Nic : private StreamSink {
   RequestChannels channels_;
   NicCounters counters_;
   std::unique_ptr<Responder> responder_;
+  std::unique_ptr<GnomPath> gnom_;  // null: off
 
   bool drained_ = true;  // the source had no more packets
   bool armed_ = false;   // the completion event

@@ -51,6 +51,23 @@ std::vector<Option> OptionTable(NicOptions& options) {
       IntegerOption("--max-connections", "max_connections",
                     &options.max_connections, 1, 65536,
                     "TCP connections at once"),
+      {.flag = "--gnom",
+       .key = "gnom",
+       .type = kText,
+       .field = &options.gnom,
+       .max = 15,
+       .default_means = "off",
+       .help = "GNoM: take GETs as raw frames from this interface "
+               "(CAP_NET_RAW), of which `listen` is an IPv4 address"},
+      IntegerOption("--grxbs", "grxbs", &options.grxbs, memcached::kMaxBatch,
+                    112'640,
+                    "GNoM: receive buffers of 2 KiB; 112640: the thesis's"),
+      {.flag = "--gnom-copies",
+       .key = "gnom_copies",
+       .type = kBoolean,
+       .field = &options.gnom_copies,
+       .help = "GNoM: copy frames and replies through host memory (the "
+               "thesis's NGD, without GPUDirect)"},
   };
 }
 
@@ -60,6 +77,16 @@ absl::Status Check(const NicOptions& options) {
         "--listen: '{}' is not an IP address; give one of this machine, such "
         "as 127.0.0.1, or 0.0.0.0 for all",
         options.listen));
+  }
+  if (!options.gnom.empty() && options.listen.find(':') != std::string::npos) {
+    return absl::InvalidArgumentError(
+        fmt::format("--listen: '{}' is not an IPv4 address, as --gnom needs",
+                    options.listen));
+  }
+  if (!options.gnom.empty() && options.batch < memcached::kWarpBatch) {
+    return absl::InvalidArgumentError(
+        fmt::format("--batch: '{}' is less than {}, the least with --gnom",
+                    options.batch, memcached::kWarpBatch));
   }
   if (options.packet_buffers >= options.batch) return absl::OkStatus();
   return absl::InvalidArgumentError(

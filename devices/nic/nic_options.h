@@ -25,6 +25,9 @@ struct NicOptions {
   bool durable = false;
   uint32_t packet_buffers = 4096;
   uint32_t max_connections = 1024;
+  std::string gnom;  // an interface; empty: off
+  uint32_t grxbs = 8192;
+  bool gnom_copies = false;
 };
 
 // The table refers to the fields of `options`.

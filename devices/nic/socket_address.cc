@@ -43,6 +43,11 @@ SocketAddress SocketAddress::OfSocket(int fd) {
   return address;
 }
 
+uint32_t SocketAddress::Ipv4() const {
+  if (storage.ss_family != AF_INET) return 0;
+  return ntohl(reinterpret_cast<const sockaddr_in*>(&storage)->sin_addr.s_addr);
+}
+
 uint16_t SocketAddress::port() const {
   if (storage.ss_family == AF_INET6) {
     return ntohs(reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_port);

@@ -25,6 +25,8 @@ struct SocketAddress {
     return reinterpret_cast<const sockaddr*>(&storage);
   }
   uint16_t port() const;
+  // As a number; 0 for 0.0.0.0, and for an IPv6 address.
+  uint32_t Ipv4() const;
   // "127.0.0.1:11211", "[::1]:11211".
   std::string ToString() const;
 };

@@ -199,6 +199,22 @@ std::optional<Packet> UdpSource::CopyOf(const Packet& packet) {
   return Packet{*buffer, packet.length};
 }
 
+std::optional<Packet> UdpSource::Adopt(std::span<const std::byte> datagram,
+                                       uint32_t address, uint16_t port) {
+  if (datagram.size() > kPacketBytes) return std::nullopt;
+  const std::optional<BufferIndex> buffer = pool_->Take();
+  if (!buffer) return std::nullopt;
+  std::memcpy(pool_->bytes(*buffer).data(), datagram.data(), datagram.size());
+  Peer& peer = peers_[*buffer];
+  peer.v4 = {};
+  peer.v4.sin_family = AF_INET;
+  peer.v4.sin_addr.s_addr = htonl(address);
+  peer.v4.sin_port = htons(port);
+  peer.bytes = sizeof(peer.v4);
+  counts_.bytes_received += datagram.size();
+  return Packet{*buffer, static_cast<uint32_t>(datagram.size())};
+}
+
 std::span<const ReplyDatagram> UdpSource::PassSend(
     std::span<const ReplyDatagram> datagrams) {
   changed_.clear();

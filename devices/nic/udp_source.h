@@ -81,6 +81,11 @@ class UdpSource {
   // more are waiting.
   bool Receive(std::vector<Packet>* packets);
 
+  // A datagram that came another way, from that IPv4 address and port: as if it
+  // had been received. Nothing if no buffer is free, or it is longer than one.
+  std::optional<Packet> Adopt(std::span<const std::byte> datagram,
+                              uint32_t address, uint16_t port);
+
   // Sends all datagrams in any order, but keeps the order to each receiver. If
   // the kernel's queue is full, blocks for a few milliseconds at most and then
   // drops the rest. The data must not change meanwhile.

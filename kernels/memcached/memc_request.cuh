@@ -38,7 +38,7 @@ inline constexpr uint32_t kFailCorrupt = 100;
 // A stride that has room for every reply of one line.
 inline constexpr uint32_t kMinReplyStride = 512;
 
-// Returns nullptr, or what is wrong with this memory.
+// Returns nullptr, or what is wrong with the table's memory or the store's.
 CARILLON_HOST_DEVICE const char* CheckMemory(simt::Span<uint8_t> table,
                                              simt::Span<uint8_t> store) {
   if (table.size < kMinTableBytes ||

@@ -7,5 +7,6 @@
 #include "kernels/paper/fig_ipv4.cuh"
 #include "kernels/paper/fig_ipv6.cuh"
 #include "kernels/paper/fig_memc.cuh"
+#include "kernels/paper/fig_vector_multiply.cuh"
 
 #endif  // CARILLON_KERNELS_PAPER_FIGURE_KERNELS_H_

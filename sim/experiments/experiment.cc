@@ -23,6 +23,8 @@ constexpr Experiment kExperiments[] = {
     {"beyond",
      "Dynamic reservation with preemption beside static ways, on other pairs",
      &BeyondJobs, &Beyond},
+    {"th4.13", "GNoM's GETs beside a background in one launch or in several",
+     &Th4_13Jobs, &Th4_13},
     {"th5.9", "Cycles in which a warp's context is free", &Th5_9Jobs, &Th5_9},
     {"th5.10", "Use of the register file", &Th5_9Jobs, &Th5_10},
     {"th5.13", "IPC of backgrounds beside interrupts", &Th5_13Jobs, &Th5_13},

@@ -45,6 +45,9 @@ Json Th5_14(const Results& results, const ExperimentOptions& options);
 std::vector<Job> Th5_16Jobs(const ExperimentOptions& options);
 Json Th5_16(const Results& results, const ExperimentOptions& options);
 
+// gnom_figures.cc
+std::vector<Job> Th4_13Jobs(const ExperimentOptions& options);
+Json Th4_13(const Results& results, const ExperimentOptions& options);
 // interrupt_figures.cc
 std::vector<Job> Th5_13Jobs(const ExperimentOptions& options);
 Json Th5_13(const Results& results, const ExperimentOptions& options);

@@ -12,6 +12,7 @@
 #include "fmt/format.h"
 #include "kernels/busy.cuh"
 #include "kernels/null_event.cuh"
+#include "sim/experiments/gnom_job.h"
 #include "sim/experiments/load_ptx.h"
 #include "sim/experiments/persistent_job.h"
 #include "sim/experiments/preemption_job.h"
@@ -461,6 +462,7 @@ Json ToJson(const Job& job) {
           {"events", job.events},
           {"persistent", job.persistent},
           {"coalesce", job.coalesce},
+          {"gnom_batch", job.gnom_batch},
           {"preempted", job.preempted},
           {"techniques", techniques},
           {"launch_ns", job.launch_ns},
@@ -502,6 +504,7 @@ absl::StatusOr<Json> RunJob(const Job& job, const timing::Config& given,
   ASSIGN_OR_RETURN(const auto config, Override(*base, job.overrides));
   if (!job.preempted.empty()) return RunPreempted(job, config, control);
   if (!job.persistent.empty()) return RunPersistent(job, config, control);
+  if (job.gnom_batch != 0) return RunGnom(job, config, control);
   Memory memory;
   if (job.background.empty() && job.event == kRoutine) {
     return RunRoutinesAlone(job, config, &memory);

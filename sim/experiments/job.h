@@ -60,6 +60,9 @@ struct Job {
   // interrupt for each `coalesce` of them (persistent_job.h).
   std::string persistent;
   uint32_t coalesce = 1;
+  // Batches of so many frames for GNoM's kernel, beside `runs` launches of
+  // GNoM's background, or none (gnom_job.h).
+  uint32_t gnom_batch = 0;
   // One of PepKernels(): its blocks make room for another grid, once for each
   // of `techniques`, `launch_ns` and `progress` (preemption_job.h).
   std::string preempted;

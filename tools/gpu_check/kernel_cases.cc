@@ -14,6 +14,7 @@
 #include "kernels/registry.h"
 #include "tools/gpu_check/case_parts.h"
 #include "tools/gpu_check/edge_cases.h"
+#include "tools/gpu_check/gnom_cases.h"
 #include "tools/gpu_check/ipsec_cases.h"
 #include "tools/gpu_check/narrow_cases.h"
 
@@ -52,6 +53,7 @@ class Maker {
     AddEdgeCases(&random_, &cases_);
     AddNarrowCases(&random_, &cases_);
     AddIpsecCases(&random_, &cases_);
+    AddGnomCases(&random_, &cases_);
     std::set<std::string_view> covered;
     for (const Case& one : cases_) {
       for (const CaseLaunch& launch : one.launches) {

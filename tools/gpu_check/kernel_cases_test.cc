@@ -9,6 +9,7 @@
 
 #include "kernels/forwarding/wire.h"
 #include "kernels/ipsec/wire.h"
+#include "kernels/memcached/gnom_wire.h"
 #include "kernels/registry.h"
 
 namespace carillon::gpu_check {
@@ -78,8 +79,9 @@ TEST(KernelCases, DoSomethingThatIsCompared) {
       EXPECT_FALSE(CompareArenas(one, before, arena).ok()) << one.name;
     }
   }
-  // All but null_event, busy, fail_if, memc_get, the forwarders, which come
-  // behind fib_write, and ESP's, of which one launch is refused.
+  // All but null_event, busy, fail_if, memc_get and memc_gnom_get, which come
+  // behind memc_set, the forwarders, which come behind fib_write, and ESP's, of
+  // which one launch is refused.
   EXPECT_EQ(good.size(), 43u);
   EXPECT_TRUE(statuses.contains(1));
   EXPECT_TRUE(statuses.contains(2));
@@ -102,6 +104,30 @@ TEST(KernelCases, MemcachedStoresAndFinds) {
     EXPECT_EQ(first_reply(1), "STORED\r\n");  // memc_recover answers nobody
     EXPECT_EQ(first_reply(2).substr(0, 6), "VALUE ");
     EXPECT_EQ(first_reply(3).substr(0, 6), "VALUE ");
+    return;
+  }
+  FAIL() << "no such case";
+}
+
+TEST(KernelCases, GnomAnswersMostFramesAndJudgesTheOthers) {
+  std::vector<std::string> missing;
+  for (const Case& one : MakeCases(3, &missing)) {
+    if (!one.name.starts_with("GNoM")) continue;
+    Memory memory(Arena::BytesFor(one));
+    const Arena arena(one, memory.span());
+    for (const CaseLaunch& launch : one.launches) {
+      arena.Feed(launch);
+      EXPECT_EQ(RunOnCpu(launch, arena.Args(launch)), 0u);
+    }
+    std::map<memcached::GnomVerdict, int> verdicts;
+    const auto results = arena.buffer(9);
+    for (size_t i = 0; i < results.size(); i += sizeof(memcached::GnomResult)) {
+      memcached::GnomResult result;
+      std::memcpy(&result, &results[i], sizeof(result));
+      ++verdicts[result.verdict];
+    }
+    EXPECT_GT(verdicts[memcached::GnomVerdict::kAnswered], 200);
+    EXPECT_GE(verdicts.size(), 4u);
     return;
   }
   FAIL() << "no such case";

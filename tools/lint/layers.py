@@ -23,7 +23,7 @@ ARROWS = {
     "sim": ["base", "kernels", "sim"],
     "gpu_daemon": ["base", "shm", "proto", "kernels", "sim"],
     "devices/sdk": ["base", "shm", "proto"],
-    "devices": ["base", "shm", "proto", "devices/sdk", "kernels/memcached/wire.h"],
+    "devices": ["base", "shm", "proto", "devices/sdk", "kernels/memcached/wire.h", "kernels/memcached/gnom_wire.h"],
     # A router makes the tables that its kernels look routes up in.
     "devices/router": ["base", "shm", "proto", "devices/sdk", "devices/packet_io", "kernels/forwarding",
         "kernels/ipsec"],
@@ -42,7 +42,7 @@ ARROWS = {
     "tools/cfg_sim": ["base", "kernels", "sim"],
     "tools/hash_sim": ["base", "kernels/memcached"],
     "tools/cli": ["base", "shm", "proto", "sim", "devices/sdk", "tools/testbed", "tools/plots", "tools/cfg_sim", "tools/hash_sim"],
-    "tools/bench": ["base", "shm", "proto", "devices/sdk", "tools/testbed", "tools/plots", "tools/cli/ui"],
+    "tools/bench": ["base", "shm", "proto", "devices/sdk", "tools/testbed", "tools/plots", "tools/cli/ui", "kernels/memcached"],
     "tools/gpu_check": ["base", "shm", "kernels", "sim/exec", "gpu_daemon", "tools/bench", "tools/plots"],
     "integration_tests": ["base", "shm", "proto", "devices/sdk", "devices/packet_io", "tools/testbed", "tools/bench"],
     # The control plane and the doorbell poller in one thread.
