@@ -156,7 +156,7 @@ class GnomRun {
         batch_(job.gnom_batch),
         period_(job.arrivals.least),
         elements_(uint64_t{kBlocks} * kThreads *
-                  (job.size == Size::kSmall ? 2 : 192)),
+                  (job.size == Size::kSmall ? 2 : 16)),
         launch_cycles_(static_cast<Cycle>(kLaunchUs * config.clock.core_mhz)) {}
 
   absl::Status Allocate() {
