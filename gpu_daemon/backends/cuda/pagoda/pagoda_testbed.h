@@ -36,7 +36,7 @@
 
 namespace carillon::gpud::pagoda_test {
 
-inline constexpr Nanoseconds kLong = 60'000'000'000;
+inline constexpr Nanoseconds kLong = 20'000'000'000;
 
 // Copies arrive one after another, in a thread of their own. What is not a state
 // is written without an atomic: TSan sees who reads it too early.

@@ -50,23 +50,7 @@ class PagodaWorld : public TaskLink {
     executors_ = 2 + Below(2);
     entries_ = memory_.TakeZeros<TaskEntry>(columns_ * rows_);
     command_ = memory_.TakeZeros<uint32_t>(1);
-    const TaskTable table{.entries = entries_,
-                          .command = command_,
-                          .columns = columns_,
-                          .rows = rows_,
-                          .executors = executors_};
-    const auto* const bytes = reinterpret_cast<const std::byte*>(&table);
-    const auto begun = gpu_.Begin(
-        {.program = &code->program(),
-         .kernel = code->program().FindEntry("carillon_world_master"),
-         .grid = {columns_, 1, 1},
-         .block = {(1 + executors_) * simt::kWarpSize, 1, 1},
-         .parameters = {bytes, bytes + sizeof(table)}},
-        0, [this](absl::Status status) {
-          ended_ = true;
-          EXPECT_EQ(status, absl::OkStatus());
-        });
-    EXPECT_TRUE(begun.ok()) << begun.status();
+    Start();
   }
 
   void Run(uint32_t count) {
@@ -93,8 +77,7 @@ class PagodaWorld : public TaskLink {
     }
     ASSERT_EQ(spawner.WaitAll(kPatience), absl::OkStatus());
     for (const Task& task : tasks) Check(task);
-    std::atomic_ref(*command_).store(
-        static_cast<uint32_t>(TaskCommand::kLeave));
+    Command(TaskCommand::kLeave);
     const uint64_t end = gpu_.clock() + kPatience;
     while (!ended_ && gpu_.clock() < end) gpu_.Step();
     EXPECT_TRUE(ended_);
@@ -152,8 +135,35 @@ class PagodaWorld : public TaskLink {
 
   uint32_t Below(uint64_t n) { return static_cast<uint32_t>(random_.Below(n)); }
 
+  void Command(TaskCommand command) {
+    std::atomic_ref(*command_).store(static_cast<uint32_t>(command));
+  }
+  void Start() {
+    ended_ = false;
+    Command(TaskCommand::kServe);
+    const TaskTable table{.entries = entries_,
+                          .command = command_,
+                          .columns = columns_,
+                          .rows = rows_,
+                          .executors = executors_};
+    const auto* const bytes = reinterpret_cast<const std::byte*>(&table);
+    const auto begun = gpu_.Begin(
+        {.program = &code_->program(),
+         .kernel = code_->program().FindEntry("carillon_world_master"),
+         .grid = {columns_, 1, 1},
+         .block = {(1 + executors_) * simt::kWarpSize, 1, 1},
+         .parameters = {bytes, bytes + sizeof(table)}},
+        0, [this](absl::Status status) {
+          ended_ = true;
+          EXPECT_EQ(status, absl::OkStatus());
+        });
+    EXPECT_TRUE(begun.ok()) << begun.status();
+  }
+  // Now and then the MasterKernel leaves, and another one goes on.
   void Step() {
     gpu_.Step();
+    if (random_.OneIn(500)) Command(TaskCommand::kLeave);
+    if (ended_) Start();
     if (!words_.empty() && random_.OneIn(2)) Deliver();
   }
   void Deliver() {
@@ -210,7 +220,7 @@ class PagodaWorld : public TaskLink {
   TaskEntry* entries_ = nullptr;
   uint32_t* command_ = nullptr;
   std::deque<Word> words_;
-  bool ended_ = false;
+  bool ended_ = true;
 };
 
 TEST(PagodaWorldTest, EveryTaskRunsOnceAndItsOutputIsThereWhenItHasEnded) {
