@@ -228,7 +228,7 @@ TEST(PagodaWorldTest, EveryTaskRunsOnceAndItsOutputIsThereWhenItHasEnded) {
   ASSERT_TRUE(ptx.ok()) << ptx.status();
   const auto code = WorldCode::Load(*ptx);
   ASSERT_TRUE(code.ok()) << code.status();
-  for (uint64_t seed = 0; seed < 40 && !HasFailure(); ++seed) {
+  for (uint64_t seed = 0; seed < 150 && !HasFailure(); ++seed) {
     SCOPED_TRACE(seed);
     std::make_unique<PagodaWorld>(code->get(), seed)->Run(12);
   }

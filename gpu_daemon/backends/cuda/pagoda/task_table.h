@@ -66,7 +66,7 @@ CARILLON_HOST_DEVICE constexpr uint32_t PredecessorOf(TaskState state) {
   return static_cast<uint32_t>(static_cast<uint64_t>(state) - 2);
 }
 
-struct alignas(256) TaskEntry {
+struct alignas(16) TaskEntry {
   // Read and written whole, but by copies. Everything else: written by the
   // spawner while the state is kFree, read by the MTB while it is kRuns.
   TaskState state;
