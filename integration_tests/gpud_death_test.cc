@@ -368,6 +368,26 @@ TEST_F(GpudDeathTest, WhatResumeIsToPrepareIsDoneBeforeAnEventRuns) {
   EXPECT_EQ(Message(refused), "it is torn");
 }
 
+TEST_F(GpudDeathTest, WhatALiveGpudCannotDoYetIsTriedAgainWithAll) {
+  auto device = Attach();
+  Echoes echoes(*device);
+  testbed_->gpud().Kill();
+  ASSERT_TRUE(IsDead(*device));
+  echoes.RingAll();
+  ASSERT_NO_FATAL_FAILURE(RestartGpud());
+  const auto later = [] { return absl::UnavailableError("not yet"); };
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(device->Resume(milliseconds(0), later).code(),
+              absl::StatusCode::kUnavailable);
+  }
+  const auto resumed = device->Resume(kBound, [] { return absl::OkStatus(); });
+  ASSERT_TRUE(resumed.ok()) << Message(resumed);
+  EXPECT_TRUE(Eventually([&] {
+    echoes.TakeAll();
+    return echoes.taken() == kSlots;
+  }));
+}
+
 TEST_F(GpudDeathTest, ABufferThatHasLostItsBytesSaysSo) {
   auto device = Attach();
   const auto in = *device->AllocateBuffer(Place::kInput, 64);

@@ -35,7 +35,7 @@ absl::Status Device::Impl::Resume(
     std::chrono::milliseconds timeout,
     const std::function<absl::Status()>& prepare) {
   const absl::Status ended = status();
-  if (ended.ok() || !watch->may_resume()) return ended;
+  if (!replacing_ && (ended.ok() || !watch->may_resume())) return ended;
   if (time != nullptr) {
     return absl::FailedPreconditionError(fmt::format(
         "{}; the testbed's simulated time has ended with it, and another's "
@@ -78,16 +78,16 @@ absl::Status Device::Impl::Resume(
         if (ready_note_) faults::Reached(faults::State::kReady);
         return resumed;
       }
-      // That gpud may have died, too.
-      if (!absl::IsUnavailable(resumed)) {
-        Detach();
-        return resumed;
-      }
+      // That gpud may have died, too; where it lives, the next attempt begins
+      // with a new session.
+      if (!absl::IsUnavailable(resumed)) replacing_ = false;
+      if (!absl::IsUnavailable(resumed) || status().ok()) Detach();
     }
     if (!absl::IsUnavailable(resumed)) return resumed;
     if (std::chrono::steady_clock::now() >= deadline) {
       return absl::UnavailableError(fmt::format(
-          "{}; no other gpud within {} ms", ended.message(), timeout.count()));
+          "{}; no other gpud within {} ms",
+          ended.ok() ? resumed.message() : ended.message(), timeout.count()));
     }
     std::this_thread::sleep_for(kBetweenAttempts);
   }
