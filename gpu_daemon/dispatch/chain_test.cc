@@ -241,6 +241,7 @@ TEST_F(ChainTest, AStragglerOfASourceThatHasLeftEndsNoEventOfTheNextOne) {
         {.kernel = &kGateKernel,
          .bindings = {{.constant_bits = reinterpret_cast<uint64_t>(gate)},
                       {.constant_bits = 7}},
+         .block = {64, 1, 1},  // the worker runs it
          .entries = kEntries,
          .hands_to = chain_});
   };
