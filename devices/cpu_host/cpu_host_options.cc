@@ -91,8 +91,8 @@ std::vector<Option> OptionTable(CpuHostOptions& options) {
        .max = 8192,
        .help = "of these frames, as the fpga's `size`"},
       IntegerOption("--frames", "frames", &options.frames, 0, 1'000'000'000'000,
-                    "ends after this many of them, and misses each of these "
-                    "that has not come; 0: never"),
+                    "ends when the last of this many has come, and misses each "
+                    "of these that has not; 0: never"),
       RingOfFrames(options.ring),
   };
 }

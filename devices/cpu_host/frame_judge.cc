@@ -28,7 +28,11 @@ uint64_t FrameJudge::missing() const {
 }
 
 std::string FrameJudge::WhatIsWrong(const FrameTag& tag) const {
-  if (tag.magic != FrameTag::kMagic) return "it has no tag";
+  if (tag.magic != FrameTag::kMagic) {
+    return fmt::format(
+        "no tag is behind {}x{} pixels: is that the fpga's size?",
+        wave_.width(), wave_.height());
+  }
   if (tag.width != wave_.width() || tag.height != wave_.height()) {
     return fmt::format("it is one of {}x{}, expected {}x{}", tag.width,
                        tag.height, wave_.width(), wave_.height());
@@ -45,8 +49,16 @@ std::string FrameJudge::WhatIsWrong(const FrameTag& tag) const {
 // False: it came before.
 bool FrameJudge::NoteNumber(uint64_t number) {
   if (number < next_) return missing_.erase(number) != 0;
+  if (number - next_ > kMostBehind) {
+    missed_before_ += number - kMostBehind - next_;
+    next_ = number - kMostBehind;
+  }
   for (; next_ < number; ++next_) missing_.insert(missing_.end(), next_);
   ++next_;
+  while (!missing_.empty() && *missing_.begin() + kMostBehind < number) {
+    missing_.erase(missing_.begin());
+    ++missed_before_;
+  }
   return true;
 }
 

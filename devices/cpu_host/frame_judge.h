@@ -58,6 +58,9 @@ class FrameJudge {
  private:
   // Frames that a stream may be ahead of the last: a later number is no frame's.
   static constexpr uint64_t kMostAhead = 1 << 20;
+  // Numbers farther behind are missing for good: a frame that comes with one is
+  // taken for a repetition.
+  static constexpr uint64_t kMostBehind = 1 << 16;
 
   std::string WhatIsWrong(const fpga::FrameTag& tag) const;
   std::string Compare(uint64_t number, std::span<const float> coefficients);
@@ -73,7 +76,7 @@ class FrameJudge {
   std::optional<uint64_t> stream_;
   uint64_t next_ = 0;           // the highest number that came, and 1
   std::set<uint64_t> missing_;  // numbers below it
-  uint64_t missed_before_ = 0;  // of streams that have ended
+  uint64_t missed_before_ = 0;  // of streams that have ended, or far behind
   struct Last {
     Nanoseconds exposed_ns;
     Nanoseconds came_ns;

@@ -104,6 +104,17 @@ TEST_F(FrameJudgeTest, WhatNeverCameIsMissingUntilItComes) {
   EXPECT_EQ(judge_.missing(), 2u);
 }
 
+TEST_F(FrameJudgeTest, WhatIsFarBehindIsMissingForGood) {
+  Give(judge_, 0);
+  constexpr uint64_t kFar = 1'000'000;
+  Give(judge_, kFar);
+  EXPECT_EQ(judge_.missing(), kFar - 1);
+  EXPECT_TRUE(Give(judge_, 5).twice);
+  EXPECT_EQ(judge_.missing(), kFar - 1);
+  EXPECT_FALSE(Give(judge_, kFar - 60'000).twice);
+  EXPECT_EQ(judge_.missing(), kFar - 2);
+}
+
 TEST_F(FrameJudgeTest, OfTheExpectedFramesTheFirstAndTheLastAreMissedToo) {
   FrameJudge judge(kWidth, kHeight, 10);
   EXPECT_EQ(judge.missing(), 10u);

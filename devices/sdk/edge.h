@@ -141,8 +141,8 @@ struct EventSpec {
   std::string launch_path;
   std::vector<Parameter> parameters;
   // A chain: an event of this event kernel that is done is handed on to device
-  // `hands_to`, and completes when that device's event has ended: with kOk, or
-  // with kNotTaken where no event took it to its end.
+  // `hands_to`, and completes when the kernel that it started there has ended:
+  // with kOk, or with kNotTaken where no event took it to its end.
   std::string hands_to = {};
   // The other end: each event waits, once it was rung, for one of device
   // `takes_from`, and runs with its buffers.

@@ -15,9 +15,15 @@ using shm::EventStatus;
 
 constexpr auto kNotTaken = static_cast<uint32_t>(EventStatus::kNotTaken);
 
-void EndAndWake(EventKernel& event, shm::Sequence sequence,
+// Of a follower that its chain has started. Returns whether this was its end, or
+// it has been handed on in its turn.
+bool EndAndWake(EventKernel& event, shm::Sequence sequence,
                 const EventOutcome& outcome) {
-  if (event.End(sequence, outcome)) event.memory().bell().Signal();
+  const bool ended = event.End(sequence, outcome);
+  if (ended) event.memory().bell().Signal();
+  event.NoteStopped();
+  return ended ||
+         (event.hands_to() != nullptr && outcome.state == EventState::kDone);
 }
 
 }  // namespace
@@ -106,17 +112,24 @@ void Chain::Await(const std::shared_ptr<EventKernel>& event,
   if (follower_ == event) waiting_.push_back(std::move(launch));
 }
 
-bool Chain::HandOn(shm::Sequence sequence, const EventOutcome& outcome) {
+bool Chain::GoesDown() {
+  MutexLock lock(mutex_);
+  return goes_down_;
+}
+
+bool Chain::HandOn(const EventKernel& event, shm::Sequence sequence,
+                   const EventOutcome& outcome) {
   std::unique_ptr<KernelLaunch> launch;
   std::shared_ptr<EventKernel> source;
   std::vector<Step> steps;
   {
     MutexLock lock(mutex_);
     if (goes_down_) return true;
-    if (source_ == nullptr || waiting_.empty()) return false;
+    if (source_.get() != &event || waiting_.empty()) return false;
     source = source_;
     launch = std::move(waiting_.front());
     waiting_.pop_front();
+    launch->event->NoteStarted();
     steps = steps_;
   }
   return Start(std::move(launch), std::move(source), sequence, outcome, steps);
@@ -142,28 +155,27 @@ bool Chain::Start(std::unique_ptr<KernelLaunch> launch,
     return false;
   }
   const bool traced = outcome.life != nullptr;
-  launch->on_end = [follower = launch->event, ends = launch->sequence,
+  // The source has this chain.
+  launch->on_end = [this, follower = launch->event, ends = launch->sequence,
                     its_life = launch->life, source = std::move(source),
                     sequence, traced,
                     life = traced ? *outcome.life : shm::EventLife{}](
                        const LaunchResult& result) mutable {
     its_life.dispatched_ns = result.dispatched_ns;
     its_life.finished_ns = result.finished_ns;
-    EndAndWake(*follower, ends,
-               {.state = result.state,
-                .status = result.status,
-                .life = its_life.seen_ns != 0 ? &its_life : nullptr});
-    // gpud goes down: how the source's event ends is its own session's to say.
-    if (result.state == EventState::kAborted &&
-        result.status == static_cast<uint32_t>(EventStatus::kShutdown)) {
-      return;
-    }
+    // A follower that was aborted meanwhile has told nobody of this result.
+    const bool arrived =
+        EndAndWake(*follower, ends,
+                   {.state = result.state,
+                    .status = result.status,
+                    .life = its_life.seen_ns != 0 ? &its_life : nullptr}) &&
+        result.state == EventState::kDone;
+    // How the source's event ends is its own session's to say.
+    if (!arrived && GoesDown()) return;
     // Not EventKernel::End(): it has been handed on.
-    if (source->ledger().Finish(
-            sequence,
-            {.state = EventState::kDone,
-             .status = result.state == EventState::kDone ? 0 : kNotTaken,
-             .life = traced ? &life : nullptr})) {
+    if (source->ledger().Finish(sequence, {.state = EventState::kDone,
+                                           .status = arrived ? 0 : kNotTaken,
+                                           .life = traced ? &life : nullptr})) {
       source->memory().bell().Signal();
     }
   };

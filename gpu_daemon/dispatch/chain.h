@@ -9,8 +9,8 @@
 //                                \ its buffers                      /
 //   follower:  rung -> waits ----- gets them, goes to the KMU -> completed
 //
-// The source's completion waits for the follower's end, so its device writes to
-// none of its buffers while the follower reads them.
+// The source's completion waits for the follower's kernel to end, so its device
+// writes to none of its buffers while that reads them.
 #ifndef CARILLON_GPU_DAEMON_DISPATCH_CHAIN_H_
 #define CARILLON_GPU_DAEMON_DISPATCH_CHAIN_H_
 
@@ -50,11 +50,13 @@ class Chain final : public ChainLink {
   // own session's end.
   void Leave(const EventKernel& event, bool stays);
 
-  bool HandOn(shm::Sequence sequence, const EventOutcome& outcome) override;
+  bool HandOn(const EventKernel& source, shm::Sequence sequence,
+              const EventOutcome& outcome) override;
   void Await(const std::shared_ptr<EventKernel>& event, shm::Sequence sequence,
              const CheckedEntry& entry) override;
 
  private:
+  bool GoesDown();
   // Where a buffer of the source's goes in the follower's arguments.
   struct Step {
     uint32_t args_offset = 0;

@@ -233,6 +233,64 @@ TEST_F(ChainTest, AFollowerThatLeavesLetsTheSourceGoOnWithoutIt) {
   EXPECT_EQ(Out(host_.Wait(*follower_event_.ring)), 2);
 }
 
+// It is the first in the ring of its event kernel, as an event of the next one.
+TEST_F(ChainTest, AStragglerOfASourceThatHasLeftEndsNoEventOfTheNextOne) {
+  Gate second_gate;
+  const auto gated = [&](Gate* gate) {
+    return camera_.Register(
+        {.kernel = &kGateKernel,
+         .bindings = {{.constant_bits = reinterpret_cast<uint64_t>(gate)},
+                      {.constant_bits = 7}},
+         .block = {64, 1, 1},  // the worker runs it
+         .entries = kEntries,
+         .hands_to = chain_});
+  };
+  Connect(gated(&gate_), host_.Register({.kernel = simt::FindKernel("fail_if"),
+                                         .bindings = {{.constant_bits = 0}},
+                                         .entries = kEntries,
+                                         .takes_from = chain_}));
+  RingFollower();
+  RingFollower();
+  AwaitPosted(2);
+  EXPECT_EQ(follower_event_.kernel->busy(), 0u) << "posted, not at work";
+  source_event_.ring->Commit();
+  source_event_.ring->RingDoorbell();
+  ASSERT_TRUE(gate_.WaitEntered(1));
+  front_end_->Remove(source_event_.kernel);
+  chain_->Leave(*source_event_.kernel, /*stays=*/false);
+  EXPECT_EQ(source_event_.kernel->AbortUnfinished(EventStatus::kUnregistered),
+            1u);
+  auto next = gated(&second_gate);
+  ASSERT_TRUE(chain_->AddSource(next.kernel).ok());
+  ASSERT_TRUE(front_end_->Add(next.kernel).ok());
+  next.ring->Commit();
+  next.ring->RingDoorbell();
+  gate_.LetPass(1);
+  // The only worker has ended the straggler before.
+  ASSERT_TRUE(second_gate.WaitEntered(1));
+  second_gate.LetPass(1);
+  EXPECT_EQ(camera_.Wait(*next.ring).status, 0u);
+  EXPECT_EQ(host_.Wait(*follower_event_.ring).state, EventState::kDone);
+  EXPECT_EQ(follower_event_.kernel->in_flight(), 1u) << "it took a straggler";
+  front_end_->Stop();
+}
+
+TEST_F(ChainTest, AResultWhoseFollowerWasAbortedIsNotTaken) {
+  ConnectToGate(Source());
+  RingFollower();
+  AwaitPosted(1);
+  RingSource(1);
+  ASSERT_TRUE(gate_.WaitEntered(1));
+  EXPECT_EQ(follower_event_.kernel->busy(), 1u);
+  chain_->Leave(*follower_event_.kernel, /*stays=*/false);
+  EXPECT_EQ(follower_event_.kernel->AbortUnfinished(EventStatus::kDeviceGone),
+            1u);
+  gate_.LetPass(1);
+  EXPECT_EQ(camera_.Wait(*source_event_.ring).status,
+            static_cast<uint32_t>(EventStatus::kNotTaken));
+  EXPECT_EQ(follower_event_.kernel->busy(), 0u);
+}
+
 TEST_F(ChainTest, WhenGpudGoesDownNothingIsToldOfWhatWasNotTaken) {
   Connect();
   chain_->Leave(*follower_event_.kernel, /*stays=*/true);

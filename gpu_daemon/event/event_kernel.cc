@@ -31,7 +31,7 @@ bool EventKernel::End(shm::Sequence sequence, const EventOutcome& outcome) {
   if (next == nullptr || outcome.state != shm::EventState::kDone) [[likely]] {
     return ledger_.Finish(sequence, outcome);
   }
-  if (next->HandOn(sequence, outcome)) return false;
+  if (next->HandOn(*this, sequence, outcome)) return false;
   EventOutcome not_taken = outcome;
   not_taken.status = static_cast<uint32_t>(shm::EventStatus::kNotTaken);
   return ledger_.Finish(sequence, not_taken);

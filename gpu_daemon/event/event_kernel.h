@@ -3,6 +3,7 @@
 #ifndef CARILLON_GPU_DAEMON_EVENT_EVENT_KERNEL_H_
 #define CARILLON_GPU_DAEMON_EVENT_EVENT_KERNEL_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -25,14 +26,17 @@ namespace carillon::gpud {
 class EventKernel;
 struct CheckedEntry;
 
+class EventKernel;
+
 // What ties an event kernel to one of another device (dispatch/chain.h). Thread
 // safe.
 class ChainLink {
  public:
   virtual ~ChainLink() = default;
-  // An event of the source is done. True: it ends when the event that was
-  // started with it has ended. False: there was none that waited.
-  virtual bool HandOn(shm::Sequence sequence, const EventOutcome& outcome) = 0;
+  // An event of `source` is done. True: it ends when the event that was started
+  // with it has. False: there was none that waited, or `source` has left.
+  virtual bool HandOn(const EventKernel& source, shm::Sequence sequence,
+                      const EventOutcome& outcome) = 0;
   // The follower's event waits for one of the source's.
   virtual void Await(const std::shared_ptr<EventKernel>& event,
                      shm::Sequence sequence, const CheckedEntry& entry) = 0;
@@ -80,6 +84,7 @@ class EventKernel {
     return registration_.bindings;
   }
   ChainLink* takes_from() const { return registration_.takes_from.get(); }
+  ChainLink* hands_to() const { return registration_.hands_to.get(); }
   const std::string& next_device() const { return registration_.next_device; }
   const std::string& last_device() const { return registration_.last_device; }
   const DeviceMemory& memory() const { return *memory_; }
@@ -141,6 +146,20 @@ class EventKernel {
     const uint32_t waiting = cursor_.RingsBeyond(launched());
     return waiting <= ring_.layout().entries ? waiting : 0;
   }
+  // The events that it would be wrong to stop now: all that are rung and have
+  // not ended; of a follower only those that its chain has started, as the others
+  // are room for events that may never come. It may count one twice.
+  uint64_t busy() const {
+    if (takes_from() != nullptr)
+      return started_.load(std::memory_order_acquire);
+    // In this order, a ring that is launched in between counts twice. In the
+    // other one it would not count at all.
+    const uint64_t waiting = waiting_rings();
+    return waiting + in_flight();
+  }
+  // Whoever starts a follower's events, before, and after their end.
+  void NoteStarted() { started_.fetch_add(1, std::memory_order_relaxed); }
+  void NoteStopped() { started_.fetch_sub(1, std::memory_order_release); }
   // The last failure, for telemetry; all 0 before the first.
   struct Failure {
     uint64_t sequence = 0;
@@ -161,6 +180,8 @@ class EventKernel {
   CompletionLedger ledger_{&ring_, memory_.get(), &stages_};
   DoorbellCursor cursor_{&ring_, &scheduled_, &ledger_, ended_before()};
   GpuLedger gpu_ledger_{&ring_, &cursor_, ended_before()};
+  // Of a follower. Writers: workers; readers: RPC threads.
+  std::atomic<uint64_t> started_{0};
 };
 
 }  // namespace carillon::gpud

@@ -228,10 +228,7 @@ grpc::Status AdminService::SetTracing(grpc::ServerContext* context,
 uint64_t AdminService::InFlight() const {
   uint64_t in_flight = 0;
   for (const auto& event : context_->ekt->events()) {
-    // In this order, a ring that is launched in between counts twice. In the
-    // other one it would not count at all.
-    const uint32_t waiting = event->waiting_rings();
-    in_flight += waiting + event->in_flight();
+    in_flight += event->busy();
   }
   return in_flight;
 }

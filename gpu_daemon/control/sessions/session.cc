@@ -347,10 +347,11 @@ absl::StatusOr<uint64_t> Session::UnregisterEvent(uint32_t event_id,
   }
   const auto event = registered->event();
   const uint64_t aborted_before = event->counts().aborted;
+  // A busy source would start events for ever.
+  if (event->takes_from() != nullptr) registered->LeaveChains(/*stays=*/false);
   // The result does not matter: what is still in flight is aborted below.
-  WaitUntilDrained(
-      [&] { return event->waiting_rings() == 0 && event->in_flight() == 0; },
-      DrainLimit(drain_ms), given_up);
+  WaitUntilDrained([&] { return event->busy() == 0; }, DrainLimit(drain_ms),
+                   given_up);
   path->Remove(event);
   registered->LeaveChains(/*stays=*/false);
   context_->backend->Cancel(LaunchFilter::Of(*event),
