@@ -20,6 +20,8 @@
 #include "base/unique_fd.h"
 #include "integration_tests/memc_testing.h"
 #include "integration_tests/testbed_process.h"
+#include "shm/faults/board.h"
+#include "shm/faults/fault.h"
 
 namespace carillon::testing {
 namespace {
@@ -306,6 +308,26 @@ TEST(DurableStoreTest, ThatItWasNotTrustedIsSaid) {
   take_over();
   EXPECT_EQ(Get(client, "k"), "");
   EXPECT_TRUE(nic->WaitForOutput(said));
+}
+
+TEST(DurableStoreTest, ALaunchThatFindsNoRoomIsTriedAgain) {
+  auto testbed = Testbed::Start({"--faults"});
+  ASSERT_TRUE(testbed.ok()) << std::string(testbed.status().message());
+  auto board = faults::Board::Open((*testbed)->paths().fault_board());
+  ASSERT_TRUE(board.ok()) << std::string(board.status().message());
+  const faults::Fault full{.name = "f",
+                           .method = "LaunchKernel",
+                           .point = faults::Point::kGpudRpc,
+                           .times = 3,
+                           .action = faults::Action::kAbort,
+                           .code = 8};  // RESOURCE_EXHAUSTED
+  ASSERT_TRUE((*board)->Inject({&full, 1}).ok());
+  MemcPorts ports;
+  const auto nic = StartNic(**testbed, {"--durable"}, &ports);
+  ASSERT_NE(ports.tcp, 0);
+  MemcTcpClient client(ports.tcp);
+  EXPECT_EQ(Ask(client, "set k 0 0 1\r\nx\r\n"), "STORED\r\n");
+  EXPECT_EQ((*board)->strikes(), 3u);
 }
 
 }  // namespace
