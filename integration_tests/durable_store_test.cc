@@ -1,19 +1,27 @@
 // A NIC's durable store, and gpud killed under load, again and again. The judge
 // is a log of what clients asked for and were answered, which shares nothing
 // with the store.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <cinttypes>
+#include <cstdio>
+#include <fstream>
 #include <memory>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/unique_fd.h"
 #include "integration_tests/memc_testing.h"
 #include "integration_tests/testbed_process.h"
+#include "shm/faults/board.h"
+#include "shm/faults/fault.h"
 
 namespace carillon::testing {
 namespace {
@@ -233,6 +241,93 @@ TEST(DurableStoreTest, EverySetThatWasAnsweredOutlivesGpud) {
 
 TEST(DurableStoreTest, WhatIsNotThereAfterADeathWasEvictedAndCounted) {
   KillUnderLoad("1MiB", true);
+}
+
+// Writes `word` over each `found` at the beginning of a line of 64 bytes that a
+// process shares with others, and has touched. Returns how many there were.
+int Overwrite(pid_t pid, uint64_t found, uint64_t word) {
+  const std::string process = fmt::format("/proc/{}/", pid);
+  const UniqueFd memory(open((process + "mem").c_str(), O_RDWR | O_CLOEXEC));
+  const UniqueFd pages(
+      open((process + "pagemap").c_str(), O_RDONLY | O_CLOEXEC));
+  constexpr uint64_t kPage = 4096;
+  constexpr uint64_t kPresent = uint64_t{1} << 63;
+  int count = 0;
+  std::ifstream maps(process + "maps");
+  for (std::string line; std::getline(maps, line);) {
+    uint64_t begin = 0, end = 0;
+    if (line.find(" rw-s ") == std::string::npos ||
+        line.find("/memfd:") == std::string::npos ||
+        sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64, &begin, &end) != 2) {
+      continue;
+    }
+    for (uint64_t at = begin; at < end; at += kPage) {
+      uint64_t page = 0;
+      EXPECT_EQ(
+          pread(pages.get(), &page, 8, static_cast<off_t>(at / kPage * 8)), 8);
+      if ((page & kPresent) == 0) continue;
+      std::array<uint64_t, kPage / 8> words;
+      EXPECT_EQ(
+          pread(memory.get(), words.data(), kPage, static_cast<off_t>(at)),
+          static_cast<ssize_t>(kPage));
+      for (size_t i = 0; i < words.size(); i += 8) {
+        if (words[i] != found) continue;
+        EXPECT_EQ(
+            pwrite(memory.get(), &word, 8, static_cast<off_t>(at + i * 8)), 8);
+        ++count;
+      }
+    }
+  }
+  return count;
+}
+
+TEST(DurableStoreTest, ThatItWasNotTrustedIsSaid) {
+  auto testbed = Testbed::Start();
+  ASSERT_TRUE(testbed.ok()) << std::string(testbed.status().message());
+  constexpr uint64_t kStoreBytes = 12345 * 64 * 8;
+  MemcPorts ports;
+  const auto nic =
+      StartNic(**testbed,
+               {"--durable", "--store-bytes", std::to_string(kStoreBytes),
+                "--resume-within", "60"},
+               &ports);
+  ASSERT_NE(nic, nullptr);
+  MemcTcpClient client(ports.tcp);
+  EXPECT_EQ(Ask(client, "set k 0 0 1\r\nx\r\n"), "STORED\r\n");
+  const auto take_over = [&] {
+    (*testbed)->gpud().Kill();
+    const absl::Status again = (*testbed)->RestartGpud();
+    EXPECT_TRUE(again.ok()) << std::string(again.message());
+  };
+  const std::string said = "the durable store was not trusted and is empty";
+  take_over();
+  EXPECT_EQ(Get(client, "k"), "x");
+  EXPECT_EQ(nic->output().find(said), std::string::npos);
+  // As a kernel that finds the store broken does.
+  EXPECT_EQ(Overwrite((*testbed)->gpud().pid(), kStoreBytes, ~uint64_t{0}), 1);
+  take_over();
+  EXPECT_EQ(Get(client, "k"), "");
+  EXPECT_TRUE(nic->WaitForOutput(said));
+}
+
+TEST(DurableStoreTest, ALaunchThatFindsNoRoomIsTriedAgain) {
+  auto testbed = Testbed::Start({"--faults"});
+  ASSERT_TRUE(testbed.ok()) << std::string(testbed.status().message());
+  auto board = faults::Board::Open((*testbed)->paths().fault_board());
+  ASSERT_TRUE(board.ok()) << std::string(board.status().message());
+  const faults::Fault full{.name = "f",
+                           .method = "LaunchKernel",
+                           .point = faults::Point::kGpudRpc,
+                           .times = 3,
+                           .action = faults::Action::kAbort,
+                           .code = 8};  // RESOURCE_EXHAUSTED
+  ASSERT_TRUE((*board)->Inject({&full, 1}).ok());
+  MemcPorts ports;
+  const auto nic = StartNic(**testbed, {"--durable"}, &ports);
+  ASSERT_NE(ports.tcp, 0);
+  MemcTcpClient client(ports.tcp);
+  EXPECT_EQ(Ask(client, "set k 0 0 1\r\nx\r\n"), "STORED\r\n");
+  EXPECT_EQ((*board)->strikes(), 3u);
 }
 
 }  // namespace

@@ -268,6 +268,18 @@ TEST_F(NicTest, LargeRepliesLeaveBuffersForSmallOnes) {
   EXPECT_LE(Counter("large_replies"), kRequests / 2);
 }
 
+TEST_F(NicTest, AFewPacketBuffersAreEnoughForALargeReply) {
+  Serve({"--packet-buffers", "1", "--batch", "1"});
+  const std::string value = Noise(5000, 1);
+  MemcTcpClient tcp(ports_.tcp);
+  EXPECT_EQ(tcp.Ask(SetRequest("big", value), "STORED\r\n"), "STORED\r\n");
+  MemcUdpClient udp(ports_.udp);
+  EXPECT_TRUE(udp.AskText(9, "get big\r\n") ==
+              ValueReply("big", value) + "END\r\n");
+  ExpectCounter("large_replies", 1);
+  EXPECT_EQ(Counter("drops_large"), 0u);
+}
+
 TEST_F(NicTest, AFullRingIsWaitedForAndLosesNothing) {
   Serve({"--ring", "4", "--batch", "1"});
   MemcUdpClient udp(ports_.udp);

@@ -6,7 +6,9 @@
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <net/if.h>
+#include <net/if_arp.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -54,6 +56,23 @@ absl::StatusOr<UniqueFd> PacketSocket(const std::string& interface) {
       "gnom {}: this process lacks CAP_NET_RAW; run it as root, or in a user "
       "and network namespace of its own (unshare -rn)",
       interface));
+}
+
+// Of others, frames do not begin with a header of Ethernet's.
+absl::Status CheckFrames(int fd, const std::string& interface) {
+  ifreq request{};
+  interface.copy(request.ifr_name, sizeof(request.ifr_name) - 1);
+  if (ioctl(fd, SIOCGIFHWADDR, &request) != 0) {
+    return Failed(interface, "SIOCGIFHWADDR");
+  }
+  const auto type = request.ifr_hwaddr.sa_family;
+  if (type == ARPHRD_ETHER || type == ARPHRD_LOOPBACK) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      fmt::format("gnom {}: its frames are not Ethernet's (type {} of "
+                  "/sys/class/net/{}/type); take an Ethernet interface, or lo",
+                  interface, type, interface));
 }
 
 absl::Status Bind(int fd, const std::string& interface, int index,
@@ -131,7 +150,10 @@ bool SetOption(int fd, int option) {
 absl::Status LeaveGetsToFrames(int udp_socket, const std::string& interface) {
   // Its filter sees the UDP header first. A load beyond the datagram would refuse
   // it, so the length decides before.
-  const std::array<sock_filter, 9> program = {{
+  const std::array<sock_filter, 11> program = {{
+      BPF_STMT(BPF_LD | BPF_B | BPF_ABS,
+               static_cast<uint32_t>(SKF_AD_OFF + SKF_AD_PKTTYPE)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PACKET_HOST, 0, 7),
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
                static_cast<uint32_t>(SKF_AD_OFF + SKF_AD_IFINDEX)),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, if_nametoindex(interface.c_str()), 0,
@@ -159,6 +181,7 @@ absl::StatusOr<std::unique_ptr<FrameSocket>> FrameSocket::Open(
         "gnom {}: there is no such interface in this network namespace",
         options.interface));
   }
+  RETURN_IF_ERROR(CheckFrames(socket->receiver_.get(), options.interface));
   RETURN_IF_ERROR(socket->OpenSender(index));
   RETURN_IF_ERROR(socket->OpenReceiver(index));
   return socket;

@@ -86,7 +86,9 @@ class FrameSocket {
 };
 
 // Has a UDP socket refuse the datagrams that a FrameSocket at that interface
-// takes. Error: FailedPrecondition.
+// takes. It cannot tell how one came, so it also refuses those that Linux put
+// together, decrypted or sent to another port on their way: such GETs are lost.
+// Error: FailedPrecondition.
 absl::Status LeaveGetsToFrames(int udp_socket, const std::string& interface);
 
 }  // namespace carillon::nic

@@ -243,8 +243,8 @@ TEST_F(MemcChannelTest, AFailedEventKeepsItsRequests) {
 }
 
 TEST(NicCounters, HaveOneNameEach) {
-  EXPECT_EQ(CounterNames().size(), kCounters);
-  EXPECT_LE(CounterNames().size(), shm::kMaxTelemetryCounters);
+  EXPECT_EQ(CounterNames(/*gnom=*/true).size(), kCounters);
+  EXPECT_LE(CounterNames(/*gnom=*/true).size(), shm::kMaxTelemetryCounters);
   EXPECT_LE(HistogramNames().size(), shm::kMaxTelemetryHistograms);
 }
 

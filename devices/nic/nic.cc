@@ -16,6 +16,7 @@
 #include <ctime>
 #include <functional>
 #include <optional>
+#include <thread>
 
 #include "base/clock.h"
 #include "base/status.h"
@@ -41,6 +42,8 @@ constexpr int kEpollEvents = 256;
 constexpr uint32_t kTurnsPerPoll = 16;
 constexpr Nanoseconds kMaxSpinNs = 50'000;
 constexpr uint32_t kRecoverThreads = 256;
+constexpr Nanoseconds kRecoverWithinNs = 60'000'000'000;
+constexpr std::chrono::milliseconds kBetweenLaunches{10};
 // Durable buffers also take input room, and pages of their own.
 constexpr uint64_t kDurableInputBytes = (64 << 10) + 4096;
 
@@ -132,7 +135,8 @@ absl::Status Nic::OpenLanes() {
     ASSIGN_OR_RETURN(recovered_,
                      device_->AllocateBuffer(edge::Place::kOutput,
                                              sizeof(memcached::Recovered)));
-    RETURN_IF_ERROR(RecoverStore());
+    // Nothing is in it so far.
+    RETURN_IF_ERROR(RecoverStore().status());
   }
   return channels_.Open(device_.get(), options_,
                         {.packets = packets_,
@@ -141,22 +145,38 @@ absl::Status Nic::OpenLanes() {
                          .server = server_});
 }
 
-absl::Status Nic::RecoverStore() {
-  const auto launched = device_->LaunchKernel(
-      {.kernel = "memc_recover",
-       .block = {kRecoverThreads, 1, 1},
-       .parameters = {edge::Fixed("table", table_),
-                      edge::Fixed("store", store_),
-                      edge::Fixed("marks", marks_),
-                      edge::Fixed("recovered", recovered_)}});
+absl::StatusOr<bool> Nic::RecoverStore() {
+  const edge::Device::LaunchSpec spec = {
+      .kernel = "memc_recover",
+      .block = {kRecoverThreads, 1, 1},
+      .parameters = {edge::Fixed("table", table_), edge::Fixed("store", store_),
+                     edge::Fixed("marks", marks_),
+                     edge::Fixed("recovered", recovered_)}};
+  auto launched = device_->LaunchKernel(spec);
+  // All devices of a testbed may be launching now.
+  const Nanoseconds deadline = NowNs() + kRecoverWithinNs;
+  while (absl::IsResourceExhausted(launched.status()) && NowNs() < deadline) {
+    std::this_thread::sleep_for(kBetweenLaunches);
+    launched = device_->LaunchKernel(spec);
+  }
   RETURN_IF_ERROR(launched.status());
   memcached::Recovered found;
   std::memcpy(&found, recovered_.bytes.data(), sizeof(found));
-  if (found.kept == 0) return absl::OkStatus();
+  if (found.kept == 0) return false;
   spdlog::info(
       "the store is as it was: {} items, {} bytes; {} locks released, {} "
       "references dropped",
       found.items, found.bytes, found.locks, found.dropped);
+  return true;
+}
+
+absl::Status Nic::TakeStoreOver() {
+  ASSIGN_OR_RETURN(const bool trusted, RecoverStore());
+  if (!trusted) {
+    spdlog::warn(
+        "the durable store was not trusted and is empty: a kernel had found it "
+        "broken, or it lacks the stamp of these kernels");
+  }
   return absl::OkStatus();
 }
 
@@ -216,7 +236,7 @@ absl::Status Nic::Run(const edge::DeviceContext& context) {
     FinishEvents();
     // Requests wait in the sockets meanwhile.
     std::function<absl::Status()> prepare;
-    if (options_.durable) prepare = [this] { return RecoverStore(); };
+    if (options_.durable) prepare = [this] { return TakeStoreOver(); };
     RETURN_IF_ERROR(edge::GoOnAfter(halted, *device_, context, prepare));
     if (const absl::Status lost = device_->status(store_); !lost.ok()) {
       spdlog::warn("the store is empty: {}", lost.message());

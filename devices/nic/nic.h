@@ -58,8 +58,11 @@ class Nic : private StreamSink {
 
   absl::Status Attach(const edge::DeviceContext& context);
   absl::Status OpenLanes();
-  // Has memc_recover take the durable store over.
-  absl::Status RecoverStore();
+  // Has memc_recover take the durable store over; returns whether it was
+  // trusted. Otherwise it is empty.
+  absl::StatusOr<bool> RecoverStore();
+  // The same after another gpud has come.
+  absl::Status TakeStoreOver();
   absl::Status Listen();
   absl::Status OpenGnom();
   absl::Status Watch(int fd, uint8_t tag);

@@ -18,9 +18,9 @@ enum class Counter : uint32_t {
   kTcpRefused,      // connections turned away
   kGetHits,         // keys
   kGetMisses,
-  kSets,            // requests that memc_set carried out
+  kSets,            // requests that memc_set carried out, long GETs too
   kDropsNoBuffer,   // datagrams: all packet buffers in use
-  kDropsOversized,  // datagrams longer than a packet buffer
+  kDropsOversized,  // datagrams longer than a buffer: too many wait already
   kDropsLarge,      // datagrams: too many wait for a large reply
   kDropsMalformed,  // datagrams that deserve no reply
   kDropsSend,       // reply datagrams that the kernel did not take

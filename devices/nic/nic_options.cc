@@ -78,10 +78,19 @@ absl::Status Check(const NicOptions& options) {
         "as 127.0.0.1, or 0.0.0.0 for all",
         options.listen));
   }
+  if (options.gnom.empty() && options.gnom_copies) {
+    return absl::InvalidArgumentError(
+        "--gnom-copies needs --gnom: without it there is nothing to copy");
+  }
   if (!options.gnom.empty() && options.listen.find(':') != std::string::npos) {
     return absl::InvalidArgumentError(
         fmt::format("--listen: '{}' is not an IPv4 address, as --gnom needs",
                     options.listen));
+  }
+  if (!options.gnom.empty() && options.listen == "0.0.0.0") {
+    return absl::InvalidArgumentError(
+        "--listen: '0.0.0.0' does not go with --gnom, which would answer for "
+        "other hosts' addresses, too; give the one address to serve");
   }
   if (!options.gnom.empty() && options.batch < memcached::kWarpBatch) {
     return absl::InvalidArgumentError(

@@ -55,8 +55,9 @@ class PacketPool {
   // Keeps a whole long packet, of which the buffer, which must be taken, has the
   // beginning, until Give(). Returns false if there are kMaxLong already.
   static constexpr size_t kMaxLong = 64;
+  bool HasRoomForLong() const { return long_.size() < kMaxLong; }
   bool KeepLong(BufferIndex buffer, std::string bytes) {
-    if (long_.size() >= kMaxLong) return false;
+    if (!HasRoomForLong()) return false;
     long_[buffer] = std::move(bytes);
     return true;
   }
@@ -64,6 +65,11 @@ class PacketPool {
   std::string_view Whole(BufferIndex buffer, uint32_t length) const {
     if (length > kPacketBytes) return long_.at(buffer);
     return TextOf(bytes(buffer).first(length));
+  }
+
+  // The same, to be written to, of a packet longer than its buffer.
+  std::span<std::byte> Long(BufferIndex buffer) {
+    return std::as_writable_bytes(std::span(long_.at(buffer)));
   }
 
   // Requires buffer < size().

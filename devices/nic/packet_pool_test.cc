@@ -44,6 +44,20 @@ TEST(PacketPool, RefusesWhatIsNotInUse) {
   EXPECT_EQ(pool.free(), 2u);
 }
 
+TEST(PacketPool, SaysWhetherItHasRoomForALongOne) {
+  std::vector<std::byte> memory(PacketPool::kMaxLong * kPacketBytes);
+  PacketPool pool(memory);
+  const std::string bytes(kPacketBytes + 1, 'x');
+  while (const auto buffer = pool.Take()) {
+    EXPECT_TRUE(pool.HasRoomForLong());
+    EXPECT_TRUE(pool.KeepLong(*buffer, bytes));
+  }
+  EXPECT_FALSE(pool.HasRoomForLong());
+  EXPECT_FALSE(pool.KeepLong(0, bytes));
+  EXPECT_TRUE(pool.Give(3));
+  EXPECT_TRUE(pool.HasRoomForLong());
+}
+
 TEST(PacketPool, BuffersDoNotOverlap) {
   std::vector<std::byte> memory(4 * kPacketBytes);
   PacketPool pool(memory);

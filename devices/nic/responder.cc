@@ -135,7 +135,9 @@ void Responder::AddReply(const Request& request,
 bool Responder::AskWithLargeBuffer(const RequestChannel& lane,
                                    const Request& request) {
   BatchQueue& queue = parts_.channels->of(lane.type, /*large=*/true).queue;
-  if (!IsStream(request) && queue.size() >= parts_.pool->size() / kLargeShare) {
+  // Few buffers have no such share, but one reply.
+  const size_t most = std::max<size_t>(1, parts_.pool->size() / kLargeShare);
+  if (!IsStream(request) && queue.size() >= most) {
     parts_.counters->Count(Counter::kDropsLarge);
     return true;
   }

@@ -150,7 +150,7 @@ bool UdpSource::Receive(std::vector<Packet>* packets) {
 }
 
 bool UdpSource::KeepLong(uint32_t slot, uint32_t length) {
-  if (length > kMaxDatagramBytes) return false;
+  if (length > kMaxDatagramBytes || !pool_->HasRoomForLong()) return false;
   const BufferIndex buffer = slot_buffer_[slot];
   std::string whole(TextOf(pool_->bytes(buffer)));
   whole.append(reinterpret_cast<const char*>(slot_part_[slot][1].iov_base),
@@ -173,8 +173,7 @@ void UdpSource::PassReceive(std::vector<Packet>* packets, size_t begin) {
       continue;
     }
     if (struck && struck->action == faults::Action::kCorrupt) {
-      struck->Corrupt(pool_->bytes(packet.buffer)
-                          .first(std::min(packet.length, kPacketBytes)));
+      Corrupt(*struck, packet);
     }
     packets->push_back(packet);
     if (struck && struck->action == faults::Action::kDouble) {
@@ -182,6 +181,18 @@ void UdpSource::PassReceive(std::vector<Packet>* packets, size_t begin) {
     }
     if (held_) packets->push_back(*std::exchange(held_, std::nullopt));
   }
+}
+
+void UdpSource::Corrupt(const faults::Struck& struck, const Packet& packet) {
+  const std::span<std::byte> bytes = pool_->bytes(packet.buffer);
+  if (packet.length <= kPacketBytes) {
+    struck.Corrupt(bytes.first(packet.length));
+    return;
+  }
+  // The buffer has the beginning of what is kept.
+  const std::span<std::byte> whole = pool_->Long(packet.buffer);
+  struck.Corrupt(whole);
+  std::memcpy(bytes.data(), whole.data(), bytes.size());
 }
 
 std::optional<Packet> UdpSource::CopyOf(const Packet& packet) {

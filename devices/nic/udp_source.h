@@ -22,6 +22,7 @@
 #include "devices/nic/packet_pool.h"
 #include "devices/nic/request.h"
 #include "devices/nic/socket_address.h"
+#include "shm/faults/point.h"
 
 namespace carillon::nic {
 
@@ -135,6 +136,7 @@ class UdpSource {
   // Fault point nic.receive: loses, copies, corrupts and holds back packets,
   // from the one at `begin` on.
   void PassReceive(std::vector<Packet>* packets, size_t begin);
+  void Corrupt(const faults::Struck& struck, const Packet& packet);
   std::optional<Packet> CopyOf(const Packet& packet);
   // Has the pool keep what slot `slot` has received. False: it cannot.
   bool KeepLong(uint32_t slot, uint32_t length);

@@ -330,6 +330,16 @@ TEST_P(LinkFaultsTest, ReceiveCorrupts) {
   Strike(faults::Point::kNicReceive, faults::Action::kCorrupt, "TW");
   EXPECT_EQ(Received(), (Strings{"one", "TWo", "three"}));
 }
+TEST_P(LinkFaultsTest, ReceiveCorruptsALongOneInAllThatIsKept) {
+  Strike(faults::Point::kNicReceive, faults::Action::kCorrupt, "TW");
+  client_->Send("one");
+  const std::string rest(5000, 'x');
+  client_->Send("two" + rest);
+  const auto packets = ReceiveAll();
+  ASSERT_EQ(packets.size(), 2u);
+  EXPECT_EQ(Text(packets[1]), "TWo" + rest);
+  EXPECT_EQ(TextOf(pool_->bytes(packets[1].buffer)).substr(0, 4), "TWox");
+}
 TEST_P(LinkFaultsTest, SendLoses) {
   Strike(faults::Point::kNicSend, faults::Action::kLose);
   EXPECT_EQ(Sent(2), (Strings{"one", "three"}));
