@@ -139,7 +139,7 @@ TEST_F(SimFigure, SaysWhereItCannotWrite) {
   const CliResult result =
       RunCli({"sim", "figure", "fig12", "--quick", "--out", "/proc/nowhere"});
   EXPECT_NE(result.code, 0);
-  EXPECT_THAT(result.err, HasSubstr("cannot make /proc/nowhere/runs"));
+  EXPECT_THAT(result.err, HasSubstr("cannot write to /proc/nowhere"));
 }
 
 }  // namespace
