@@ -211,13 +211,12 @@ void Router::EnqueueForward(Family family, const Packet& packet) {
 }
 
 absl::Status Router::OpenTunnels(SaTable table) {
-  ASSIGN_OR_RETURN(
-      tunnels_, Tunnels::Make(device_.get(),
-                              {.batch = options_.batch,
-                               .ring = options_.ring,
-                               .priority = options_.priority,
-                               .frames = &frames_},
-                              std::move(table), options_.tunnels + ".numbers"));
+  ASSIGN_OR_RETURN(tunnels_, Tunnels::Make(device_.get(),
+                                           {.batch = options_.batch,
+                                            .ring = options_.ring,
+                                            .priority = options_.priority,
+                                            .frames = &frames_},
+                                           std::move(table), options_.tunnels));
   AddLane(kEncryptLane, &tunnels_->encrypt().events());
   AddLane(kDecryptLane, &tunnels_->decrypt().events());
   return absl::OkStatus();

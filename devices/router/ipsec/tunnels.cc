@@ -134,7 +134,7 @@ Tunnels::Tunnels(const Options& options, SaTable table)
 
 absl::StatusOr<std::unique_ptr<Tunnels>> Tunnels::Make(
     edge::Device* device, const Options& options, SaTable table,
-    const std::string& numbers_path) {
+    const std::string& path) {
   std::unique_ptr<Tunnels> tunnels(new Tunnels(options, std::move(table)));
   std::vector<std::string> keys;
   for (const SaTable::Place& place : tunnels->table_.places) {
@@ -144,8 +144,7 @@ absl::StatusOr<std::unique_ptr<Tunnels>> Tunnels::Make(
         std::span(place.sa.local).first(place.sa.family == 4 ? 4 : 16));
     tunnels->ends_.insert({local.begin(), local.end()});
   }
-  ASSIGN_OR_RETURN(tunnels->numbers_,
-                   NumberStore::Open(numbers_path, std::move(keys)));
+  ASSIGN_OR_RETURN(tunnels->numbers_, NumberStore::Open(path, std::move(keys)));
   for (size_t i = 0; i < tunnels->highest_.size(); ++i) {
     tunnels->highest_[i] = tunnels->numbers_->limit(i);
   }

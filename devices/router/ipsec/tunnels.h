@@ -55,11 +55,12 @@ class Tunnels {
                                   uint32_t ring);
   static uint64_t CompletionBytes(uint32_t batch, uint32_t ring);
 
-  // `numbers_path`: of the NumberStore. `device` must outlive it. Errors: those of
+  // `path`: of the tunnels, for the NumberStore. `device` must outlive it. Errors: those of
   // NumberStore::Open(), of the channels and of Begin().
-  static absl::StatusOr<std::unique_ptr<Tunnels>> Make(
-      edge::Device* device, const Options& options, SaTable table,
-      const std::string& numbers_path);
+  static absl::StatusOr<std::unique_ptr<Tunnels>> Make(edge::Device* device,
+                                                       const Options& options,
+                                                       SaTable table,
+                                                       const std::string& path);
 
   // To be called with the routes that are in use: tunnels go out of the ports of
   // the routes to their peers.
