@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -148,17 +149,39 @@ Esp EspOf(const Frame& frame) {
   return esp;
 }
 
+uint16_t Checksum(const Frame& frame, size_t begin, size_t end) {
+  uint32_t sum = 0;
+  for (size_t i = begin; i < end; i += 2) {
+    sum += frame[i] * 256u + frame[i + 1];
+  }
+  while (sum > 0xffff) sum = (sum & 0xffff) + (sum >> 16);
+  return static_cast<uint16_t>(0xffff - sum);
+}
+void Put16(Frame* frame, size_t at, uint16_t value) {
+  (*frame)[at] = static_cast<uint8_t>(value >> 8);
+  (*frame)[at + 1] = static_cast<uint8_t>(value);
+}
+
 // A UDP datagram from 10.0.NET.2 to host b, as it should not be on the wire.
 Frame ClearToHostB(uint8_t net) {
   Frame frame = {2,    0, 0,  0,  2, 3, 2, 0, 0,  0,  1, 3, 8,  0,
                  0x45, 0, 0,  46, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0,
                  net,  2, 10, 0,  2, 2, 0, 9, 0,  9,  0, 26};
   frame.resize(60);
-  uint32_t sum = 0;
-  for (size_t i = 14; i < 34; i += 2) sum += frame[i] * 256u + frame[i + 1];
-  while (sum > 0xffff) sum = (sum & 0xffff) + (sum >> 16);
-  frame[24] = static_cast<uint8_t>((0xffff - sum) >> 8);
-  frame[25] = static_cast<uint8_t>(0xffff - sum);
+  Put16(&frame, 24, Checksum(frame, 14, 34));
+  return frame;
+}
+
+// An echo request from host a to gateway b itself.
+Frame ClearPing() {
+  Frame frame = ClearToHostB(1);
+  frame[23] = 1;
+  frame[33] = 1;
+  std::fill(frame.begin() + 34, frame.end(), uint8_t{0});
+  frame[34] = 8;
+  for (const size_t at : {24u, 36u}) Put16(&frame, at, 0);
+  Put16(&frame, 24, Checksum(frame, 14, 34));
+  Put16(&frame, 36, Checksum(frame, 34, 60));
   return frame;
 }
 
@@ -304,7 +327,8 @@ class IpsecGateway : public ::testing::TestWithParam<Form> {
               {testing::Program("devices/router/router"), "--dir",
                testbed_->directory(), "--name", kGateways[side], "--ports",
                "inner=af_packet:inner,outer=af_packet:outer", "--routes",
-               Routes(side), "--tunnels", Sas(side), "--resume-within=60"}));
+               Routes(side), "--tunnels", Sas(side), "--resume-within=60",
+               "--addresses", fmt::format("10.0.{}.1", side + 1)}));
     ASSERT_TRUE(gateway.ok()) << std::string(gateway.status().message());
     gateways_[side] = *std::move(gateway);
     ASSERT_TRUE(gateways_[side]->WaitForOutput("1 outbound and 1 inbound SAs"))
@@ -446,6 +470,8 @@ TEST_P(IpsecGateway, EachDropHasItsReason) {
   }
   // In the clear, from behind the peer; another source is none of the tunnel's.
   drops(ClearToHostB(1), "esp_drops_clear");
+  drops(ClearPing(), "esp_drops_clear");
+  EXPECT_EQ(Counter(1, "pings"), 0u);
   const uint64_t delivered = Counter(1, "inner_out");
   wire_.Add(1, ClearToHostB(9));
   EXPECT_TRUE(CounterReaches(1, "inner_out", delivered + 1));

@@ -503,6 +503,16 @@ TEST_F(LiveRouterTest, DatagramsOfASocketAreAnsweredByAnEventKernel) {
   EXPECT_TRUE(CounterReaches("a_drops_oversized", 1));
   EXPECT_EQ(Counter("pings"), 103u);
   EXPECT_EQ(Counter("a_out"), 103u);
+  // Another echo at the same port would answer the answer.
+  EXPECT_EQ(Run(0, {"/usr/bin/python3", "-uc",
+                    "import socket\n"
+                    "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+                    "s.bind(('10.0.1.2', 7777))\n"
+                    "s.sendto(b'x', ('10.0.1.1', 7777))\n"}),
+            0)
+      << output_;
+  EXPECT_TRUE(CounterReaches("drops_ping", 1));
+  EXPECT_EQ(Counter("pings"), 103u);
 }
 
 TEST_F(LiveRouterTest, WithoutThePrivilegeItEndsAndNamesIt) {

@@ -28,7 +28,8 @@ constexpr uint32_t kPageBytes = 4096;
 constexpr uint32_t kHeadroom = 256;
 static_assert(kHeadroom <= FramePool::kLead + kFrameOffset);
 static_assert(AfXdpPort::kMostFrameBytes == kPageBytes - kHeadroom);
-// At most so many buffers wait for frames, and a quarter of the pool.
+// At most so many buffers wait for a port's frames, and a quarter of the pool
+// for those of all ports.
 constexpr uint32_t kMostFilled = 512;
 // Limits how long Send() waits for room.
 constexpr int kRoomAttempts = 4;
@@ -163,7 +164,8 @@ absl::Status AfXdpPort::Failed(int error, const char* step) const {
 }
 
 absl::StatusOr<std::unique_ptr<AfXdpPort>> AfXdpPort::Open(
-    const std::string& interface, uint32_t queue, FramePool* pool) {
+    const std::string& interface, uint32_t queue, FramePool* pool,
+    uint32_t sharers) {
   libbpf_set_print(Silent);
   const auto index = static_cast<int>(if_nametoindex(interface.c_str()));
   if (index == 0) {
@@ -174,7 +176,7 @@ absl::StatusOr<std::unique_ptr<AfXdpPort>> AfXdpPort::Open(
   std::unique_ptr<AfXdpPort> port;
   for (int attempts = 1;; ++attempts) {
     port.reset(new AfXdpPort(interface, queue, pool));
-    RETURN_IF_ERROR(port->OpenMemory());
+    RETURN_IF_ERROR(port->OpenMemory(sharers));
     const absl::Status opened = port->OpenSocket();
     if (opened.ok()) break;
     // Linux gives a queue free a moment after its socket was closed.
@@ -194,7 +196,7 @@ AfXdpPort::~AfXdpPort() {
   if (umem_ != nullptr) xsk_umem__delete(umem_);
 }
 
-absl::Status AfXdpPort::OpenMemory() {
+absl::Status AfXdpPort::OpenMemory(uint32_t sharers) {
   const std::span<std::byte> pool = pool_->memory();
   // Memory is mapped in whole pages.
   const auto begin = reinterpret_cast<uintptr_t>(pool.data());
@@ -208,26 +210,22 @@ absl::Status AfXdpPort::OpenMemory() {
   const int error = xsk_umem__create(&umem_, memory_, lead_ + pool.size(),
                                      &fill_, &completed_, &config);
   if (error != 0) return Failed(-error, "its memory");
-  most_filled_ = std::min(
-      kMostFilled, std::max(1u, static_cast<uint32_t>(pool_->size()) / 4));
+  const auto share = static_cast<uint32_t>(pool_->size()) / 4 / sharers;
+  most_filled_ = std::min(kMostFilled, std::max(1u, share));
   sending_.resize(pool_->size());
   return absl::OkStatus();
 }
 
 absl::Status AfXdpPort::OpenSocket() {
-  // Without XDP_COPY or XDP_ZEROCOPY, Linux takes what the driver can.
+  // Drivers' zero copy was never tried here.
   xsk_socket_config config{};
   config.rx_size = kRingSlots;
   config.tx_size = kRingSlots;
   config.libxdp_flags = XSK_LIBXDP_FLAGS__INHIBIT_PROG_LOAD;
-  config.bind_flags = XDP_USE_NEED_WAKEUP;
+  config.bind_flags = XDP_USE_NEED_WAKEUP | XDP_COPY;
   const int error = xsk_socket__create(&socket_, interface_.c_str(), queue_,
                                        umem_, &received_, &outgoing_, &config);
   if (error != 0) return Failed(-error, "its socket");
-  xdp_options options{};
-  socklen_t bytes = sizeof(options);
-  zero_copy_ = getsockopt(fd(), SOL_XDP, XDP_OPTIONS, &options, &bytes) == 0 &&
-               (options.flags & XDP_OPTIONS_ZEROCOPY) != 0;
   return absl::OkStatus();
 }
 
@@ -263,8 +261,7 @@ absl::Status AfXdpPort::LoadProgram(int index) {
 int AfXdpPort::fd() const { return xsk_socket__fd(socket_); }
 
 std::string AfXdpPort::Describe() const {
-  return fmt::format("af_xdp {}:{} ({})", interface_, queue_,
-                     zero_copy_ ? "zero copy" : "copied");
+  return fmt::format("af_xdp {}:{}", interface_, queue_);
 }
 
 void AfXdpPort::Fill() {

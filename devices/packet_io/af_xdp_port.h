@@ -1,5 +1,5 @@
-// Frames of one queue of a network interface, by AF_XDP: Linux, or the network
-// card, puts a frame where the kernels read it.
+// Frames of one queue of a network interface, by AF_XDP: Linux copies a frame
+// once, to where the kernels read it.
 #ifndef CARILLON_DEVICES_PACKET_IO_AF_XDP_PORT_H_
 #define CARILLON_DEVICES_PACKET_IO_AF_XDP_PORT_H_
 
@@ -23,17 +23,18 @@ namespace carillon::packet_io {
 // interface itself, and lets Linux have the rest: ARP, neighbour discovery, those
 // to all and to groups, those of other queues. Unlike AfPacketPort it takes them
 // away from Linux, and does not complete checksums that a sender of this machine
-// has left to its interface. The driver writes into the pool itself where it can
-// (zero copy); otherwise Linux copies each frame once. The program goes with the
-// process. Not thread safe.
+// has left to its interface. The program goes with the process. Not thread safe.
 class AfXdpPort : public PacketPort {
  public:
   // `pool` must outlive the port, and its memory be shared with nobody who must
-  // not write there: Linux does. Errors: PermissionDenied, which names the
-  // privilege; NotFound (no such interface), AlreadyExists (another program is
-  // there), Unimplemented (this Linux has no AF_XDP), FailedPrecondition.
+  // not write there: Linux does. `sharers`: the ports, with this one, that are
+  // opened with the pool; together they hold a quarter of it for frames that
+  // come. Errors: PermissionDenied, which names the privilege; NotFound (no such
+  // interface), AlreadyExists (another program is there), Unimplemented (this
+  // Linux has no AF_XDP), FailedPrecondition.
   static absl::StatusOr<std::unique_ptr<AfXdpPort>> Open(
-      const std::string& interface, uint32_t queue, FramePool* pool);
+      const std::string& interface, uint32_t queue, FramePool* pool,
+      uint32_t sharers);
   ~AfXdpPort() override;
 
   int fd() const override;
@@ -41,8 +42,6 @@ class AfXdpPort : public PacketPort {
   void Send(std::span<const OutgoingFrame> frames) override;
   std::string Describe() const override;
   const PortCounts& counts() override;
-
-  bool zero_copy() const { return zero_copy_; }
 
   // Longer frames do not fit into a page with what Linux puts before them.
   static constexpr uint32_t kMostFrameBytes = 4096 - 256;
@@ -52,7 +51,7 @@ class AfXdpPort : public PacketPort {
 
   AfXdpPort(std::string interface, uint32_t queue, FramePool* pool)
       : interface_(std::move(interface)), queue_(queue), pool_(pool) {}
-  absl::Status OpenMemory();
+  absl::Status OpenMemory(uint32_t sharers);
   absl::Status OpenSocket();
   absl::Status LoadProgram(int index);
   absl::Status Failed(int error, const char* step) const;
@@ -82,7 +81,6 @@ class AfXdpPort : public PacketPort {
   UniqueFd map_;
   UniqueFd program_;
   UniqueFd link_;
-  bool zero_copy_ = false;
   uint32_t filled_ = 0;  // buffers that Linux has for frames that come
   uint32_t most_filled_ = 0;
   std::vector<bool>

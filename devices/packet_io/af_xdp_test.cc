@@ -70,7 +70,7 @@ class AfXdpTest : public ::testing::Test {
     memory_ = {static_cast<std::byte*>(mapped), kBytes};
     pool_ = std::make_unique<FramePool>(
         memory_.subspan(384, FramePool::BytesFor(kBuffers)));
-    auto port = AfXdpPort::Open("near", 0, pool_.get());
+    auto port = AfXdpPort::Open("near", 0, pool_.get(), 1);
     if (absl::IsUnimplemented(port.status())) {
       GTEST_SKIP() << "this Linux has no AF_XDP";
     }
@@ -248,19 +248,29 @@ TEST_F(AfXdpTest, WithoutABufferFramesAreCountedAndTheNextOnesCome) {
   GiveBack();
 }
 
+TEST_F(AfXdpTest, SeveralPortsHoldAQuarterOfThePoolTogether) {
+  EXPECT_EQ(pool_->free(), kBuffers - kBuffers / 4);
+  port_.reset();
+  pool_ = std::make_unique<FramePool>(
+      memory_.subspan(384, FramePool::BytesFor(kBuffers)));
+  const auto one_of_four = AfXdpPort::Open("near", 0, pool_.get(), 4);
+  ASSERT_TRUE(one_of_four.ok()) << std::string(one_of_four.status().message());
+  EXPECT_EQ(pool_->free(), kBuffers - kBuffers / 4 / 4);
+}
+
 TEST_F(AfXdpTest, TheProgramGoesWithThePort) {
-  const auto second = AfXdpPort::Open("near", 0, pool_.get());
+  const auto second = AfXdpPort::Open("near", 0, pool_.get(), 1);
   EXPECT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists);
   port_.reset();
-  const auto third = AfXdpPort::Open("near", 0, pool_.get());
+  const auto third = AfXdpPort::Open("near", 0, pool_.get(), 1);
   EXPECT_TRUE(third.ok()) << std::string(third.status().message());
 }
 
 TEST_F(AfXdpTest, WhatIsMissingIsNamed) {
   port_.reset();
-  EXPECT_EQ(AfXdpPort::Open("nothing", 0, pool_.get()).status().code(),
+  EXPECT_EQ(AfXdpPort::Open("nothing", 0, pool_.get(), 1).status().code(),
             absl::StatusCode::kNotFound);
-  const auto queue = AfXdpPort::Open("near", 1'000, pool_.get());
+  const auto queue = AfXdpPort::Open("near", 1'000, pool_.get(), 1);
   EXPECT_THAT(std::string(queue.status().message()),
               HasSubstr("af_xdp near:1000"));
   EXPECT_FALSE(queue.ok());
@@ -270,7 +280,7 @@ TEST_F(AfXdpTest, WhatIsMissingIsNamed) {
                                        .pid = 0};
     __user_cap_data_struct none[2] = {};
     ASSERT_EQ(syscall(SYS_capset, &header, none), 0);
-    const auto port = AfXdpPort::Open("near", 0, pool_.get());
+    const auto port = AfXdpPort::Open("near", 0, pool_.get(), 1);
     EXPECT_EQ(port.status().code(), absl::StatusCode::kPermissionDenied);
     EXPECT_THAT(std::string(port.status().message()), HasSubstr("CAP_NET_RAW"));
   });

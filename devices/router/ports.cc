@@ -31,12 +31,13 @@ using packet_io::UdpPort;
 constexpr char kFilePort[] = "file";
 
 absl::StatusOr<std::unique_ptr<PacketPort>> OpenLive(const PortSpec& spec,
-                                                     FramePool* pool) {
+                                                     FramePool* pool,
+                                                     uint32_t af_xdp_ports) {
   switch (spec.kind) {
     case PortSpec::Kind::kTap:
       return TapPort::Open(spec.interface, pool);
     case PortSpec::Kind::kAfXdp:
-      return AfXdpPort::Open(spec.interface, spec.queue, pool);
+      return AfXdpPort::Open(spec.interface, spec.queue, pool, af_xdp_ports);
     case PortSpec::Kind::kUdp:
       return UdpPort::Open(spec.interface, pool);
     case PortSpec::Kind::kAfPacket:
@@ -85,8 +86,10 @@ absl::StatusOr<Ports> Ports::Open(const RouterOptions& options,
   }
   if (!options.ports.empty()) {
     ASSIGN_OR_RETURN(const auto specs, packet_io::ParsePorts(options.ports));
+    const auto af_xdp_ports = static_cast<uint32_t>(
+        std::ranges::count(specs, PortSpec::Kind::kAfXdp, &PortSpec::kind));
     for (const PortSpec& spec : specs) {
-      ASSIGN_OR_RETURN(auto port, OpenLive(spec, pool));
+      ASSIGN_OR_RETURN(auto port, OpenLive(spec, pool, af_xdp_ports));
       RETURN_IF_ERROR(ports.Add(spec.name, std::move(port),
                                 spec.kind == PortSpec::Kind::kUdp));
     }

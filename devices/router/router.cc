@@ -51,6 +51,16 @@ constexpr uint32_t IndexOf(Verdict verdict) {
   return static_cast<uint32_t>(verdict);
 }
 
+// Whether an answer could be an answer's request: that of another echo at the
+// same UDP port.
+bool MayLoop(std::span<const std::byte> ip) {
+  const auto packet = ReadIpPacket(ip);
+  return packet && packet->protocol == IPPROTO_UDP &&
+         packet->payload.size() >= 4 &&
+         std::ranges::equal(packet->payload.first(2),
+                            packet->payload.subspan(2, 2));
+}
+
 std::vector<std::string> CounterNames(const std::vector<std::string>& ports,
                                       bool tunnels, bool echo) {
   std::vector<std::string> names = {"lost",
@@ -211,13 +221,12 @@ void Router::EnqueueForward(Family family, const Packet& packet) {
 }
 
 absl::Status Router::OpenTunnels(SaTable table) {
-  ASSIGN_OR_RETURN(
-      tunnels_, Tunnels::Make(device_.get(),
-                              {.batch = options_.batch,
-                               .ring = options_.ring,
-                               .priority = options_.priority,
-                               .frames = &frames_},
-                              std::move(table), options_.tunnels + ".numbers"));
+  ASSIGN_OR_RETURN(tunnels_, Tunnels::Make(device_.get(),
+                                           {.batch = options_.batch,
+                                            .ring = options_.ring,
+                                            .priority = options_.priority,
+                                            .frames = &frames_},
+                                           std::move(table), options_.tunnels));
   AddLane(kEncryptLane, &tunnels_->encrypt().events());
   AddLane(kDecryptLane, &tunnels_->decrypt().events());
   return absl::OkStatus();
@@ -379,7 +388,14 @@ void Router::Sort(const Ports::Arrival& arrival, Nanoseconds now) {
   Packet packet{.frame = frame, .arrived_ns = now, .port = arrival.port};
   const Family family = type == ETHERTYPE_IP ? Family::kIpv4 : Family::kIpv6;
   if (echo_ && IsPing(IpOf(frame), arrival.port)) {
-    Enqueue(kEchoLane, packet);
+    if (tunnels_ && !tunnels_->MayAnswer(IpOf(frame))) {
+      pool_->Give(frame.buffer);
+    } else if (MayLoop(IpOf(frame))) {
+      ++no_pings_;
+      pool_->Give(frame.buffer);
+    } else {
+      Enqueue(kEchoLane, packet);
+    }
     return;
   }
   if (!tunnels_) {

@@ -31,7 +31,7 @@ std::vector<Option> OptionTable(RouterOptions& options) {
        .max = 4096,
        .default_means = "none",
        .help = "where packets come from and go to: NAME=af_packet:INTERFACE, "
-               "NAME=af_xdp:INTERFACE:QUEUE, NAME=tap:INTERFACE or "
+               "NAME=af_xdp:INTERFACE[:QUEUE], NAME=tap:INTERFACE or "
                "NAME=udp:ADDRESS:PORT, and more behind commas"},
       {.flag = "--addresses",
        .key = "addresses",

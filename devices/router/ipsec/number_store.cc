@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <limits>
 #include <sstream>
+#include <system_error>
 #include <utility>
 
 #include "base/file_error.h"
@@ -26,6 +27,8 @@ constexpr char kThing[] = "file of used numbers";
 constexpr char kFirstLine[] =
     "# The numbers that keys have used (docs/workloads.md). Never edit or "
     "remove it while a key is in use.";
+// Without it, at the end, a part of the file is missing.
+constexpr char kLastLine[] = "# end";
 constexpr size_t kFingerprintBytes = 40;
 // A process that was killed may take a moment to end.
 constexpr int kLockAttempts = 100;
@@ -43,34 +46,9 @@ absl::Status WriteAll(int fd, std::string_view bytes, const std::string& path) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-NumberStore::NumberStore(std::string path, std::vector<std::string> keys)
-    : path_(std::move(path)),
-      keys_(std::move(keys)),
-      limits_(keys_.size(), 0),
-      ahead_(keys_.size(), kLeastAhead),
-      extended_(keys_.size(), 0) {}
-
-absl::StatusOr<std::unique_ptr<NumberStore>> NumberStore::Open(
-    const std::string& path, std::vector<std::string> keys) {
-  std::unique_ptr<NumberStore> store(new NumberStore(path, std::move(keys)));
-  RETURN_IF_ERROR(store->Lock());
-  RETURN_IF_ERROR(store->Read());
-  for (size_t i = 0; i < store->keys_.size(); ++i) {
-    const auto found = store->file_.find(store->keys_[i]);
-    if (found != store->file_.end()) store->limits_[i] = found->second;
-  }
-  return store;
-}
-
-absl::Status NumberStore::Lock() {
-  // A file of its own, since the other one is replaced with each change.
-  const std::string path = path_ + ".lock";
-  lock_.reset(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!lock_) return FileError("make", kThing, path);
+absl::Status LockFile(int fd, const std::string& path) {
   for (int i = 0; i < kLockAttempts; ++i) {
-    if (flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) return absl::OkStatus();
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) return absl::OkStatus();
     if (errno != EWOULDBLOCK && errno != EINTR) {
       return FileError("lock", kThing, path);
     }
@@ -81,25 +59,78 @@ absl::Status NumberStore::Lock() {
       path));
 }
 
+}  // namespace
+
+NumberStore::NumberStore(std::string path, std::vector<std::string> keys)
+    : path_(std::move(path)),
+      keys_(std::move(keys)),
+      limits_(keys_.size(), 0),
+      ahead_(keys_.size(), kLeastAhead),
+      extended_(keys_.size(), 0) {}
+
+absl::StatusOr<std::unique_ptr<NumberStore>> NumberStore::Open(
+    const std::string& tunnels, std::vector<std::string> keys) {
+  // One file has one file of numbers, whichever symbolic links lead to it.
+  std::error_code error;
+  const std::string path = std::filesystem::canonical(tunnels, error).string();
+  if (error) {
+    errno = error.value();
+    return FileError("find", "file of tunnels", tunnels);
+  }
+  std::unique_ptr<NumberStore> store(
+      new NumberStore(path + ".numbers", std::move(keys)));
+  RETURN_IF_ERROR(store->Lock(path));
+  RETURN_IF_ERROR(store->Read());
+  for (size_t i = 0; i < store->keys_.size(); ++i) {
+    const auto found = store->file_.find(store->keys_[i]);
+    if (found != store->file_.end()) store->limits_[i] = found->second;
+  }
+  return store;
+}
+
+absl::Status NumberStore::Lock(const std::string& tunnels) {
+  // A hard link to it has another file of numbers, but the same lock.
+  tunnels_lock_.reset(open(tunnels.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!tunnels_lock_) return FileError("open", "file of tunnels", tunnels);
+  RETURN_IF_ERROR(LockFile(tunnels_lock_.get(), tunnels));
+  // A file of its own, since the tunnels may be replaced by a rename, and the
+  // numbers are with each change.
+  const std::string path = path_ + ".lock";
+  lock_.reset(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!lock_) return FileError("make", kThing, path);
+  return LockFile(lock_.get(), path);
+}
+
 absl::Status NumberStore::Read() {
   const auto text = ReadFile(path_, kThing);
   if (absl::IsNotFound(text.status())) return absl::OkStatus();
   RETURN_IF_ERROR(text.status());
-  std::istringstream lines(*text);
+  const auto damaged = [this](const std::string& what) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: {}. Nobody knows any more which numbers were used: give all "
+        "tunnels new keys, and remove the file",
+        path_, what));
+  };
+  const std::string first = fmt::format("{}\n", kFirstLine);
+  const std::string last = fmt::format("{}\n", kLastLine);
+  if (!text->starts_with(first) || !text->ends_with("\n" + last)) {
+    return damaged("its beginning or its end is missing");
+  }
+  std::istringstream lines(
+      text->substr(first.size(), text->size() - first.size() - last.size()));
   std::string line;
-  for (uint64_t number = 1; std::getline(lines, line); ++number) {
-    if (line.starts_with('#')) continue;
+  for (uint64_t number = 2; std::getline(lines, line); ++number) {
     std::istringstream words(line);
     std::string key, limit_text, more;
     words >> key >> limit_text >> more;
     const auto limit = ReadInteger(limit_text, 0, kHighest);
     if (key.size() != kFingerprintBytes || !limit.ok() || !more.empty()) {
-      return absl::InvalidArgumentError(fmt::format(
-          "{}: line {} is damaged. Nobody knows any more which numbers were "
-          "used: give all tunnels new keys, and remove the file",
-          path_, number));
+      return damaged(fmt::format("line {} is damaged", number));
     }
-    file_[key] = static_cast<uint32_t>(*limit);
+    if (!file_.emplace(key, static_cast<uint32_t>(*limit)).second) {
+      return damaged(
+          fmt::format("line {} has a key for a second time", number));
+    }
   }
   return absl::OkStatus();
 }
@@ -126,6 +157,7 @@ absl::Status NumberStore::Write(size_t key, uint32_t limit) {
   for (const auto& [name, number] : file) {
     text += fmt::format("{} {}\n", name, number);
   }
+  text += fmt::format("{}\n", kLastLine);
   // After a crash there is the old file or the new one.
   const std::string path = path_ + ".new";
   const UniqueFd fd(

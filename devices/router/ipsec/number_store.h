@@ -4,7 +4,9 @@
 //
 // The rule: a packet leaves, and a packet that came is passed on, only when the
 // file says that its key's limit is at least the packet's number. Whoever begins
-// anew begins behind the limit.
+// anew begins behind the limit. After a crash an inbound SA is deaf until its
+// peer's numbers have passed the limit: up to kMostAhead of them, which a slow peer
+// takes hours to send.
 #ifndef CARILLON_DEVICES_ROUTER_IPSEC_NUMBER_STORE_H_
 #define CARILLON_DEVICES_ROUTER_IPSEC_NUMBER_STORE_H_
 
@@ -26,20 +28,22 @@ namespace carillon::router {
 // not begin anew either.
 class NumberStore {
  public:
-  // Reads `path` if it is there; a key that is not in it is new, with limit 0.
-  // `keys`: fingerprints; an empty one has no limit to be kept. The store is this
-  // process's alone for as long as it lives. Errors: those of the file;
-  // InvalidArgument (it is damaged), AlreadyExists (another process has it and
-  // does not end).
+  // Reads the file of numbers beside that of `tunnels` if it is there; a key that
+  // is not in it is new, with limit 0. `keys`: fingerprints; an empty one has no
+  // limit to be kept. The tunnels are this process's alone for as long as the
+  // store lives, whatever links lead to them. Errors: those of the files;
+  // InvalidArgument (the numbers are damaged), AlreadyExists (another process
+  // has the tunnels and does not end).
   static absl::StatusOr<std::unique_ptr<NumberStore>> Open(
-      const std::string& path, std::vector<std::string> keys);
+      const std::string& tunnels, std::vector<std::string> keys);
 
   uint32_t limit(size_t key) const { return limits_[key]; }
 
   // Sees to it that limit(key) >= number: the file has it, on the disk, when this
   // returns. Goes some way further, the further the faster numbers pass, so that
-  // it has to be written about once a second at most. Errors: those of the file;
-  // then nothing has changed, and no packet with that number may pass.
+  // it has to be written about once a second; more often above kMostAhead numbers
+  // a second. Errors: those of the file; then nothing has changed, and no packet
+  // with that number may pass.
   absl::Status Cover(size_t key, uint32_t number) {
     if (number <= limits_[key]) return absl::OkStatus();
     return Extend(key, number);
@@ -55,13 +59,14 @@ class NumberStore {
 
  private:
   NumberStore(std::string path, std::vector<std::string> keys);
-  absl::Status Lock();
+  absl::Status Lock(const std::string& tunnels);
   absl::Status Read();
   absl::Status Extend(size_t key, uint32_t number);
   absl::Status Write(size_t key, uint32_t limit);
 
   const std::string path_;
   const std::vector<std::string> keys_;
+  UniqueFd tunnels_lock_;
   UniqueFd lock_;
   std::map<std::string, uint32_t> file_;  // what it has
   std::vector<uint32_t> limits_;          // by key

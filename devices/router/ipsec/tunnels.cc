@@ -1,6 +1,7 @@
 #include "devices/router/ipsec/tunnels.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 #include <string.h>
 
 #include <algorithm>
@@ -134,7 +135,7 @@ Tunnels::Tunnels(const Options& options, SaTable table)
 
 absl::StatusOr<std::unique_ptr<Tunnels>> Tunnels::Make(
     edge::Device* device, const Options& options, SaTable table,
-    const std::string& numbers_path) {
+    const std::string& path) {
   std::unique_ptr<Tunnels> tunnels(new Tunnels(options, std::move(table)));
   std::vector<std::string> keys;
   for (const SaTable::Place& place : tunnels->table_.places) {
@@ -144,8 +145,7 @@ absl::StatusOr<std::unique_ptr<Tunnels>> Tunnels::Make(
         std::span(place.sa.local).first(place.sa.family == 4 ? 4 : 16));
     tunnels->ends_.insert({local.begin(), local.end()});
   }
-  ASSIGN_OR_RETURN(tunnels->numbers_,
-                   NumberStore::Open(numbers_path, std::move(keys)));
+  ASSIGN_OR_RETURN(tunnels->numbers_, NumberStore::Open(path, std::move(keys)));
   for (size_t i = 0; i < tunnels->highest_.size(); ++i) {
     tunnels->highest_[i] = tunnels->numbers_->limit(i);
   }
@@ -265,18 +265,27 @@ void Tunnels::TakeCompletions() {
   for (const auto& table : policy_tables_) table->TakeCompletions();
 }
 
-void Tunnels::UseRoutes(const RouteStore& routes) {
-  outer_ports_ = 0;
-  for (const SaTable::Place& place : table_.places) {
+uint64_t Tunnels::OuterPorts(const SaTable& table, const RouteStore& routes) {
+  uint64_t ports = 0;
+  for (const SaTable::Place& place : table.places) {
     if (place.sa.direction != Direction::kOutbound) continue;
     forwarding::AddressBytes peer{};
     std::ranges::copy(place.sa.peer, peer.begin());
     const Family family = place.sa.family == 4 ? Family::kIpv4 : Family::kIpv6;
     const auto hop = routes.fib(family).Lookup(peer);
-    if (!hop) continue;
+    if (!hop) {
+      spdlog::warn(
+          "no route leads to the peer of the SA {:#x}: nothing that comes in "
+          "the "
+          "clear from behind a peer is taken, from any port",
+          place.sa.spi);
+      ports = kAllPorts;
+      continue;
+    }
     const uint32_t port = routes.next_hops()[*hop].port[1];
-    outer_ports_ |= uint64_t{1} << port % 64;
+    ports |= uint64_t{1} << port % 64;
   }
+  return ports;
 }
 
 std::optional<uint32_t> Tunnels::PolicyOf(
@@ -308,6 +317,15 @@ Tunnels::Way Tunnels::Classify(std::span<const std::byte> ip, Packet* packet) {
     return Way::kRefuse;
   }
   return ClassifyInner(ip, packet);
+}
+
+bool Tunnels::MayAnswer(std::span<const std::byte> ip) {
+  const auto addresses = ReadIpPacket(ip);
+  if (!addresses || !PolicyOf(addresses->family, addresses->source)) {
+    return true;
+  }
+  ++counters_[kUnprotected];
+  return false;
 }
 
 absl::StatusOr<bool> Tunnels::Pass(const EspResult& result,

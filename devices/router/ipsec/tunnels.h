@@ -55,20 +55,30 @@ class Tunnels {
                                   uint32_t ring);
   static uint64_t CompletionBytes(uint32_t batch, uint32_t ring);
 
-  // `numbers_path`: of the NumberStore. `device` must outlive it. Errors: those of
+  // `path`: of the tunnels, for the NumberStore. `device` must outlive it. Errors: those of
   // NumberStore::Open(), of the channels and of Begin().
-  static absl::StatusOr<std::unique_ptr<Tunnels>> Make(
-      edge::Device* device, const Options& options, SaTable table,
-      const std::string& numbers_path);
+  static absl::StatusOr<std::unique_ptr<Tunnels>> Make(edge::Device* device,
+                                                       const Options& options,
+                                                       SaTable table,
+                                                       const std::string& path);
 
   // To be called with the routes that are in use: tunnels go out of the ports of
   // the routes to their peers.
-  void UseRoutes(const RouteStore& routes);
+  void UseRoutes(const RouteStore& routes) {
+    outer_ports_ = OuterPorts(table_, routes);
+  }
+  // A bit for each port where peers are. All, with a warning, if a peer has no
+  // route: it could be anywhere.
+  static uint64_t OuterPorts(const SaTable& table, const RouteStore& routes);
+  static constexpr uint64_t kAllPorts = ~uint64_t{0};
 
   // What is to be done with a packet that a port received: `ip` of an Ethernet
   // frame. Sets packet->sa with kEncrypt, and counts what it refuses.
   Way Classify(std::span<const std::byte> ip, Packet* packet);
-  // The same for a packet that came out of a tunnel.
+  // Whether an answer to a packet that came in the clear may leave in the clear,
+  // too; not to where a tunnel leads. Counts what it refuses.
+  bool MayAnswer(std::span<const std::byte> ip);
+  // As Classify(), for a packet that came out of a tunnel.
   Way ClassifyInner(std::span<const std::byte> ip, Packet* packet) const;
 
   EspChannel& encrypt() { return *encrypt_; }
