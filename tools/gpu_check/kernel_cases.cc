@@ -206,8 +206,10 @@ class Maker {
     std::vector<uint32_t> rows = {0};
     std::vector<uint32_t> columns;
     for (uint32_t v = 0; v < vertices; ++v) {
-      for (uint64_t e = random_.Between(0, 4); e > 0; --e) {
-        columns.push_back(random_.Small(0, vertices - 1));
+      // The first one leads somewhere.
+      const uint32_t least = v == 0 ? 1 : 0;
+      for (uint64_t e = random_.Between(least, 4); e > 0; --e) {
+        columns.push_back(random_.Small(least, vertices - 1));
       }
       rows.push_back(static_cast<uint32_t>(columns.size()));
     }

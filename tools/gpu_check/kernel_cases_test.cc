@@ -82,7 +82,7 @@ TEST(KernelCases, DoSomethingThatIsCompared) {
   // All but null_event, busy, fail_if, memc_get and memc_gnom_get, which come
   // behind memc_set, the forwarders, which come behind fib_write, and ESP's, of
   // which one launch is refused.
-  EXPECT_EQ(good.size(), 43u);
+  EXPECT_EQ(good.size(), 45u);
   EXPECT_TRUE(statuses.contains(1));
   EXPECT_TRUE(statuses.contains(2));
 }
