@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/send_messages.h"
 #include "base/status.h"
 #include "devices/packet_io/internet_checksum.h"
 #include "kernels/memcached/gnom_wire.h"
@@ -26,8 +27,6 @@ using memcached::kGrxbFrame;
 
 constexpr int kSocketBufferBytes = 4 << 20;
 // Limits how long Send() waits for room.
-constexpr int kRoomAttempts = 4;
-constexpr int kRoomWaitMs = 1;
 constexpr uint32_t kGet = 0x67657420;  // "get "
 
 // struct virtio_net_hdr, whose header is not C++.
@@ -269,7 +268,7 @@ bool FrameSocket::Discard() {
 }
 
 void FrameSocket::Send(std::span<const std::span<const std::byte>> frames) {
-  int attempts = 0;
+  int attempts = kSendAttempts;
   while (!frames.empty()) {
     const auto burst = frames.first(std::min<size_t>(frames.size(), kBurst));
     for (size_t i = 0; i < burst.size(); ++i) {
@@ -278,23 +277,11 @@ void FrameSocket::Send(std::span<const std::span<const std::byte>> frames) {
       messages_[i].msg_hdr.msg_iov = parts_[i].data();
       messages_[i].msg_hdr.msg_iovlen = 1;
     }
-    const int sent =
-        sendmmsg(sender_.get(), messages_.data(),
-                 static_cast<uint32_t>(burst.size()), MSG_DONTWAIT);
-    if (sent > 0) {
-      counts_.sent += static_cast<uint32_t>(sent);
-      frames = frames.subspan(static_cast<size_t>(sent));
-      continue;
-    }
-    if (errno == EINTR) continue;
-    if ((errno == EAGAIN || errno == ENOBUFS) && ++attempts <= kRoomAttempts) {
-      pollfd room = {sender_.get(), POLLOUT, 0};
-      poll(&room, 1, kRoomWaitMs);
-      continue;
-    }
-    // Whatever the reason, the frames behind it may have better luck.
-    ++counts_.send_failed;
-    frames = frames.subspan(1);
+    const SendCounts counts = SendMessages(
+        sender_.get(), std::span(messages_).first(burst.size()), &attempts);
+    counts_.sent += counts.sent;
+    counts_.send_failed += counts.failed;
+    frames = frames.subspan(burst.size());
   }
 }
 

@@ -17,6 +17,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/send_messages.h"
 #include "base/status.h"
 #include "devices/packet_io/internet_checksum.h"
 
@@ -46,8 +47,6 @@ struct OffloadHeader {
 static_assert(sizeof(OffloadHeader) == 10);
 constexpr uint8_t kNeedsChecksum = 1;
 // Limits how long Send() waits for room.
-constexpr int kRoomAttempts = 4;
-constexpr int kRoomWaitMs = 1;
 
 absl::Status Failed(const std::string& interface, std::string_view call) {
   return absl::FailedPreconditionError(fmt::format(
@@ -226,7 +225,7 @@ bool AfPacketPort::Receive(std::vector<Frame>* frames) {
 }
 
 void AfPacketPort::Send(std::span<const OutgoingFrame> frames) {
-  int attempts = 0;
+  int attempts = kSendAttempts;
   while (!frames.empty()) {
     const auto burst = frames.first(std::min<size_t>(frames.size(), kBurst));
     for (size_t i = 0; i < burst.size(); ++i) {
@@ -239,23 +238,11 @@ void AfPacketPort::Send(std::span<const OutgoingFrame> frames) {
       header.msg_iov = outgoing_parts_[i].data();
       header.msg_iovlen = outgoing_parts_[i].size();
     }
-    const int sent =
-        sendmmsg(sender_.get(), outgoing_.data(),
-                 static_cast<uint32_t>(burst.size()), MSG_DONTWAIT);
-    if (sent > 0) {
-      counts_.sent += static_cast<uint32_t>(sent);
-      frames = frames.subspan(static_cast<size_t>(sent));
-      continue;
-    }
-    if (errno == EINTR) continue;
-    if ((errno == EAGAIN || errno == ENOBUFS) && ++attempts <= kRoomAttempts) {
-      pollfd room = {sender_.get(), POLLOUT, 0};
-      poll(&room, 1, kRoomWaitMs);
-      continue;
-    }
-    // Whatever the reason, the frames behind it may have better luck.
-    ++counts_.send_failed;
-    frames = frames.subspan(1);
+    const SendCounts counts = SendMessages(
+        sender_.get(), std::span(outgoing_).first(burst.size()), &attempts);
+    counts_.sent += counts.sent;
+    counts_.send_failed += counts.failed;
+    frames = frames.subspan(burst.size());
   }
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/host_port.h"
+#include "base/send_messages.h"
 #include "base/status.h"
 #include "devices/packet_io/internet_checksum.h"
 
@@ -18,8 +19,6 @@ namespace {
 
 constexpr int kSocketBufferBytes = 4 << 20;
 // Limits how long Send() waits for room.
-constexpr int kRoomAttempts = 4;
-constexpr int kRoomWaitMs = 1;
 
 // Places in a frame.
 constexpr size_t kIp = kEthernetBytes;
@@ -157,7 +156,7 @@ bool UdpPort::Prepare(size_t i, const OutgoingFrame& frame) {
 }
 
 void UdpPort::Send(std::span<const OutgoingFrame> frames) {
-  int attempts = 0;
+  int attempts = kSendAttempts;
   while (!frames.empty()) {
     uint32_t count = 0;
     while (count < kBurst && count < frames.size() &&
@@ -169,21 +168,11 @@ void UdpPort::Send(std::span<const OutgoingFrame> frames) {
       frames = frames.subspan(1);
       continue;
     }
-    const int sent = sendmmsg(fd_.get(), messages_.data(), count, MSG_DONTWAIT);
-    if (sent > 0) {
-      counts_.sent += static_cast<uint32_t>(sent);
-      frames = frames.subspan(static_cast<size_t>(sent));
-      continue;
-    }
-    if (errno == EINTR) continue;
-    if ((errno == EAGAIN || errno == ENOBUFS) && ++attempts <= kRoomAttempts) {
-      pollfd room = {fd_.get(), POLLOUT, 0};
-      poll(&room, 1, kRoomWaitMs);
-      continue;
-    }
-    // Whatever the reason, the frames behind it may have better luck.
-    ++counts_.send_failed;
-    frames = frames.subspan(1);
+    const SendCounts counts =
+        SendMessages(fd_.get(), std::span(messages_).first(count), &attempts);
+    counts_.sent += counts.sent;
+    counts_.send_failed += counts.failed;
+    frames = frames.subspan(count);
   }
 }
 

@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "fmt/format.h"
+#include "kernels/memcached/gnom_frame.h"
 #include "kernels/memcached/gnom_wire.h"
 #include "kernels/memcached/memc_gnom_get.cuh"
 #include "kernels/memcached/memc_set.cuh"
@@ -40,7 +41,6 @@ constexpr uint32_t kSlots = 64;
 constexpr uint32_t kKeys = 8192;
 constexpr uint64_t kNow = 1'700'000'000;
 constexpr uint32_t kPort = 9960;
-constexpr uint32_t kServer = 0x0a000002;
 // Of a background, at every size of it.
 constexpr uint32_t kBlocks = 256;
 constexpr uint32_t kThreads = 1024;
@@ -52,31 +52,13 @@ constexpr double kLaunchUs = 5;
 std::string Key(uint32_t i) { return fmt::format("key-{:012}", i); }
 std::string Value(uint32_t i) { return fmt::format("{:02}", i % 100); }
 
-std::string Big16(uint32_t value) {
-  return {static_cast<char>(value >> 8), static_cast<char>(value)};
-}
-std::string Big32(uint32_t value) {
-  return Big16(value >> 16) + Big16(value & 0xffff);
-}
-
 // A client's frame; its UDP has no checksum, as in GNoM's own tests.
 std::string RequestFrame(uint32_t id, const std::string& text) {
-  const std::string udp = Big16(1024 + id % 60000) + Big16(kPort) +
-                          Big16(static_cast<uint32_t>(16 + text.size())) +
-                          Big16(0) + Big16(id & 0xffff) + Big16(0) + Big16(1) +
-                          Big16(0) + text;
-  std::string ip = Big16(0x4500) +
-                   Big16(static_cast<uint32_t>(20 + udp.size())) + Big16(0) +
-                   Big16(0x4000) + Big16(64 << 8 | 17) + Big16(0) +
-                   Big32(0x0a000001) + Big32(kServer);
-  uint32_t sum = 0;
-  for (size_t i = 0; i < ip.size(); i += 2) {
-    sum += static_cast<uint32_t>(static_cast<uint8_t>(ip[i])) << 8 |
-           static_cast<uint8_t>(ip[i + 1]);
-  }
-  while (sum >> 16 != 0) sum = (sum & 0xffff) + (sum >> 16);
-  ip.replace(10, 2, Big16(~sum & 0xffff));
-  return std::string(6, '\2') + std::string(6, '\4') + Big16(0x0800) + ip + udp;
+  return kernels::RequestFrame({.from_port = 1024 + id % 60000,
+                                .to_port = kPort,
+                                .id = id & 0xffff,
+                                .udp_checksum = false},
+                               text);
 }
 
 // Zeros, aligned as buffers of gpud's are.
@@ -268,7 +250,7 @@ class GnomRun {
           .first = first * memcached::kGrxbBytes,
           .now_s = kNow,
           .count = static_cast<uint32_t>(batch_),
-          .address = kServer,
+          .address = kernels::kServerAddress,
           .port = kPort};
       const auto pairs = static_cast<uint32_t>(
           std::min<uint64_t>(batch_, memcached::kGnomPairs));

@@ -18,6 +18,7 @@
 #include "base/status.h"
 #include "devices/sdk/edge.h"
 #include "fmt/format.h"
+#include "kernels/memcached/gnom_frame.h"
 #include "kernels/memcached/gnom_wire.h"
 #include "kernels/memcached/wire.h"
 
@@ -30,7 +31,6 @@ using memcached::kGrxbBytes;
 
 using Clock = std::chrono::steady_clock;
 
-constexpr uint32_t kServer = 0x0a000002;
 constexpr uint32_t kPort = 11211;
 constexpr uint32_t kHeads = 14 + 20 + 8;  // of Ethernet, IPv4 and UDP
 constexpr uint64_t kNow = 1'700'000'000;
@@ -47,30 +47,13 @@ struct Options {
   uint32_t rounds = 3;
 };
 
-std::string Big16(uint32_t value) {
-  return {static_cast<char>(value >> 8), static_cast<char>(value)};
-}
-std::string Big32(uint32_t value) {
-  return Big16(value >> 16) + Big16(value & 0xffff);
-}
-
+// A client's frame; its UDP has no checksum, as in GNoM's own tests.
 std::string RequestFrame(uint32_t id, const std::string& text) {
-  const std::string udp = Big16(1024 + id % 60000) + Big16(kPort) +
-                          Big16(static_cast<uint32_t>(16 + text.size())) +
-                          Big16(0) + Big16(id & 0xffff) + Big16(0) + Big16(1) +
-                          Big16(0) + text;
-  std::string ip = Big16(0x4500) +
-                   Big16(static_cast<uint32_t>(20 + udp.size())) + Big16(0) +
-                   Big16(0x4000) + Big16(64 << 8 | 17) + Big16(0) +
-                   Big32(0x0a000001) + Big32(kServer);
-  uint32_t sum = 0;
-  for (size_t i = 0; i < ip.size(); i += 2) {
-    sum += static_cast<uint32_t>(static_cast<uint8_t>(ip[i])) << 8 |
-           static_cast<uint8_t>(ip[i + 1]);
-  }
-  while (sum >> 16 != 0) sum = (sum & 0xffff) + (sum >> 16);
-  ip.replace(10, 2, Big16(~sum & 0xffff));
-  return std::string(12, '\2') + Big16(0x0800) + ip + udp;
+  return kernels::RequestFrame({.from_port = 1024 + id % 60000,
+                                .to_port = kPort,
+                                .id = id & 0xffff,
+                                .udp_checksum = false},
+                               text);
 }
 
 edge::BufferPart BySlot(uint64_t bytes) {
@@ -208,7 +191,8 @@ class Bench {
                         BySlot(batch * sizeof(memcached::GnomResult))),
             edge::Fixed("table", table_), edge::Fixed("store", store_),
             edge::Writable("first"), edge::Constant("now_s", kNow),
-            edge::Writable("count"), edge::Constant("address", kServer),
+            edge::Writable("count"),
+            edge::Constant("address", kernels::kServerAddress),
             edge::Constant("port", kPort)}};
     ASSIGN_OR_RETURN(gnom_, edge::edgeRegisterEvent(*device_, gnom));
     ASSIGN_OR_RETURN(gnom_first_, gnom_->ParameterOffset("first"));
