@@ -51,6 +51,10 @@ class ChainTest : public testing::Test {
     front_end_->Stop();
     kmu_.Stop();
     workers_.reset();
+    // A chain and its events have each other until they leave it.
+    for (const TestDevice::Event* event : {&source_event_, &follower_event_}) {
+      if (event->kernel) chain_->Leave(*event->kernel, /*stays=*/false);
+    }
   }
 
   TestDevice::Event Source(const simt::KernelInfo* kernel = nullptr,
@@ -273,6 +277,7 @@ TEST_F(ChainTest, AStragglerOfASourceThatHasLeftEndsNoEventOfTheNextOne) {
   EXPECT_EQ(host_.Wait(*follower_event_.ring).state, EventState::kDone);
   EXPECT_EQ(follower_event_.kernel->in_flight(), 1u) << "it took a straggler";
   front_end_->Stop();
+  chain_->Leave(*next.kernel, /*stays=*/false);
 }
 
 TEST_F(ChainTest, AResultWhoseFollowerWasAbortedIsNotTaken) {
@@ -316,6 +321,7 @@ TEST_F(ChainTest, EndsThatDoNotFitAreRefusedByName) {
   ASSERT_TRUE(chain_->AddFollower(follower.kernel).ok());
   EXPECT_EQ(chain_->AddSource(source.kernel).code(),
             absl::StatusCode::kFailedPrecondition);
+  chain_->Leave(*follower.kernel, /*stays=*/false);
 }
 
 TEST(ChainTableTest, AChainLivesAsLongAsOneOfItsEnds) {

@@ -259,7 +259,10 @@ TEST(EchoReply, SaysWhyNot) {
     cases[EchoVerdict::kTruncated].emplace_back(
         icmp6.begin(), icmp6.begin() + static_cast<ptrdiff_t>(length));
   }
-  cases[EchoVerdict::kBadVersion] = {with4(icmp4, 0, 0x55)};
+  Bytes five = icmp4;
+  five[0] = 0x55;
+  SetChecksum(five);
+  cases[EchoVerdict::kBadVersion] = {five};
   cases[EchoVerdict::kFragment] = {with4(icmp4, 6, 0x20), with4(icmp4, 7, 1)};
   cases[EchoVerdict::kBadSource] = {
       with4(icmp4, 12, 127), with4(icmp4, 12, 0),   with4(icmp4, 12, 224),
