@@ -7,24 +7,39 @@
 #include "base/status.h"
 #include "fmt/format.h"
 #include "kernels/own_kernels_ptx.h"
-#include "kernels/registry.h"
 #include "sim/lower/lower.h"
+#include "spdlog/spdlog.h"
 
 namespace carillon::gpud {
 namespace {
 
-absl::StatusOr<std::shared_ptr<const sim::Program>> ParseAndLower(
-    std::span<const std::byte> image, std::string file, sim::Memory* memory,
-    sim::Turns* turns) {
+using ModulePtr = std::shared_ptr<const sim::ptx::Module>;
+
+absl::StatusOr<ModulePtr> Parse(std::span<const std::byte> image,
+                                std::string file) {
   std::string text(reinterpret_cast<const char*>(image.data()), image.size());
   // A string, for the driver, ends with a zero.
   while (!text.empty() && text.back() == '\0') text.pop_back();
   ASSIGN_OR_RETURN(auto module,
                    sim::ptx::ParseModule(std::move(text), std::move(file)));
-  ASSIGN_OR_RETURN(
-      auto program,
-      sim::Lower(std::make_shared<const sim::ptx::Module>(std::move(module)),
-                 memory, {.max_variable_bytes = sim::kMaxVariableBytes}));
+  return std::make_shared<const sim::ptx::Module>(std::move(module));
+}
+
+// gpud's own: one for all back-ends of this process.
+const absl::StatusOr<ModulePtr>& OwnModule() {
+  static const auto* const module = new absl::StatusOr<ModulePtr>(
+      Parse(kernels::OwnKernelsPtx(), "kernels.ptx"));
+  return *module;
+}
+
+// `kernel`: the only one that is needed; empty: all are.
+absl::StatusOr<std::shared_ptr<const sim::Program>> Lower(
+    ModulePtr module, std::string_view kernel, sim::Memory* memory,
+    sim::Turns* turns) {
+  ASSIGN_OR_RETURN(auto program,
+                   sim::Lower(std::move(module), memory,
+                              {.max_variable_bytes = sim::kMaxVariableBytes,
+                               .kernel = kernel}));
   // Whoever refuses it afterwards leaves none of its variables behind.
   const sim::Program* const lowered = program.get();
   return std::shared_ptr<const sim::Program>(
@@ -67,20 +82,28 @@ KernelLayout LayoutOf(const sim::ProgramFunction& entry) {
 }  // namespace
 
 absl::Status SimKernels::LoadOwn() {
-  const auto program =
-      ParseAndLower(kernels::OwnKernelsPtx(), "kernels.ptx", memory_, turns_);
-  if (!program.ok()) {
+  const absl::StatusOr<ModulePtr>& module = OwnModule();
+  if (!module.ok()) {
     return absl::InternalError(
-        fmt::format("gpud's own kernels: {}", program.status().message()));
+        fmt::format("gpud's own kernels: {}", module.status().message()));
   }
-  for (const simt::KernelInfo* kernel : simt::AllKernels()) {
-    // A test's kernel is none of gpud's own.
-    if (const auto* entry =
-            (*program)->FindEntry(fmt::format("carillon_{}", kernel->name))) {
-      Add(kernel, *program, entry);
-    }
-  }
+  own_ = *module;
   return absl::OkStatus();
+}
+
+SimKernels::Code SimKernels::LowerOwn(const simt::KernelInfo& kernel) const {
+  if (own_ == nullptr || kernel.is_users()) return {};
+  const std::string name = fmt::format("carillon_{}", kernel.name);
+  auto program = Lower(own_, name, memory_, turns_);
+  if (!program.ok()) {
+    // A test's kernel is none of gpud's own.
+    if (!absl::IsNotFound(program.status())) {
+      spdlog::error("{}", program.status().message());
+    }
+    return {};
+  }
+  const sim::ProgramFunction* const entry = (*program)->FindEntry(name);
+  return {*std::move(program), entry};
 }
 
 absl::StatusOr<std::vector<const simt::KernelInfo*>> SimKernels::Load(
@@ -91,8 +114,9 @@ absl::StatusOr<std::vector<const simt::KernelInfo*>> SimKernels::Load(
         "compile it with nvcc -ptx -arch=compute_75",
         source.file));
   }
+  ASSIGN_OR_RETURN(auto module, Parse(source.image, source.file));
   ASSIGN_OR_RETURN(const auto program,
-                   ParseAndLower(source.image, source.file, memory_, turns_));
+                   Lower(std::move(module), "", memory_, turns_));
   std::vector<std::unique_ptr<UserKernel>> kernels;
   std::vector<const simt::KernelInfo*> infos;
   std::vector<const sim::ProgramFunction*> entries;
@@ -114,24 +138,26 @@ absl::StatusOr<std::vector<const simt::KernelInfo*>> SimKernels::Load(
     kernels.push_back(std::move(kernel));
   }
   for (size_t i = 0; i < infos.size(); ++i) {
-    Add(infos[i], program, entries[i]);
+    Add(infos[i], {program, entries[i]});
   }
   MutexLock lock(users_mutex_);
   for (auto& kernel : kernels) users_.push_back(std::move(kernel));
   return infos;
 }
 
-void SimKernels::Add(const simt::KernelInfo* kernel,
-                     std::shared_ptr<const sim::Program> program,
-                     const sim::ProgramFunction* entry) {
+SimKernels::Code SimKernels::Add(const simt::KernelInfo* kernel,
+                                 Code code) const {
   std::lock_guard lock(code_mutex_);
-  code_[kernel] = {std::move(program), entry};
+  return code_.try_emplace(kernel, std::move(code)).first->second;
 }
 
 SimKernels::Code SimKernels::Find(const simt::KernelInfo* kernel) const {
-  std::shared_lock lock(code_mutex_);
-  const auto found = code_.find(kernel);
-  return found == code_.end() ? Code{} : found->second;
+  {
+    std::shared_lock lock(code_mutex_);
+    const auto found = code_.find(kernel);
+    if (found != code_.end()) return found->second;
+  }
+  return Add(kernel, LowerOwn(*kernel));
 }
 
 absl::Status SimKernels::Check(const simt::KernelInfo& kernel) const {

@@ -33,7 +33,8 @@ class SimKernels {
   SimKernels(sim::Memory* memory, sim::Turns* turns)
       : memory_(memory), turns_(turns) {}
 
-  // gpud's own, from the PTX that was built in. Errors: Internal.
+  // gpud's own, from the PTX that was built in: each is lowered when it is first
+  // looked for. Errors: Internal.
   absl::Status LoadOwn();
   // As Backend::LoadKernels(): PTX text only.
   absl::StatusOr<std::vector<const simt::KernelInfo*>> Load(
@@ -54,14 +55,15 @@ class SimKernels {
   static uint32_t FailStatusOf(const absl::Status& status);
 
  private:
-  void Add(const simt::KernelInfo* kernel,
-           std::shared_ptr<const sim::Program> program,
-           const sim::ProgramFunction* entry);
+  Code LowerOwn(const simt::KernelInfo& kernel) const;
+  // Returns what is kept: another thread's, if that was first.
+  Code Add(const simt::KernelInfo* kernel, Code code) const;
 
   sim::Memory* const memory_;
   sim::Turns* const turns_;
+  std::shared_ptr<const sim::ptx::Module> own_;
   mutable std::shared_mutex code_mutex_;
-  std::unordered_map<const simt::KernelInfo*, Code> code_;
+  mutable std::unordered_map<const simt::KernelInfo*, Code> code_;
   Mutex users_mutex_;
   std::vector<std::unique_ptr<UserKernel>> users_ ABSL_GUARDED_BY(users_mutex_);
 };
