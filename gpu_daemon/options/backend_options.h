@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "base/clock.h"
 #include "gpu_daemon/event/gpu_model.h"
+#include "gpu_daemon/options/copy_chunks.h"
 #include "gpu_daemon/options/policy_names.h"
 
 namespace carillon::gpud {
@@ -41,6 +42,8 @@ struct BackendOptions {
   Nanoseconds max_spin_ns = 50'000;
   // What malloc() of kernels takes from, where they run as PTX.
   uint64_t heap_bytes = kDefaultHeapBytes;
+  // Of copies to and from GPU memory.
+  CopyChunks copy_chunks;
   // The configuration of the simulated GPU in whose time the testbed lives (a
   // preset's name or a file); empty: wall time.
   std::string timing;
