@@ -24,8 +24,8 @@ v1::CopyRequest CopyOf(const AttachedDevice& device, uint32_t from, uint32_t to,
   return request;
 }
 
-Outcome Run(TestTestbed& testbed, const v1::CopyRequest& request,
-            v1::CopyResponse* response) {
+Outcome RunCopy(TestTestbed& testbed, const v1::CopyRequest& request,
+                v1::CopyResponse* response) {
   return TestTestbed::Call(testbed.events(), &v1::Events::Stub::Copy, request,
                            response);
 }
@@ -33,7 +33,8 @@ Outcome Run(TestTestbed& testbed, const v1::CopyRequest& request,
 class CopyTest : public testing::TestWithParam<std::string> {
  protected:
   TestTestbed testbed_{{.backend = GetParam(),
-                        .backend_options = {.copy_chunks = {4096, 4096}}}};
+                        .backend_options = {.copy_chunks = {4096, 4096}},
+                        .memory_bytes = uint64_t{64} << 20}};
 };
 
 INSTANTIATE_TEST_SUITE_P(All, CopyTest, testing::Values("cpu", "sim"),
@@ -52,8 +53,8 @@ TEST_P(CopyTest, WhatGoesInThroughAKernelAndOutIsWhatItWas) {
       reinterpret_cast<uint8_t*>(device.submission().At(in.offset()));
   for (uint64_t i = 0; i < kBytes; ++i) written[i] = uint8_t(i * i >> 3);
   v1::CopyResponse response;
-  Outcome outcome =
-      Run(testbed_, CopyOf(device, in.buffer_id(), first, kBytes), &response);
+  Outcome outcome = RunCopy(
+      testbed_, CopyOf(device, in.buffer_id(), first, kBytes), &response);
   ASSERT_TRUE(outcome.ok()) << outcome.status.error_message();
   EXPECT_GE(response.finished_ns(), response.started_ns());
   EXPECT_GT(response.finished_ns(), 0u);
@@ -62,6 +63,8 @@ TEST_P(CopyTest, WhatGoesInThroughAKernelAndOutIsWhatItWas) {
   launch.set_session(device.session());
   launch.set_kernel("echo");
   launch.mutable_block()->set_x(64);
+  launch.mutable_block()->set_y(1);
+  launch.mutable_block()->set_z(1);
   *launch.add_parameters() = Part("in", first);
   *launch.add_parameters() = Part("out", second);
   v1::LaunchKernelResponse launched;
@@ -75,7 +78,7 @@ TEST_P(CopyTest, WhatGoesInThroughAKernelAndOutIsWhatItWas) {
   auto back = CopyOf(device, second, out.buffer_id(), kBytes - 200);
   back.set_from_offset(100);
   back.set_to_offset(150);
-  outcome = Run(testbed_, back, &response);
+  outcome = RunCopy(testbed_, back, &response);
   ASSERT_TRUE(outcome.ok()) << outcome.status.error_message();
   const auto* const read =
       reinterpret_cast<const uint8_t*>(device.completion().At(out.offset()));
@@ -92,7 +95,7 @@ TEST_P(CopyTest, BadRequestsAreRefused) {
   const uint32_t memory = device.Buffer(v1::GPU_MEMORY, 100);
   const auto refused = [&](const v1::CopyRequest& request) {
     v1::CopyResponse response;
-    return Run(testbed_, request, &response);
+    return RunCopy(testbed_, request, &response);
   };
   for (const auto& [from, to] : {std::pair(in, out),
                                  {memory, memory},
@@ -135,7 +138,7 @@ template <class During>
 grpc::Status WhileCopying(TestTestbed& testbed, AttachedDevice& device,
                           grpc::ClientContext& context, uint32_t* in,
                           const During& during) {
-  constexpr uint64_t kBytes = 64 << 20;
+  constexpr uint64_t kBytes = 16 << 20;
   *in = device.Buffer(v1::INPUT, kBytes);
   const uint32_t memory = device.Buffer(v1::GPU_MEMORY, kBytes);
   grpc::Status status;

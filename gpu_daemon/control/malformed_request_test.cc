@@ -801,7 +801,7 @@ TEST_F(MalformedRequest, Copy) {
            "unknown session: attach first, and pass the session that Attach "
            "returned"},
           {"no source", [](R& r) { r.clear_from_buffer(); }, kNotFound,
-           reason::kUnknownBuffer, "device 'fuzz' has no buffer 0"},
+           reason::kUnknownBuffer, "device 'dev0' has no buffer 0"},
           {"into its source", [](R& r) { r.set_to_buffer(r.from_buffer()); },
            kInvalid, reason::kBadCopy,
            "a copy goes from an input buffer to GPU memory, or from GPU memory "

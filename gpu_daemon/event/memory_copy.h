@@ -10,10 +10,10 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "gpu_daemon/event/copy_chunks.h"
 #include "gpu_daemon/event/device_memory.h"
 #include "gpu_daemon/event/kernel_launch.h"
 #include "gpu_daemon/event/kernel_memory.h"
-#include "gpu_daemon/options/copy_chunks.h"
 #include "shm/layout.h"
 
 namespace carillon::gpud {

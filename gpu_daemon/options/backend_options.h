@@ -10,8 +10,8 @@
 
 #include "absl/status/status.h"
 #include "base/clock.h"
+#include "gpu_daemon/event/copy_chunks.h"
 #include "gpu_daemon/event/gpu_model.h"
-#include "gpu_daemon/options/copy_chunks.h"
 #include "gpu_daemon/options/policy_names.h"
 
 namespace carillon::gpud {

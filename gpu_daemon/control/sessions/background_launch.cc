@@ -9,6 +9,7 @@
 #include "fmt/format.h"
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/sessions/kernel_request.h"
+#include "gpu_daemon/control/sessions/parameter_bindings.h"
 #include "gpu_daemon/event/launch_filter.h"
 
 namespace carillon::gpud {
@@ -43,7 +44,7 @@ absl::Status CheckInside(std::string_view field, uint64_t offset,
 
 absl::StatusOr<std::shared_ptr<BackgroundLaunch>> BackgroundLaunch::Create(
     const v1::LaunchKernelRequest& request,
-    const std::shared_ptr<DeviceSpace>& space, const FindBuffer& find_buffer,
+    const std::shared_ptr<DeviceSpace>& space, const BufferTable& buffers,
     SessionContext* context) {
   ASSIGN_OR_RETURN(
       auto kmd,
@@ -53,7 +54,7 @@ absl::StatusOr<std::shared_ptr<BackgroundLaunch>> BackgroundLaunch::Create(
           request.shared_bytes(), *context->kernels, *context->backend));
   RETURN_IF_ERROR(CheckUnchanging(request));
   ASSIGN_OR_RETURN(auto bound, BindParameters(*kmd.kernel, request.parameters(),
-                                              1, find_buffer));
+                                              1, buffers.finder()));
   auto plan = ArgumentPlan::Make(*kmd.kernel, bound.bindings);
   if (!plan.ok()) {
     return WithDetail(plan.status(), reason::kBadBinding, request.kernel());
@@ -80,9 +81,9 @@ absl::StatusOr<std::shared_ptr<BackgroundLaunch>> BackgroundLaunch::Create(
 
 absl::StatusOr<std::shared_ptr<BackgroundLaunch>> BackgroundLaunch::Create(
     const v1::CopyRequest& request, const std::shared_ptr<DeviceSpace>& space,
-    const FindBuffer& find_buffer, SessionContext* context) {
-  ASSIGN_OR_RETURN(auto from, find_buffer(request.from_buffer()));
-  ASSIGN_OR_RETURN(auto to, find_buffer(request.to_buffer()));
+    const BufferTable& buffers, SessionContext* context) {
+  ASSIGN_OR_RETURN(auto from, buffers.Find(request.from_buffer()));
+  ASSIGN_OR_RETURN(auto to, buffers.Find(request.to_buffer()));
   const bool in = from->place() == v1::INPUT && to->place() == v1::GPU_MEMORY;
   const bool out = from->place() == v1::GPU_MEMORY && to->place() == v1::OUTPUT;
   if (!in && !out) {

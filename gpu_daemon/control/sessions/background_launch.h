@@ -11,8 +11,8 @@
 
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
+#include "gpu_daemon/control/sessions/buffer_table.h"
 #include "gpu_daemon/control/sessions/device_space.h"
-#include "gpu_daemon/control/sessions/parameter_bindings.h"
 #include "gpu_daemon/control/sessions/session_context.h"
 #include "gpu_daemon/event/kernel_launch.h"
 #include "gpu_daemon/event/memory_copy.h"
@@ -29,7 +29,7 @@ class BackgroundLaunch : public std::enable_shared_from_this<BackgroundLaunch> {
   // InvalidArgument (dimensions, parameters, priority).
   static absl::StatusOr<std::shared_ptr<BackgroundLaunch>> Create(
       const v1::LaunchKernelRequest& request,
-      const std::shared_ptr<DeviceSpace>& space, const FindBuffer& find_buffer,
+      const std::shared_ptr<DeviceSpace>& space, const BufferTable& buffers,
       SessionContext* context);
 
   // Errors: NotFound (buffer), InvalidArgument BAD_COPY (no bytes; not from an
@@ -37,7 +37,7 @@ class BackgroundLaunch : public std::enable_shared_from_this<BackgroundLaunch> {
   // BAD_COPY (it leaves a buffer).
   static absl::StatusOr<std::shared_ptr<BackgroundLaunch>> Create(
       const v1::CopyRequest& request, const std::shared_ptr<DeviceSpace>& space,
-      const FindBuffer& find_buffer, SessionContext* context);
+      const BufferTable& buffers, SessionContext* context);
 
   // Hands it to the back-end. To be called once.
   void Submit();

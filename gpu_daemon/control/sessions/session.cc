@@ -444,8 +444,8 @@ absl::StatusOr<LaunchResult> Session::Launch(const Request& request,
                                kMaxLaunches, kMaxWaitingLaunches),
                    reason::kTooMany, "launches");
     }
-    ASSIGN_OR_RETURN(launch, BackgroundLaunch::Create(
-                                 request, space_, buffers_.finder(), context_));
+    ASSIGN_OR_RETURN(
+        launch, BackgroundLaunch::Create(request, space_, buffers_, context_));
     launches_.push_back(launch);
     context_->waiting_launches.fetch_add(1, std::memory_order_relaxed);
     launch->Submit();
