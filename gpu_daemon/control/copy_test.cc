@@ -32,9 +32,10 @@ Outcome RunCopy(TestTestbed& testbed, const v1::CopyRequest& request,
 
 class CopyTest : public testing::TestWithParam<std::string> {
  protected:
-  TestTestbed testbed_{{.backend = GetParam(),
-                        .backend_options = {.copy_chunks = {4096, 4096}},
-                        .memory_bytes = uint64_t{64} << 20}};
+  TestTestbed testbed_{
+      {.backend = GetParam(),
+       .backend_options = {.copy_in_chunk = 4096, .copy_out_chunk = 4096},
+       .memory_bytes = uint64_t{64} << 20}};
 };
 
 INSTANTIATE_TEST_SUITE_P(All, CopyTest, testing::Values("cpu", "sim"),

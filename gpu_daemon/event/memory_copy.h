@@ -10,13 +10,18 @@
 #include <optional>
 
 #include "base/clock.h"
-#include "gpu_daemon/event/copy_chunks.h"
 #include "gpu_daemon/event/device_memory.h"
 #include "gpu_daemon/event/kernel_launch.h"
 #include "gpu_daemon/event/kernel_memory.h"
 #include "shm/layout.h"
 
 namespace carillon::gpud {
+
+// Bytes after which a copy may be interrupted.
+struct CopyChunks {
+  uint64_t in = 0;
+  uint64_t out = 0;
+};
 
 // Made by the control plane, then owned by the back-end until it ends.
 struct MemoryCopy {

@@ -10,7 +10,6 @@
 
 #include "absl/status/status.h"
 #include "base/clock.h"
-#include "gpu_daemon/event/copy_chunks.h"
 #include "gpu_daemon/event/gpu_model.h"
 #include "gpu_daemon/options/policy_names.h"
 
@@ -42,8 +41,10 @@ struct BackendOptions {
   Nanoseconds max_spin_ns = 50'000;
   // What malloc() of kernels takes from, where they run as PTX.
   uint64_t heap_bytes = kDefaultHeapBytes;
-  // Of copies to and from GPU memory.
-  CopyChunks copy_chunks;
+  // Bytes of a copy to GPU memory, and from there, after which another may go
+  // first. By default what GPES took for its video (V-D).
+  uint64_t copy_in_chunk = uint64_t{4} << 20;
+  uint64_t copy_out_chunk = uint64_t{512} << 10;
   // The configuration of the simulated GPU in whose time the testbed lives (a
   // preset's name or a file); empty: wall time.
   std::string timing;

@@ -143,7 +143,7 @@ std::vector<Option> OptionTable(GpudOptions& options) {
       {.flag = "--copy-in-chunk",
        .key = "copy_in_chunk",
        .type = kSize,
-       .field = &backend.copy_chunks.in,
+       .field = &backend.copy_in_chunk,
        .min = 4096,
        .max = kTiB,
        .help = "bytes of a copy to GPU memory after which a more urgent one "
@@ -151,7 +151,7 @@ std::vector<Option> OptionTable(GpudOptions& options) {
       {.flag = "--copy-out-chunk",
        .key = "copy_out_chunk",
        .type = kSize,
-       .field = &backend.copy_chunks.out,
+       .field = &backend.copy_out_chunk,
        .min = 4096,
        .max = kTiB,
        .help = "the same of a copy from GPU memory"},

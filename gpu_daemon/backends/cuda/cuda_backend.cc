@@ -77,7 +77,9 @@ absl::Status CudaBackend::Open(Driver driver, const Gpu::Options& gpu_options) {
   gpu_->SetTracing(options_.tracing);
   memory_ = std::make_unique<CudaMemory>(gpu_.get());
   ASSIGN_OR_RETURN(background_, Background::Create(gpu_.get()));
-  copies_ = std::make_unique<CopyQueue>(memory_.get(), options_.copy_chunks);
+  copies_ = std::make_unique<CopyQueue>(
+      memory_.get(),
+      CopyChunks{options_.copy_in_chunk, options_.copy_out_chunk});
   std::vector<PathSet::Entry> entries;
   entries.push_back(
       {{kEdgePath, "resident dispatchers poll, launch and complete on the GPU"},

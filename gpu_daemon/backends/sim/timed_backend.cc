@@ -33,7 +33,8 @@ absl::StatusOr<std::unique_ptr<Backend>> TimedBackend::Create(
                    TimedLauncher::Make({.gpu = std::move(config),
                                         .first_devices = options.first_devices,
                                         .event_log = options.event_log,
-                                        .copy_chunks = options.copy_chunks,
+                                        .copy_chunks = {options.copy_in_chunk,
+                                                        options.copy_out_chunk},
                                         .on_violation = options.on_violation},
                                        ptx.get(), memory.get()));
   TimedLauncher* const launches = launcher.get();
