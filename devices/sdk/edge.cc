@@ -121,6 +121,23 @@ absl::StatusOr<Device::LaunchTimes> Device::LaunchKernel(
                      .finished_ns = answer.finished_ns()};
 }
 
+absl::StatusOr<Device::CopyTimes> Device::Copy(const CopySpec& spec) {
+  v1::CopyRequest request;
+  request.set_from_buffer(spec.from.id);
+  request.set_from_offset(spec.from_offset);
+  request.set_to_buffer(spec.to.id);
+  request.set_to_offset(spec.to_offset);
+  request.set_bytes(spec.bytes);
+  request.set_priority(spec.priority);
+  const bool simulated = in_simulated_time();
+  ASSIGN_OR_RETURN(const auto answer,
+                   impl_->Call(&v1::Events::Stub::Copy, request,
+                               simulated ? kMaxSimulation : spec.timeout));
+  if (simulated && !impl_->WaitForTurn()) return status();
+  return CopyTimes{.started_ns = answer.started_ns(),
+                   .finished_ns = answer.finished_ns()};
+}
+
 Nanoseconds Device::Now() const {
   return in_simulated_time() ? impl_->time->now() : NowNs();
 }

@@ -348,6 +348,28 @@ class Device {
   // the kernel's own failure code.
   absl::StatusOr<LaunchTimes> LaunchKernel(const LaunchSpec& spec);
 
+  // A copy from a buffer of kInput to one of kGpuMemory, or from there to one of
+  // kOutput or kDurable: returns when it has ended. gpud cuts it into chunks, after
+  // each of which one of a higher priority goes first, whosever it is.
+  struct CopySpec {
+    Buffer from;
+    uint64_t from_offset = 0;
+    Buffer to;
+    uint64_t to_offset = 0;
+    uint64_t bytes = 0;
+    uint32_t priority = 0;
+    std::chrono::milliseconds timeout{60'000};
+  };
+  struct CopyTimes {
+    uint64_t started_ns = 0;   // from the call to its first chunk
+    uint64_t finished_ns = 0;  // from the call to its end
+  };
+  // In simulated time its `timeout` does not count.
+  // Errors: InvalidArgument (other places, 0 bytes), OutOfRange (past a buffer's
+  // end), NotFound (no buffer of this device's), ResourceExhausted (too many at
+  // once), Aborted (cut short), DataLoss (the GPU was lost meanwhile).
+  absl::StatusOr<CopyTimes> Copy(const CopySpec& spec);
+
   // Telemetry (writer: this process): shown by `carillon devices NAME` and the
   // demo's report.
   void SetCounter(uint32_t index, uint64_t value);

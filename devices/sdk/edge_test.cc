@@ -433,6 +433,29 @@ TEST_F(EdgeTest, ABackgroundKernelReturnsItsTimesOrItsFailure) {
             absl::StatusCode::kInvalidArgument);
 }
 
+TEST_F(EdgeTest, ACopyReturnsItsTimes) {
+  Device& device = Attach();
+  const auto from = device.AllocateBuffer(Place::kInput, 64);
+  const auto to = device.AllocateBuffer(Place::kGpuMemory, 64);
+  ASSERT_TRUE(from.ok() && to.ok());
+  const auto times = device.Copy({.from = *from,
+                                  .from_offset = 3,
+                                  .to = *to,
+                                  .to_offset = 4,
+                                  .bytes = 60,
+                                  .priority = 2});
+  ASSERT_TRUE(times.ok()) << Message(times.status());
+  EXPECT_EQ(times->started_ns, 5u);
+  EXPECT_EQ(times->finished_ns, 70u);
+  const v1::CopyRequest request = gpud_->seen().copy;
+  EXPECT_EQ(request.from_buffer(), from->id);
+  EXPECT_EQ(request.from_offset(), 3u);
+  EXPECT_EQ(request.to_buffer(), to->id);
+  EXPECT_EQ(request.to_offset(), 4u);
+  EXPECT_EQ(request.bytes(), 60u);
+  EXPECT_EQ(request.priority(), 2u);
+}
+
 TEST_F(EdgeTest, TelemetryIsReadableByGpud) {
   Device& device = Attach();
   device.SetCounter(0, 5);

@@ -295,4 +295,15 @@ grpc::Status FakeGpud::LaunchKernel(grpc::ServerContext* context,
   return grpc::Status::OK;
 }
 
+grpc::Status FakeGpud::Copy(grpc::ServerContext* context,
+                            const v1::CopyRequest* request,
+                            v1::CopyResponse* response) {
+  if (auto status = Enter("Copy", context); !status.ok()) return status;
+  MutexLock lock(mutex_);
+  seen_.copy = *request;
+  response->set_started_ns(5);
+  response->set_finished_ns(70);
+  return grpc::Status::OK;
+}
+
 }  // namespace carillon::edge

@@ -72,6 +72,7 @@ class FakeGpud : private v1::Devices::Service, private v1::Events::Service {
     v1::AttachRequest attach;
     v1::RegisterEventRequest registration;
     v1::LaunchKernelRequest launch;
+    v1::CopyRequest copy;
     std::vector<std::string> calls;  // names, in order
     uint64_t scheduled = 0;          // through which sequence
   };
@@ -106,6 +107,8 @@ class FakeGpud : private v1::Devices::Service, private v1::Events::Service {
   grpc::Status LaunchKernel(grpc::ServerContext*,
                             const v1::LaunchKernelRequest*,
                             v1::LaunchKernelResponse*) override;
+  grpc::Status Copy(grpc::ServerContext*, const v1::CopyRequest*,
+                    v1::CopyResponse*) override;
 
   // Notes the call; what it should fail with.
   grpc::Status Enter(const std::string& name, grpc::ServerContext* context);

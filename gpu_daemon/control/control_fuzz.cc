@@ -165,6 +165,8 @@ class Run {
         return LaunchKernel(raw);
       case 13:
         return RegisterModule(raw);
+      case 15:
+        return Copy(raw);
       case 14:
         return Steer();
       default:
@@ -403,6 +405,20 @@ class Run {
     }
     v1::LaunchKernelResponse response;
     Call(Gpud().events, &EventsService::LaunchKernel, request, &response);
+  }
+  void Copy(bool raw) {
+    auto request = raw ? Raw<v1::CopyRequest>() : v1::CopyRequest();
+    request.set_session(Session());
+    if (!raw) {
+      request.set_from_buffer(Number());
+      request.set_to_buffer(Number());
+      request.set_from_offset(Number());
+      request.set_to_offset(Number());
+      request.set_bytes(Number());
+      request.set_priority(Number());
+    }
+    v1::CopyResponse response;
+    Call(Gpud().events, &EventsService::Copy, request, &response);
   }
   void RegisterModule(bool raw) {
     auto request =

@@ -23,6 +23,7 @@ inline constexpr char kErrorTrailer[] = "carillon-error-bin";
 namespace reason {
 inline constexpr char kBadBinding[] = "BAD_BINDING";
 inline constexpr char kBadCount[] = "BAD_COUNT";
+inline constexpr char kBadCopy[] = "BAD_COPY";
 inline constexpr char kBadDimensions[] = "BAD_DIMENSIONS";
 inline constexpr char kBadFault[] = "BAD_FAULT";
 inline constexpr char kBadImage[] = "BAD_IMAGE";
@@ -34,6 +35,7 @@ inline constexpr char kBadSize[] = "BAD_SIZE";
 inline constexpr char kBufferInUse[] = "BUFFER_IN_USE";
 inline constexpr char kDeviceNameTaken[] = "DEVICE_NAME_TAKEN";
 inline constexpr char kEktFull[] = "EKT_FULL";
+inline constexpr char kGpuLost[] = "GPU_LOST";
 inline constexpr char kInjectedFault[] = "INJECTED_FAULT";
 inline constexpr char kKernelLost[] = "KERNEL_LOST";
 inline constexpr char kKernelNameTaken[] = "KERNEL_NAME_TAKEN";

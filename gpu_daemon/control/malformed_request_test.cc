@@ -786,5 +786,40 @@ TEST_F(MalformedRequest, LaunchKernel) {
       });
 }
 
+TEST_F(MalformedRequest, Copy) {
+  using R = v1::CopyRequest;
+  R good;
+  good.set_session(device_.session());
+  good.set_from_buffer(device_.Buffer(v1::INPUT, 64));
+  good.set_to_buffer(device_.Buffer(v1::GPU_MEMORY, 64));
+  good.set_bytes(64);
+  Refused<v1::Events::Stub, R, v1::CopyResponse>(
+      testbed_.events(), &v1::Events::Stub::Copy, good,
+      {
+          {"no session", [](R& r) { r.clear_session(); }, kNotFound,
+           reason::kUnknownSession,
+           "unknown session: attach first, and pass the session that Attach "
+           "returned"},
+          {"no source", [](R& r) { r.clear_from_buffer(); }, kNotFound,
+           reason::kUnknownBuffer, "device 'dev0' has no buffer 0"},
+          {"into its source", [](R& r) { r.set_to_buffer(r.from_buffer()); },
+           kInvalid, reason::kBadCopy,
+           "a copy goes from an input buffer to GPU memory, or from GPU memory "
+           "to an output buffer: have a kernel copy the rest"},
+          {"no bytes", [](R& r) { r.clear_bytes(); }, kInvalid,
+           reason::kBadCopy, "a copy of 0 bytes"},
+          {"most bytes", [](R& r) { r.set_bytes(~uint64_t{0}); },
+           StatusCode::OUT_OF_RANGE, reason::kBadCopy,
+           "from_offset 0 and 18446744073709551615 bytes leave a buffer of 64 "
+           "bytes"},
+          {"past its target", [](R& r) { r.set_to_offset(1); },
+           StatusCode::OUT_OF_RANGE, reason::kBadCopy,
+           "to_offset 1 and 64 bytes leave a buffer of 64 bytes"},
+          {"largest priority", [](R& r) { r.set_priority(kMax32); }, kInvalid,
+           reason::kBadPriority,
+           "priority 4294967295: must be from 0 (lowest) to 7"},
+      });
+}
+
 }  // namespace
 }  // namespace carillon::gpud

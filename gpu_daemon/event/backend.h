@@ -16,6 +16,7 @@
 #include "gpu_daemon/event/kernel_launch.h"
 #include "gpu_daemon/event/kernel_memory.h"
 #include "gpu_daemon/event/launch_filter.h"
+#include "gpu_daemon/event/memory_copy.h"
 #include "gpu_daemon/event/path_set.h"
 #include "gpu_daemon/event/user_kernel.h"
 
@@ -64,7 +65,9 @@ class Backend {
   // A background kernel, or the second event of a chain; it ends exactly once, by KernelLaunch::on_end. Its
   // block must fit an SM (CheckKernelMetadata).
   virtual void Submit(std::unique_ptr<KernelLaunch> launch) = 0;
-  // Takes back the launches that `which` names, as far as they have not begun.
+  // It ends exactly once, by MemoryCopy::on_end.
+  virtual void Submit(std::unique_ptr<MemoryCopy> copy) = 0;
+  // Takes back the launches and copies that `which` names, as far as they have not begun.
   // When this returns, those that remain write nothing that their owner has not
   // kept alive for them.
   virtual void Cancel(const LaunchFilter& which, shm::EventStatus why) = 0;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace carillon::gpud {
@@ -34,6 +35,11 @@ class HostMapping {
   std::byte* const data_;
 };
 
+enum class CopyDirection : uint8_t {
+  kIn,   // from memory of the host to memory of the GPU's own
+  kOut,  // the other way
+};
+
 // Thread safe.
 class KernelMemory {
  public:
@@ -44,6 +50,11 @@ class KernelMemory {
   // Zeros. Errors: ResourceExhausted.
   virtual absl::StatusOr<std::unique_ptr<GpuMemory>> Allocate(
       uint64_t bytes) = 0;
+  // Copies between such memory, as kernels are given it; kernels that are
+  // launched when this has returned find the bytes. Errors: Unavailable (the GPU
+  // is lost).
+  virtual absl::Status Copy(CopyDirection direction, std::byte* to,
+                            const std::byte* from, uint64_t bytes) = 0;
 };
 
 }  // namespace carillon::gpud

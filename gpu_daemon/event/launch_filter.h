@@ -1,5 +1,6 @@
 // Names the launches that a call is about: every launch, those of one device or
-// of one event kernel, or one background kernel.
+// of one event kernel, or one background kernel. Copies count as background
+// kernels.
 #ifndef CARILLON_GPU_DAEMON_EVENT_LAUNCH_FILTER_H_
 #define CARILLON_GPU_DAEMON_EVENT_LAUNCH_FILTER_H_
 
@@ -9,6 +10,7 @@
 #include "gpu_daemon/event/device_memory.h"
 #include "gpu_daemon/event/event_kernel.h"
 #include "gpu_daemon/event/kernel_launch.h"
+#include "gpu_daemon/event/memory_copy.h"
 
 namespace carillon::gpud {
 
@@ -37,14 +39,11 @@ class LaunchFilter {
     return std::holds_alternative<Everything>(which_);
   }
   bool Matches(const KernelLaunch& launch) const {
-    if (launch.is_event()) return Matches(*launch.event);
-    if (const auto* device = std::get_if<const DeviceMemory*>(&which_)) {
-      return launch.memory.get() == *device;
-    }
-    if (const auto* token = std::get_if<uint64_t>(&which_)) {
-      return *token != 0 && launch.token == *token;
-    }
-    return std::holds_alternative<Everything>(which_);
+    return launch.is_event() ? Matches(*launch.event)
+                             : MatchesCall(launch.memory.get(), launch.token);
+  }
+  bool Matches(const MemoryCopy& copy) const {
+    return MatchesCall(copy.memory.get(), copy.token);
   }
   // Whether it may name events at all.
   bool names_events() const {
@@ -61,6 +60,17 @@ class LaunchFilter {
   using Which = std::variant<Everything, const DeviceMemory*,
                              const EventKernel*, uint64_t>;
   explicit LaunchFilter(Which which) : which_(which) {}
+
+  // What a call of the control plane has started: not an event.
+  bool MatchesCall(const DeviceMemory* memory, uint64_t token) const {
+    if (const auto* device = std::get_if<const DeviceMemory*>(&which_)) {
+      return memory == *device;
+    }
+    if (const auto* one = std::get_if<uint64_t>(&which_)) {
+      return *one != 0 && token == *one;
+    }
+    return std::holds_alternative<Everything>(which_);
+  }
 
   Which which_;
 };

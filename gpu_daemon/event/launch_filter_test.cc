@@ -42,6 +42,16 @@ TEST(LaunchFilterTest, EachNamesWhatItSaysAndNothingElse) {
   background.token = 0;  // its caller gave it none
   EXPECT_FALSE(LaunchFilter::OfToken(0).Matches(background));
 
+  MemoryCopy copy;
+  copy.memory = device.memory;
+  copy.token = 9;
+  EXPECT_TRUE(by_device.Matches(copy));
+  EXPECT_FALSE(by_event.Matches(copy));
+  EXPECT_FALSE(LaunchFilter::Of(*other.memory).Matches(copy));
+  EXPECT_TRUE(LaunchFilter::OfToken(9).Matches(copy));
+  EXPECT_FALSE(LaunchFilter::OfToken(7).Matches(copy));
+  EXPECT_TRUE(LaunchFilter::All().Matches(copy));
+
   EXPECT_TRUE(LaunchFilter::All().Matches(event));
   EXPECT_TRUE(LaunchFilter::All().Matches(background));
   EXPECT_EQ(LaunchFilter::All().device(), nullptr);

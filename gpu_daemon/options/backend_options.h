@@ -41,6 +41,10 @@ struct BackendOptions {
   Nanoseconds max_spin_ns = 50'000;
   // What malloc() of kernels takes from, where they run as PTX.
   uint64_t heap_bytes = kDefaultHeapBytes;
+  // Bytes of a copy to GPU memory, and from there, after which another may go
+  // first. By default what GPES took for its video (V-D).
+  uint64_t copy_in_chunk = uint64_t{4} << 20;
+  uint64_t copy_out_chunk = uint64_t{512} << 10;
   // The configuration of the simulated GPU in whose time the testbed lives (a
   // preset's name or a file); empty: wall time.
   std::string timing;

@@ -116,6 +116,8 @@ void ForEach(C& c, Number number, Choice choice) {
   number("interconnect.sm_queue", c.interconnect.sm_queue, 1, 4096);
   number("interconnect.slice_replies", c.interconnect.slice_replies, 1, 4096);
   number("interconnect.sm_replies", c.interconnect.sm_replies, 1, 4096);
+  number("pcie.megabytes_per_second", c.pcie.megabytes_per_second, 1, 1000000);
+  number("pcie.chunk_ns", c.pcie.chunk_ns, 0, 1000000);
   number("dram.channels", c.dram.channels, 1, 64);
   number("dram.banks", c.dram.banks, 1, 64);
   number("dram.row_bytes", c.dram.row_bytes, 256, 65536);

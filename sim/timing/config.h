@@ -172,6 +172,13 @@ struct Config {
     uint32_t sm_replies = 1;     // replies for an SM
   } interconnect;
 
+  // The link to the host, of copies; kernels' loads and stores of its memory cost
+  // what those of the GPU's cost.
+  struct {
+    uint32_t megabytes_per_second = 1;
+    uint32_t chunk_ns = 0;  // of each piece of a copy, besides
+  } pcie;
+
   struct {
     uint32_t channels = 1;
     uint32_t banks = 1;

@@ -148,6 +148,7 @@ CpuBackend::CpuBackend(const BackendOptions& options,
       runner_(std::move(runner)),
       memory_(std::move(memory)),
       kmu_(options.gpu, std::move(policy)),
+      copies_(memory_.get(), {options.copy_in_chunk, options.copy_out_chunk}),
       paths_(Paths(options, &kmu_, runner_.get()), options.tracing) {
   workers_.emplace(options.workers != 0 ? options.workers : DefaultWorkers(),
                    &kmu_, runner_.get());
@@ -182,6 +183,7 @@ absl::StatusOr<std::vector<const simt::KernelInfo*>> CpuBackend::LoadKernels(
 void CpuBackend::Stop() {
   paths_.Stop();
   kmu_.Stop();
+  copies_.Stop();
   ptx_->latch.Stop();
 }
 

@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "gpu_daemon/backends/sim/sim_kernels.h"
+#include "gpu_daemon/dispatch/copy_queue.h"
 #include "gpu_daemon/dispatch/cpu_workers.h"
 #include "gpu_daemon/dispatch/kmu.h"
 #include "gpu_daemon/event/backend.h"
@@ -37,7 +38,7 @@ class CpuBackend : public Backend {
   std::vector<QueueLength> queue_lengths() const override {
     return kmu_.queue_lengths();
   }
-  bool idle() const override { return kmu_.idle(); }
+  bool idle() const override { return kmu_.idle() && copies_.idle(); }
 
   PathSet& paths() override { return paths_; }
   bool has_chains() const override { return true; }
@@ -45,8 +46,12 @@ class CpuBackend : public Backend {
   void Submit(std::unique_ptr<KernelLaunch> launch) override {
     kmu_.Submit(std::move(launch));
   }
+  void Submit(std::unique_ptr<MemoryCopy> copy) override {
+    copies_.Submit(std::move(copy));
+  }
   void Cancel(const LaunchFilter& which, shm::EventStatus why) override {
     kmu_.Cancel(which, why);
+    copies_.Cancel(which, why);
   }
 
   // Of a user's PTX; gpud's own kernels do not wait there.
@@ -83,6 +88,7 @@ class CpuBackend : public Backend {
   const std::unique_ptr<BlockRunner> runner_;
   const std::unique_ptr<KernelMemory> memory_;
   Kmu kmu_;
+  CopyQueue copies_;
   std::optional<CpuWorkers> workers_;
   PathSet paths_;
 };

@@ -2,6 +2,8 @@
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CPU_CPU_MEMORY_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_CPU_CPU_MEMORY_H_
 
+#include <cstring>
+
 #include "gpu_daemon/event/kernel_memory.h"
 
 namespace carillon::gpud {
@@ -14,6 +16,11 @@ class CpuMemory : public KernelMemory {
     return std::make_unique<HostMapping>(memory.data());
   }
   absl::StatusOr<std::unique_ptr<GpuMemory>> Allocate(uint64_t bytes) override;
+  absl::Status Copy(CopyDirection, std::byte* to, const std::byte* from,
+                    uint64_t bytes) override {
+    std::memcpy(to, from, bytes);
+    return absl::OkStatus();
+  }
 };
 
 }  // namespace carillon::gpud

@@ -77,6 +77,9 @@ absl::Status CudaBackend::Open(Driver driver, const Gpu::Options& gpu_options) {
   gpu_->SetTracing(options_.tracing);
   memory_ = std::make_unique<CudaMemory>(gpu_.get());
   ASSIGN_OR_RETURN(background_, Background::Create(gpu_.get()));
+  copies_ = std::make_unique<CopyQueue>(
+      memory_.get(),
+      CopyChunks{options_.copy_in_chunk, options_.copy_out_chunk});
   std::vector<PathSet::Entry> entries;
   entries.push_back(
       {{kEdgePath, "resident dispatchers poll, launch and complete on the GPU"},
@@ -120,6 +123,7 @@ absl::Status CudaBackend::Open(Driver driver, const Gpu::Options& gpu_options) {
 CudaBackend::~CudaBackend() {
   if (paths_ != nullptr) Stop();
   paths_.reset();
+  copies_.reset();
   background_.reset();
   if (gpu_ != nullptr) gpu_->AwaitRetired();
   memory_.reset();
@@ -187,6 +191,7 @@ std::vector<HostLauncher*> CudaBackend::launchers() const {
 
 void CudaBackend::Cancel(const LaunchFilter& which, shm::EventStatus why) {
   background_->Cancel(which, why);
+  copies_->Cancel(which, why);
   // To wait for events that have ended may pause what is resident on the GPU.
   if (!which.names_events()) return;
   for (HostLauncher* launcher : launchers()) launcher->Await(which);
@@ -203,6 +208,7 @@ absl::Status CudaBackend::SetPolicy(std::string_view name) {
 void CudaBackend::Stop() {
   paths_->Stop();
   background_->Stop();
+  copies_->Stop();
 }
 
 }  // namespace carillon::gpud::cuda

@@ -17,6 +17,7 @@
 #include "gpu_daemon/backends/cuda/paths/background.h"
 #include "gpu_daemon/backends/cuda/paths/host_launcher.h"
 #include "gpu_daemon/backends/cuda/paths/resident_engine.h"
+#include "gpu_daemon/dispatch/copy_queue.h"
 #include "gpu_daemon/event/backend.h"
 #include "gpu_daemon/options/backend_options.h"
 
@@ -48,12 +49,15 @@ class CudaBackend : public Backend {
   uint32_t workers() const override { return 0; }
   BackendFigures figures() const override;
   std::vector<QueueLength> queue_lengths() const override;
-  bool idle() const override { return background_->idle(); }
+  bool idle() const override { return background_->idle() && copies_->idle(); }
 
   PathSet& paths() override { return *paths_; }
 
   void Submit(std::unique_ptr<KernelLaunch> launch) override {
     background_->Submit(std::move(launch));
+  }
+  void Submit(std::unique_ptr<MemoryCopy> copy) override {
+    copies_->Submit(std::move(copy));
   }
   void Cancel(const LaunchFilter& which, shm::EventStatus why) override;
 
@@ -88,6 +92,7 @@ class CudaBackend : public Backend {
   std::unique_ptr<Gpu> gpu_;
   std::unique_ptr<CudaMemory> memory_;
   std::unique_ptr<Background> background_;
+  std::unique_ptr<CopyQueue> copies_;
   mutable Mutex mutex_;
   // Of the paths that have started:
   std::vector<HostLauncher*> launchers_ ABSL_GUARDED_BY(mutex_);

@@ -749,6 +749,21 @@ class CudaBackgroundTest : public CudaBackendTest {
     backend_->Submit(std::move(launch));
     return result;
   }
+  std::future<LaunchResult> Copy(CopyDirection direction, std::byte* to,
+                                 const std::byte* from, uint64_t bytes) {
+    auto copy = std::make_unique<MemoryCopy>();
+    copy->direction = direction;
+    copy->to = to;
+    copy->from = from;
+    copy->bytes = bytes;
+    copy->memory = device_->memory;
+    auto promise = std::make_shared<std::promise<LaunchResult>>();
+    copy->on_end = [promise](const LaunchResult& result) {
+      promise->set_value(result);
+    };
+    backend_->Submit(std::move(copy));
+    return promise->get_future();
+  }
 };
 
 TEST_F(CudaBackgroundTest, EachEndsOnceWithItsStatus) {
@@ -886,6 +901,43 @@ TEST_F(CudaBackendTest, BuffersAreZerosBeforeSomebodyWritesToThem) {
   EXPECT_EQ(driver.cuCtxSynchronize(), CUDA_SUCCESS);
   driver.cuDevicePrimaryCtxRelease(0);
   EXPECT_EQ(last, std::byte{1});
+}
+
+// A driver frees and registers nothing beside a kernel that stays; it copies.
+TEST_F(CudaBackgroundTest, CopiesGoInAndOutBesideResidentKernels) {
+  Open();
+  Use("edge");
+  auto event = AddFailIf(*device_);
+  constexpr uint64_t kBytes = 3000;
+  std::byte* const in = device_->memory->submission().At(
+      *device_->submission_heap->Allocate(kBytes));
+  std::byte* const out = device_->memory->completion().At(
+      *device_->completion_heap->Allocate(kBytes));
+  for (uint64_t i = 0; i < kBytes; ++i) in[i] = std::byte(i * 3 + i / 256);
+  auto memory = *backend_->memory().Allocate(kBytes);
+  EXPECT_EQ(Copy(CopyDirection::kIn, memory->data(), in, kBytes).get().state,
+            EventState::kDone);
+  EXPECT_EQ(RingAndWait(*device_, event, 5).status, KernelCode(5));
+  EXPECT_EQ(Copy(CopyDirection::kOut, out, memory->data(), kBytes).get().state,
+            EventState::kDone);
+  EXPECT_EQ(std::memcmp(in, out, kBytes), 0);
+  TakeAway(event);
+  memory.reset();
+}
+
+TEST_F(CudaBackgroundTest, ACopyThatLosesTheContextFailsAndTheNextOneDoesNot) {
+  Open();
+  auto memory = *backend_->memory().Allocate(100);
+  std::byte* const in = device_->memory->submission().At(
+      *device_->submission_heap->Allocate(100));
+  fake_.FailNext("cuMemcpyHtoD", CUDA_ERROR_ILLEGAL_ADDRESS);
+  const LaunchResult lost =
+      Copy(CopyDirection::kIn, memory->data(), in, 100).get();
+  EXPECT_EQ(lost.state, EventState::kFailed);
+  EXPECT_EQ(lost.status, static_cast<uint32_t>(EventStatus::kKernelFault));
+  EXPECT_EQ(Copy(CopyDirection::kIn, memory->data(), in, 100).get().state,
+            EventState::kDone);
+  memory.reset();
 }
 
 TEST_F(CudaBackendTest,

@@ -1,5 +1,7 @@
 #include "gpu_daemon/backends/sim/sim_memory.h"
 
+#include <cstring>
+
 #include "base/status.h"
 
 namespace carillon::gpud {
@@ -25,6 +27,9 @@ class Held {
 
 std::byte* AsGiven(sim::DeviceAddress address) {
   return reinterpret_cast<std::byte*>(static_cast<uintptr_t>(address));
+}
+sim::DeviceAddress AddressOf(const std::byte* given) {
+  return reinterpret_cast<uintptr_t>(given);
 }
 
 struct Mapping final : HostMapping {
@@ -52,6 +57,14 @@ absl::StatusOr<std::unique_ptr<GpuMemory>> SimMemory::Allocate(uint64_t bytes) {
   ASSIGN_OR_RETURN(const auto address,
                    ptx_->memory.Allocate(bytes, "GPU memory"));
   return std::make_unique<Allocation>(ptx_, address);
+}
+
+absl::Status SimMemory::Copy(CopyDirection, std::byte* to,
+                             const std::byte* from, uint64_t bytes) {
+  ASSIGN_OR_RETURN(const auto source, ptx_->memory.At(AddressOf(from), bytes));
+  ASSIGN_OR_RETURN(const auto target, ptx_->memory.At(AddressOf(to), bytes));
+  std::memcpy(target.data(), source.data(), bytes);
+  return absl::OkStatus();
 }
 
 }  // namespace carillon::gpud

@@ -18,6 +18,8 @@ class SimMemory final : public KernelMemory {
   absl::StatusOr<std::unique_ptr<HostMapping>> MapHost(
       std::span<std::byte> memory) override;
   absl::StatusOr<std::unique_ptr<GpuMemory>> Allocate(uint64_t bytes) override;
+  absl::Status Copy(CopyDirection direction, std::byte* to,
+                    const std::byte* from, uint64_t bytes) override;
 
  private:
   PtxEngine* const ptx_;

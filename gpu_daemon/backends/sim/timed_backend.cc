@@ -28,12 +28,15 @@ absl::StatusOr<std::unique_ptr<Backend>> TimedBackend::Create(
   auto ptx = std::make_unique<PtxEngine>(sim::Addresses::kOwn);
   RETURN_IF_ERROR(ptx->memory.SetHeapBytes(options.heap_bytes));
   RETURN_IF_ERROR(ptx->kernels.LoadOwn());
+  auto memory = std::make_unique<SimMemory>(ptx.get());
   ASSIGN_OR_RETURN(auto launcher,
                    TimedLauncher::Make({.gpu = std::move(config),
                                         .first_devices = options.first_devices,
                                         .event_log = options.event_log,
+                                        .copy_chunks = {options.copy_in_chunk,
+                                                        options.copy_out_chunk},
                                         .on_violation = options.on_violation},
-                                       ptx.get()));
+                                       ptx.get(), memory.get()));
   TimedLauncher* const launches = launcher.get();
   // Time needs its thread from the first device on.
   auto front_end = std::make_unique<FrontEnd>(
@@ -44,18 +47,20 @@ absl::StatusOr<std::unique_ptr<Backend>> TimedBackend::Create(
                         .ticks = NoTicks,  // its order is the simulation's
                         .thread_name = "gpud-sim"},
       std::move(launcher));
-  return std::unique_ptr<Backend>(new TimedBackend(
-      options, model, std::move(ptx), launches, std::move(front_end)));
+  return std::unique_ptr<Backend>(
+      new TimedBackend(options, model, std::move(ptx), std::move(memory),
+                       launches, std::move(front_end)));
 }
 
 TimedBackend::TimedBackend(const BackendOptions& options, const GpuModel& model,
                            std::unique_ptr<PtxEngine> ptx,
+                           std::unique_ptr<SimMemory> memory,
                            TimedLauncher* launcher,
                            std::unique_ptr<FrontEnd> front_end)
     : timing_(options.timing),
       model_(model),
       ptx_(std::move(ptx)),
-      memory_(ptx_.get()),
+      memory_(std::move(memory)),
       launcher_(launcher),
       front_end_(front_end.get()),
       paths_({kEdgePath, "the simulated GPU's own doorbells, in its time"},
@@ -81,6 +86,10 @@ void TimedBackend::AddDevice(const std::shared_ptr<DeviceMemory>& memory) {
 
 void TimedBackend::Submit(std::unique_ptr<KernelLaunch> launch) {
   front_end_->Call([&] { launcher_->Submit(std::move(launch)); });
+}
+
+void TimedBackend::Submit(std::unique_ptr<MemoryCopy> copy) {
+  front_end_->Call([&] { launcher_->Submit(std::move(copy)); });
 }
 
 void TimedBackend::Cancel(const LaunchFilter& which, shm::EventStatus why) {

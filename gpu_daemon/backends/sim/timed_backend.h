@@ -43,6 +43,7 @@ class TimedBackend final : public Backend {
   void AddDevice(const std::shared_ptr<DeviceMemory>& memory) override;
 
   void Submit(std::unique_ptr<KernelLaunch> launch) override;
+  void Submit(std::unique_ptr<MemoryCopy> copy) override;
   void Cancel(const LaunchFilter& which, shm::EventStatus why) override;
 
   absl::Status ReleaseBarrier(const DeviceMemory& device) override;
@@ -50,7 +51,7 @@ class TimedBackend final : public Backend {
   std::string policy() const override { return std::string(kFirstComePolicy); }
   absl::Status SetPolicy(std::string_view name) override;
 
-  KernelMemory& memory() override { return memory_; }
+  KernelMemory& memory() override { return *memory_; }
   absl::StatusOr<std::vector<const simt::KernelInfo*>> LoadKernels(
       const ModuleSource& source) override;
   absl::Status CheckKernel(const simt::KernelInfo& kernel) const override {
@@ -62,13 +63,14 @@ class TimedBackend final : public Backend {
 
  private:
   TimedBackend(const BackendOptions& options, const GpuModel& model,
-               std::unique_ptr<PtxEngine> ptx, TimedLauncher* launcher,
+               std::unique_ptr<PtxEngine> ptx,
+               std::unique_ptr<SimMemory> memory, TimedLauncher* launcher,
                std::unique_ptr<FrontEnd> front_end);
 
   const std::string timing_;
   const GpuModel model_;
   const std::unique_ptr<PtxEngine> ptx_;
-  SimMemory memory_;
+  const std::unique_ptr<SimMemory> memory_;
   TimedLauncher* const launcher_;  // the front-end's
   const std::chrono::steady_clock::time_point started_ =
       std::chrono::steady_clock::now();

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <fstream>
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "fmt/format.h"
 #include "gpu_daemon/backends/registry.h"
 #include "gpu_daemon/event/test_device.h"
 #include "kernels/registry.h"
@@ -118,6 +120,40 @@ class TimedBackendTest : public ::testing::Test {
     };
     return launch;
   }
+  // Host memory that the simulated GPU may read, and memory of its own.
+  struct CopyPlaces {
+    std::vector<std::byte> bytes;
+    std::unique_ptr<HostMapping> host;
+    std::unique_ptr<GpuMemory> gpu;
+  };
+  CopyPlaces Places(uint64_t bytes) {
+    CopyPlaces places;
+    for (uint64_t i = 0; i < bytes; ++i) {
+      places.bytes.push_back(std::byte(i * 5 + i / 256));
+    }
+    places.host = *backend_->memory().MapHost(places.bytes);
+    places.gpu = *backend_->memory().Allocate(bytes);
+    return places;
+  }
+  std::future<LaunchResult> Copy(TurnDevice& device, CopyPlaces& places,
+                                 CopyDirection direction,
+                                 uint32_t priority = 0) {
+    auto copy = std::make_unique<MemoryCopy>();
+    copy->direction = direction;
+    const bool in = direction == CopyDirection::kIn;
+    copy->from = in ? places.host->data() : places.gpu->data();
+    copy->to = in ? places.gpu->data() : places.host->data();
+    copy->bytes = places.bytes.size();
+    copy->priority = priority;
+    copy->memory = device.memory;
+    auto ended = std::make_shared<std::promise<LaunchResult>>();
+    copy->on_end = [ended](const LaunchResult& result) {
+      ended->set_value(result);
+    };
+    backend_->Submit(std::move(copy));
+    return ended->get_future();
+  }
+
   // The whole log, once nothing runs any more.
   std::string Log() {
     Stop();
@@ -358,6 +394,66 @@ again:
   device->time.Answer(kNoTime);
   ASSERT_TRUE(device->WaitForTurn());
   EXPECT_EQ(device->Take(own).state, EventState::kDone);
+}
+
+// `tiny` copies a byte in a nanosecond, and a chunk takes 100 ns besides.
+TEST_F(TimedBackendTest, ACopyTakesTheTimeOfItsBytesAndItsChunks) {
+  Start(1);
+  const auto device = Attach("host");
+  constexpr uint64_t kBytes = (9 << 20) + 5;
+  {
+    CopyPlaces places = Places(kBytes);
+    LaunchResult result = Copy(*device, places, CopyDirection::kIn).get();
+    EXPECT_EQ(result.state, EventState::kDone);
+    EXPECT_EQ(result.dispatched_ns, result.queued_ns);
+    EXPECT_EQ(result.finished_ns - result.queued_ns, kBytes + 3 * 100);
+    ASSERT_TRUE(device->WaitForTurn());
+    EXPECT_EQ(device->time.now(), result.finished_ns);
+    const std::vector<std::byte> written = places.bytes;
+    std::ranges::fill(places.bytes, std::byte{0});
+    result = Copy(*device, places, CopyDirection::kOut).get();
+    EXPECT_EQ(result.finished_ns - result.queued_ns, kBytes + 19 * 100);
+    EXPECT_TRUE(places.bytes == written);
+  }
+  EXPECT_THAT(Log(), HasSubstr(fmt::format("host,,,copy_in,done,0,0,0,{},,,0\n",
+                                           kBytes + 300)));
+}
+
+TEST_F(TimedBackendTest, AMoreUrgentCopyWaitsForTheChunkAndNoLonger) {
+  Start(2);
+  const auto slow = Attach("a");
+  const auto urgent = Attach("b");
+  constexpr uint64_t kChunk = 4 << 20;
+  CopyPlaces large = Places(3 * kChunk);
+  CopyPlaces small = Places(1000);
+  urgent->time.Answer(500);
+  auto large_end = Copy(*slow, large, CopyDirection::kIn, 1);
+  ASSERT_TRUE(urgent->WaitForTurn());
+  ASSERT_EQ(urgent->time.now(), 500u);
+  const LaunchResult result = Copy(*urgent, small, CopyDirection::kIn, 2).get();
+  EXPECT_EQ(result.queued_ns, 500u);
+  EXPECT_EQ(result.dispatched_ns, kChunk + 100);
+  EXPECT_EQ(result.finished_ns, kChunk + 100 + 1100);
+  ASSERT_TRUE(urgent->WaitForTurn());
+  urgent->time.Answer(kNoTime);
+  EXPECT_EQ(large_end.get().finished_ns, 3 * (kChunk + 100) + 1100);
+}
+
+TEST_F(TimedBackendTest, ADevicesEndLosesItsCopiesAndFreesTheLink) {
+  Start(2);
+  const auto gone = Attach("a");
+  const auto other = Attach("b");
+  CopyPlaces large = Places(8 << 20);
+  CopyPlaces small = Places(1000);
+  auto end = Copy(*gone, large, CopyDirection::kIn, 1);
+  other->time.Answer(500);
+  ASSERT_TRUE(other->WaitForTurn());
+  backend_->Cancel(LaunchFilter::Of(*gone->memory), EventStatus::kDeviceGone);
+  const LaunchResult lost = end.get();
+  EXPECT_EQ(lost.state, EventState::kAborted);
+  EXPECT_EQ(lost.status, Number(EventStatus::kDeviceGone));
+  backend_->paths().RemoveDevice(gone->memory.get());
+  EXPECT_EQ(Copy(*other, small, CopyDirection::kIn).get().finished_ns, 1600u);
 }
 
 // edgeReleaseBarrier.

@@ -43,10 +43,10 @@ std::string_view StateName(EventState state) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TimedLauncher>> TimedLauncher::Make(
-    Options options, PtxEngine* ptx) {
+    Options options, PtxEngine* ptx, KernelMemory* memory) {
   const std::string log = options.event_log;
   std::unique_ptr<TimedLauncher> launcher(
-      new TimedLauncher(std::move(options), ptx));
+      new TimedLauncher(std::move(options), ptx, memory));
   if (log.empty()) return launcher;
   launcher->event_log_.open(log);
   launcher->event_log_
@@ -59,14 +59,18 @@ absl::StatusOr<std::unique_ptr<TimedLauncher>> TimedLauncher::Make(
   return launcher;
 }
 
-TimedLauncher::TimedLauncher(Options options, PtxEngine* ptx)
+TimedLauncher::TimedLauncher(Options options, PtxEngine* ptx,
+                             KernelMemory* memory)
     : options_(std::move(options)),
       ptx_(ptx),
       gpu_(options_.gpu, &ptx->memory,
-           {.printed = &printed_, .ended = [this](const GridResult& result) {
-              ended_.push_back(result);
-              gpu_.Stop();
-            }}) {}
+           {.printed = &printed_,
+            .ended =
+                [this](const GridResult& result) {
+                  ended_.push_back(result);
+                  gpu_.Stop();
+                }}),
+      copies_(memory, options_.copy_chunks, options_.gpu) {}
 
 absl::Status TimedLauncher::Prepare(EventKernel& event) {
   const simt::KernelInfo& kernel = *event.kmd().kernel;
@@ -212,6 +216,7 @@ bool TimedLauncher::Step() {
   if (!waiting_.empty()) {
     until = std::min(until, CycleAt(std::get<0>(waiting_.begin()->first)));
   }
+  until = std::min(until, CycleAt(copies_.next()));
   if (!gpu_.stands_still()) {
     until = std::min(until, gpu_.cycle() + kSlice);
   } else if (until == kNever) {
@@ -221,6 +226,7 @@ bool TimedLauncher::Step() {
   EndAll();
   now_ns_.store(std::max(now_ns(), gpu_.nanoseconds()),
                 std::memory_order_relaxed);
+  EndCopies(copies_.AdvanceTo(now_ns()));
   GiveTurns(gpu_.cycle() >= CycleAt(least) ? least : 0);
   return true;
 }
@@ -284,15 +290,51 @@ void TimedLauncher::Submit(std::unique_ptr<KernelLaunch> launch) {
   unfinished_.fetch_add(1, std::memory_order_relaxed);
   background_kernels_.fetch_add(1, std::memory_order_relaxed);
   background_blocks_.fetch_add(launch->kmd.blocks(), std::memory_order_relaxed);
-  Participant* const participant = Find(launch->memory.get());
-  Due due{now_ns(), launch->memory->name(), kBackground, 0};
-  if (participant != nullptr) {
-    participant->state = Participant::State::kLaunches;
-    std::get<0>(due) = participant->now;
-    std::get<3>(due) = ++participant->kernels;
+  const auto [now, order] = BeginCall(launch->memory.get());
+  launch->life.queued_ns = now;
+  waiting_.emplace(Due{now, launch->memory->name(), kBackground, order},
+                   std::move(launch));
+}
+
+void TimedLauncher::Submit(std::unique_ptr<MemoryCopy> copy) {
+  unfinished_.fetch_add(1, std::memory_order_relaxed);
+  const auto [now, order] = BeginCall(copy->memory.get());
+  copy->queued_ns = now;
+  copies_.Submit(std::move(copy), order);
+}
+
+std::pair<Nanoseconds, uint64_t> TimedLauncher::BeginCall(
+    const DeviceMemory* memory) {
+  Participant* const participant = Find(memory);
+  if (participant == nullptr) return {now_ns(), 0};
+  participant->state = Participant::State::kLaunches;
+  return {participant->now, ++participant->calls};
+}
+
+void TimedLauncher::NoteEnd(const DeviceMemory* memory, bool call) {
+  Participant* const participant = Find(memory);
+  if (participant == nullptr) return;
+  participant->due = true;
+  if (call && participant->state == Participant::State::kLaunches) {
+    participant->state = Participant::State::kHasAnswered;
+    participant->next = shm::kNoTime;
   }
-  launch->life.queued_ns = std::get<0>(due);
-  waiting_.emplace(std::move(due), std::move(launch));
+}
+
+void TimedLauncher::EndCopies(std::vector<TimedCopies::Ended> ended) {
+  for (const auto& [copy, at] : ended) {
+    NoteEnd(copy->memory.get(), /*call=*/true);
+    const LaunchResult result = copy->ResultAt(at);
+    if (event_log_.is_open()) {
+      fmt::print(event_log_, "{},,,{},{},{},{},{},{},,,0\n",
+                 copy->memory->name(),
+                 copy->direction == CopyDirection::kIn ? "copy_in" : "copy_out",
+                 StateName(result.state), result.status, copy->queued_ns,
+                 result.dispatched_ns, at);
+    }
+    unfinished_.fetch_sub(1, std::memory_order_relaxed);
+    copy->on_end(result);
+  }
 }
 
 absl::StatusOr<size_t> TimedLauncher::TakeStatus() {
@@ -380,14 +422,7 @@ void TimedLauncher::Finish(KernelLaunch& launch, const Due& due,
       started ? gpu_.NanosecondsAt(result->dispatched) : 0;
   const Nanoseconds finished =
       result != nullptr ? gpu_.NanosecondsAt(result->completed) : now_ns();
-  if (Participant* const participant = Find(launch.memory.get())) {
-    participant->due = true;
-    if (!launch.is_event() &&
-        participant->state == Participant::State::kLaunches) {
-      participant->state = Participant::State::kHasAnswered;
-      participant->next = shm::kNoTime;
-    }
-  }
+  NoteEnd(launch.memory.get(), /*call=*/!launch.is_event());
   if (event_log_.is_open()) {
     fmt::print(event_log_, "{},{},{},{},{},{},{},{},{},{},{},{}\n",
                std::get<1>(due),
@@ -438,6 +473,7 @@ void TimedLauncher::Cancel(const LaunchFilter& which, EventStatus why) {
   }
   for (const auto id : grids) gpu_.Cancel(id).IgnoreError();
   EndAll();
+  EndCopies(copies_.Cancel(which, why, now_ns()));
 }
 
 }  // namespace carillon::gpud

@@ -21,10 +21,12 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "gpu_daemon/backends/sim/sim_kernels.h"
+#include "gpu_daemon/backends/sim/timed_copies.h"
 #include "gpu_daemon/dispatch/launcher.h"
 #include "gpu_daemon/event/kernel_launch.h"
 #include "gpu_daemon/event/launch_filter.h"
 #include "gpu_daemon/event/launch_path.h"
+#include "gpu_daemon/event/memory_copy.h"
 #include "shm/simulated_time.h"
 #include "shm/types.h"
 #include "sim/exec/memory.h"
@@ -40,11 +42,13 @@ class TimedLauncher final : public Launcher {
     sim::timing::Config gpu;
     uint32_t first_devices = 1;  // time begins when so many have attached
     std::string event_log;       // a file's path; empty: none
+    CopyChunks copy_chunks;
     OnViolation on_violation;
   };
-  // `ptx` must outlive it. Errors: InvalidArgument (the file cannot be written).
-  static absl::StatusOr<std::unique_ptr<TimedLauncher>> Make(Options options,
-                                                             PtxEngine* ptx);
+  // `ptx` and `memory` must outlive it. Errors: InvalidArgument (the file cannot
+  // be written).
+  static absl::StatusOr<std::unique_ptr<TimedLauncher>> Make(
+      Options options, PtxEngine* ptx, KernelMemory* memory);
 
   absl::Status Prepare(EventKernel& event) override;
   void AddDevice(const std::shared_ptr<DeviceMemory>& memory) override;
@@ -58,7 +62,9 @@ class TimedLauncher final : public Launcher {
 
   // A background kernel, at its device's now, which has no turn until it ends.
   void Submit(std::unique_ptr<KernelLaunch> launch);
-  // Ends the launches that `which` names, also those that run.
+  // The same of a copy.
+  void Submit(std::unique_ptr<MemoryCopy> copy);
+  // Ends the launches and copies that `which` names, also those that run.
   void Cancel(const LaunchFilter& which, shm::EventStatus why);
 
   // Releases the wait-release barrier of every SM, at the device's now.
@@ -92,7 +98,7 @@ class TimedLauncher final : public Launcher {
     Nanoseconds now = 0;   // of its last turn
     Nanoseconds next = 0;  // kHasAnswered: when it wants another
     bool due = false;      // something of its own has ended
-    uint64_t kernels = 0;  // background ones, so far
+    uint64_t calls = 0;    // background kernels and copies, so far
   };
   // When a launch reaches the GPU: time, device, event kernel (background
   // kernels after them), sequence.
@@ -103,7 +109,7 @@ class TimedLauncher final : public Launcher {
     size_t status = 0;  // index of its status word
   };
 
-  TimedLauncher(Options options, PtxEngine* ptx);
+  TimedLauncher(Options options, PtxEngine* ptx, KernelMemory* memory);
 
   Participant* Find(const DeviceMemory* memory);
   void Evict(Participant& participant, std::string reason);
@@ -118,6 +124,12 @@ class TimedLauncher final : public Launcher {
   void EndUnstarted(KernelLaunch& launch, const Due& due, uint32_t fail_status);
   void Finish(KernelLaunch& launch, const Due& due, shm::EventState state,
               uint32_t status, const sim::timing::GridResult* result);
+  // The device has no turn until what it has called for ends. Returns when that
+  // is, and the how many-th.
+  std::pair<Nanoseconds, uint64_t> BeginCall(const DeviceMemory* memory);
+  // What the device has called for, or an event of its, has ended.
+  void NoteEnd(const DeviceMemory* memory, bool call);
+  void EndCopies(std::vector<TimedCopies::Ended> ended);
   void GiveTurns(Nanoseconds until);
   void Give(Participant& participant, Nanoseconds now);
   Cycle CycleAt(Nanoseconds ns) const;
@@ -138,6 +150,7 @@ class TimedLauncher final : public Launcher {
   std::map<Due, std::unique_ptr<KernelLaunch>> waiting_;
   std::map<sim::timing::GridId, Running> running_;
   std::vector<sim::timing::GridResult> ended_;  // in this cycle
+  TimedCopies copies_;
   // Words of the simulated GPU's memory that kernels report failures in.
   std::vector<std::pair<sim::DeviceAddress, uint32_t*>> statuses_;
   std::vector<size_t> free_statuses_;

@@ -228,6 +228,7 @@ BoundedEvents::BoundedEvents(EventsService* events) {
   Add(PATH(ReleaseBarrier));
   Add(PATH(LaunchKernel),
       Launch(v1::LaunchKernelRequest::kParametersFieldNumber));
+  Add(PATH(Copy));
 #undef PATH
 }
 

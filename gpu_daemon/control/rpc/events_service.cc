@@ -102,4 +102,18 @@ grpc::Status EventsService::LaunchKernel(grpc::ServerContext* context,
       });
 }
 
+grpc::Status EventsService::Copy(grpc::ServerContext* context,
+                                 const v1::CopyRequest* request,
+                                 v1::CopyResponse* response) {
+  return callers_->InSession(
+      context, *request, "Copy", [&](Session& session) -> absl::Status {
+        ASSIGN_OR_RETURN(const auto result, session.Copy(*request, [context] {
+          return context->IsCancelled();
+        }));
+        response->set_started_ns(result.dispatched_ns - result.queued_ns);
+        response->set_finished_ns(result.finished_ns - result.queued_ns);
+        return absl::OkStatus();
+      });
+}
+
 }  // namespace carillon::gpud

@@ -39,6 +39,9 @@ class EventsService final : public v1::Events::Service {
   grpc::Status LaunchKernel(grpc::ServerContext* context,
                             const v1::LaunchKernelRequest* request,
                             v1::LaunchKernelResponse* response) override;
+  grpc::Status Copy(grpc::ServerContext* context,
+                    const v1::CopyRequest* request,
+                    v1::CopyResponse* response) override;
 
  private:
   const Callers* const callers_;

@@ -41,6 +41,7 @@ constexpr MethodRole kMethods[] = {
     {kEvents, "ScheduleEvent", Role::kDevice},
     {kEvents, "ReleaseBarrier", Role::kDevice},
     {kEvents, "LaunchKernel", Role::kDevice},
+    {kEvents, "Copy", Role::kDevice},
     {kFaults, "Inject", Role::kFaultInjector},
     {kFaults, "List", Role::kViewer},
     {kFaults, "Clear", Role::kFaultInjector},

@@ -86,6 +86,7 @@ TEST(Roles, ACertificateHasWhatItCarriesAndAnOperatorMayLook) {
                          Row{"/carillon.v1.Devices/Attach", ""},
                          Row{"/carillon.v1.Events/ListKernels", "vo"},
                          Row{"/carillon.v1.Events/LaunchKernel", ""},
+                         Row{"/carillon.v1.Events/Copy", ""},
                          Row{"/carillon.v1.Faults/List", "vo"},
                          Row{"/carillon.v1.Faults/Inject", "f"},
                          Row{"/carillon.v1.Faults/Clear", "f"},

@@ -409,6 +409,23 @@ absl::Status Session::ReleaseBarrier(uint32_t event_id) {
 
 absl::StatusOr<LaunchResult> Session::LaunchKernel(
     const v1::LaunchKernelRequest& request, const GivenUp& given_up) {
+  return Launch(request, given_up);
+}
+
+absl::StatusOr<LaunchResult> Session::Copy(const v1::CopyRequest& request,
+                                           const GivenUp& given_up) {
+  ASSIGN_OR_RETURN(const auto result, Launch(request, given_up));
+  if (result.state == shm::EventState::kFailed) {
+    return Error(absl::StatusCode::kDataLoss,
+                 "the GPU was lost in the middle of the copy: copy again",
+                 reason::kGpuLost, identity_.name);
+  }
+  return result;
+}
+
+template <class Request>
+absl::StatusOr<LaunchResult> Session::Launch(const Request& request,
+                                             const GivenUp& given_up) {
   std::shared_ptr<BackgroundLaunch> launch;
   {
     MutexLock lock(mutex_);
@@ -420,15 +437,15 @@ absl::StatusOr<LaunchResult> Session::LaunchKernel(
         context_->waiting_launches.load(std::memory_order_relaxed);
     if (launches_.size() >= kMaxLaunches || waiting >= kMaxWaitingLaunches) {
       return Error(absl::StatusCode::kResourceExhausted,
-                   fmt::format("{} kernels of device '{}' and {} in all wait "
-                               "or run: the limits are {} and {}; launch again "
-                               "when one has ended",
+                   fmt::format("{} kernels and copies of device '{}' and {} in "
+                               "all wait or run: the limits are {} and {}; "
+                               "call again when one has ended",
                                launches_.size(), identity_.name, waiting,
                                kMaxLaunches, kMaxWaitingLaunches),
                    reason::kTooMany, "launches");
     }
-    ASSIGN_OR_RETURN(launch, BackgroundLaunch::Create(
-                                 request, space_, buffers_.finder(), context_));
+    ASSIGN_OR_RETURN(
+        launch, BackgroundLaunch::Create(request, space_, buffers_, context_));
     launches_.push_back(launch);
     context_->waiting_launches.fetch_add(1, std::memory_order_relaxed);
     launch->Submit();
@@ -437,12 +454,12 @@ absl::StatusOr<LaunchResult> Session::LaunchKernel(
   context_->waiting_launches.fetch_sub(1, std::memory_order_relaxed);
   if (!result) {
     return absl::CancelledError(
-        "the caller gave up; what ran of the kernel runs to its end");
+        "the caller gave up; what ran of it runs to its end");
   }
   if (result->state == shm::EventState::kAborted) {
     return Error(absl::StatusCode::kAborted,
-                 fmt::format("the kernel was cut short: the session of device "
-                             "'{}' or gpud ended",
+                 fmt::format("it was cut short: the session of device '{}' or "
+                             "gpud ended",
                              identity_.name),
                  reason::kSessionEnded, identity_.name);
   }

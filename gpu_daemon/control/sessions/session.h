@@ -102,6 +102,10 @@ class Session {
   // when the caller gave up. A kernel that failed is a result with its status.
   absl::StatusOr<LaunchResult> LaunchKernel(
       const v1::LaunchKernelRequest& request, const GivenUp& given_up);
+  // Errors: those of BackgroundLaunch::Create(), and the others of
+  // LaunchKernel(); DataLoss GPU_LOST.
+  absl::StatusOr<LaunchResult> Copy(const v1::CopyRequest& request,
+                                    const GivenUp& given_up);
 
   // Tells the device whether gpud traces, so that the device stamps, too.
   void TellTracing() const;
@@ -130,6 +134,10 @@ class Session {
   absl::Status FindChains(const v1::RegisterEventRequest& request,
                           std::shared_ptr<Chain>* hands_to,
                           std::shared_ptr<Chain>* takes_from);
+  // What LaunchKernel() and Copy() have in common.
+  template <class Request>
+  absl::StatusOr<LaunchResult> Launch(const Request& request,
+                                      const GivenUp& given_up);
   absl::Status CheckOpen() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Errors: FailedPrecondition BUFFER_IN_USE.
   absl::Status CheckUnused(uint32_t buffer_id, const Buffer& buffer) const

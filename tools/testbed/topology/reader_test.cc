@@ -186,7 +186,7 @@ constexpr BadFile kBadFiles[] = {
      "t.yaml:2:3: unknown key '<<' of gpu; known keys: model, tls, restart, "
      "backend, driver, timing, event_log, workers, "
      "ekt_entries, devices_per_process, policy, max_priority, reserve_sms, "
-     "memory, heap, lease_timeout, "
+     "memory, copy_in_chunk, copy_out_chunk, heap, lease_timeout, "
      "listen, trace, "
      "record, "
      "log_level"},

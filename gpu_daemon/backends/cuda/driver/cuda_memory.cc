@@ -169,6 +169,22 @@ absl::StatusOr<std::unique_ptr<GpuMemory>> CudaMemory::Allocate(
   return block;
 }
 
+// Not again after a loss: what was copied before may be gone with the context.
+absl::Status CudaMemory::Copy(CopyDirection direction, std::byte* to,
+                              const std::byte* from, uint64_t bytes) {
+  const Gpu::ContextLease use = gpu_->Enter();
+  if (!use) return gpu_->health();
+  const Driver& driver = gpu_->driver();
+  const auto address = [](const std::byte* given) {
+    return reinterpret_cast<CUdeviceptr>(given);
+  };
+  const CUresult result = direction == CopyDirection::kIn
+                              ? driver.cuMemcpyHtoD(address(to), from, bytes)
+                              : driver.cuMemcpyDtoH(to, address(from), bytes);
+  gpu_->Check(result);
+  return ToStatus(driver, result, fmt::format("copy {} bytes", bytes));
+}
+
 void CudaMemory::Abandon() {
   MutexLock lock(mutex_);
   for (Mapping* mapping : mappings_) mapping->Abandon();

@@ -27,6 +27,9 @@ class CudaMemory : public KernelMemory, private Gpu::ContextUser {
   // Stays at its address when the context is lost. Whether the bytes do is up
   // to the driver; otherwise they are zeros.
   absl::StatusOr<std::unique_ptr<GpuMemory>> Allocate(uint64_t bytes) override;
+  // By the GPU's copy engine; kernels that stay on the GPU do not hold it up.
+  absl::Status Copy(CopyDirection direction, std::byte* to,
+                    const std::byte* from, uint64_t bytes) override;
 
  private:
   class Mapping;

@@ -1,0 +1,92 @@
+#include "gpu_daemon/dispatch/copy_queue.h"
+
+#include <pthread.h>
+#include <spdlog/spdlog.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+
+namespace carillon::gpud {
+
+CopyQueue::~CopyQueue() {
+  Stop();
+  std::thread thread;
+  {
+    MutexLock lock(mutex_);
+    thread = std::move(thread_);
+  }
+  if (thread.joinable()) thread.join();
+}
+
+void CopyQueue::Submit(std::unique_ptr<MemoryCopy> copy) {
+  {
+    MutexLock lock(mutex_);
+    if (!stopped_) {
+      const Place place{~copy->priority, arrivals_++};
+      copies_.emplace(place, std::move(copy));
+      if (!thread_.joinable()) thread_ = std::thread([this] { Run(); });
+      changed_.NotifyAll();
+      return;
+    }
+  }
+  copy->cancelled = shm::EventStatus::kShutdown;
+  copy->on_end(copy->ResultAt(NowNs()));
+}
+
+void CopyQueue::Cancel(const LaunchFilter& which, shm::EventStatus why) {
+  MutexLock lock(mutex_);
+  for (const auto& [place, copy] : copies_) {
+    if (which.Matches(*copy) && !copy->cancelled) copy->cancelled = why;
+  }
+}
+
+bool CopyQueue::idle() const {
+  MutexLock lock(mutex_);
+  return copies_.empty();
+}
+
+void CopyQueue::Stop() {
+  Cancel(LaunchFilter::All(), shm::EventStatus::kShutdown);
+  MutexLock lock(mutex_);
+  stopped_ = true;
+  changed_.NotifyAll();
+}
+
+void CopyQueue::Run() {
+  pthread_setname_np(pthread_self(), "gpud-copies");
+  MutexLock lock(mutex_);
+  while (true) {
+    while (copies_.empty() && !stopped_) changed_.Wait(mutex_);
+    if (copies_.empty()) return;
+    // One that was cancelled waits for nobody.
+    auto next = copies_.begin();
+    for (auto at = next; at != copies_.end(); ++at) {
+      if (at->second->cancelled) next = at;
+    }
+    MemoryCopy& copy = *next->second;
+    if (!copy.cancelled) CopyChunk(copy);
+    if (!copy.cancelled && !copy.failed && copy.copied < copy.bytes) continue;
+    std::unique_ptr<MemoryCopy> ended = std::move(next->second);
+    copies_.erase(next);
+    lock.Unlock();
+    ended->on_end(ended->ResultAt(NowNs()));
+    ended.reset();  // frees what only it has kept
+    lock.Lock();
+  }
+}
+
+void CopyQueue::CopyChunk(MemoryCopy& copy) {
+  const uint64_t bytes = copy.NextChunk(chunks_);
+  if (!copy.started_ns) copy.started_ns = NowNs();
+  mutex_.Unlock();
+  const absl::Status status = memory_->Copy(
+      copy.direction, copy.to + copy.copied, copy.from + copy.copied, bytes);
+  mutex_.Lock();
+  copy.copied += bytes;
+  if (status.ok()) return;
+  spdlog::error("a copy of device '{}' failed: {}", copy.memory->name(),
+                status.message());
+  copy.failed = true;
+}
+
+}  // namespace carillon::gpud

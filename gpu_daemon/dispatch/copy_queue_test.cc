@@ -1,0 +1,212 @@
+#include "gpu_daemon/dispatch/copy_queue.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <future>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "gpu_daemon/event/test_device.h"
+
+namespace carillon::gpud {
+namespace {
+
+using shm::EventState;
+using shm::EventStatus;
+
+// Copies when it is let, one chunk a time, and notes what.
+class GatedMemory final : public KernelMemory {
+ public:
+  struct Chunk {
+    std::byte* to;
+    uint64_t bytes;
+  };
+
+  absl::StatusOr<std::unique_ptr<HostMapping>> MapHost(
+      std::span<std::byte>) override {
+    return absl::UnimplementedError("");
+  }
+  absl::StatusOr<std::unique_ptr<GpuMemory>> Allocate(uint64_t) override {
+    return absl::UnimplementedError("");
+  }
+  absl::Status Copy(CopyDirection, std::byte* to, const std::byte* from,
+                    uint64_t bytes) override {
+    MutexLock lock(mutex_);
+    ++waiting_;
+    changed_.NotifyAll();
+    while (allowed_ == 0) changed_.Wait(mutex_);
+    --allowed_;
+    --waiting_;
+    chunks_.push_back({to, bytes});
+    if (fails_) return absl::UnavailableError("the GPU is lost");
+    std::memcpy(to, from, bytes);
+    return absl::OkStatus();
+  }
+
+  void LetPass(uint32_t chunks) {
+    MutexLock lock(mutex_);
+    allowed_ += chunks;
+    changed_.NotifyAll();
+  }
+  // Until a chunk is under way that has not been let pass.
+  void AwaitChunk() {
+    MutexLock lock(mutex_);
+    while (waiting_ == 0 || allowed_ != 0) changed_.Wait(mutex_);
+  }
+  void Fail() {
+    MutexLock lock(mutex_);
+    fails_ = true;
+  }
+  std::vector<Chunk> chunks() {
+    MutexLock lock(mutex_);
+    return chunks_;
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  uint32_t waiting_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint32_t allowed_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool fails_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<Chunk> chunks_ ABSL_GUARDED_BY(mutex_);
+};
+
+class CopyQueueTest : public testing::Test {
+ protected:
+  struct Copying {
+    std::vector<std::byte> from;
+    std::vector<std::byte> to;
+    std::future<LaunchResult> result;
+
+    bool whole() const { return from == to; }
+  };
+
+  ~CopyQueueTest() override { memory_.LetPass(1000); }
+
+  Copying Submit(uint64_t bytes, uint32_t priority = 0, uint64_t token = 0,
+                 CopyDirection direction = CopyDirection::kIn) {
+    Copying made;
+    for (uint64_t i = 0; i < bytes; ++i) {
+      made.from.push_back(std::byte(i * 7 + 1));
+    }
+    made.to.resize(bytes);
+    auto copy = std::make_unique<MemoryCopy>();
+    copy->direction = direction;
+    copy->from = made.from.data();
+    copy->to = made.to.data();
+    copy->bytes = bytes;
+    copy->priority = priority;
+    copy->memory = device_.memory;
+    copy->token = token;
+    auto ended = std::make_shared<std::promise<LaunchResult>>();
+    made.result = ended->get_future();
+    copy->on_end = [ended](const LaunchResult& result) {
+      ended->set_value(result);
+    };
+    queue_->Submit(std::move(copy));
+    return made;
+  }
+  static constexpr CopyChunks kChunks{.in = 100, .out = 30};
+
+  TestDevice device_;
+  GatedMemory memory_;
+  std::optional<CopyQueue> queue_{std::in_place, &memory_, kChunks};
+};
+
+TEST_F(CopyQueueTest, CopiesAllOfItInChunksOfItsDirection) {
+  memory_.LetPass(1000);
+  Copying in = Submit(250);
+  EXPECT_EQ(in.result.get().state, EventState::kDone);
+  EXPECT_TRUE(in.whole());
+  EXPECT_EQ(memory_.chunks().size(), 3u);
+  EXPECT_EQ(memory_.chunks()[2].bytes, 50u);
+  Copying out = Submit(250, 0, 0, CopyDirection::kOut);
+  const LaunchResult result = out.result.get();
+  EXPECT_EQ(result.state, EventState::kDone);
+  EXPECT_GE(result.finished_ns, result.dispatched_ns);
+  EXPECT_GT(result.dispatched_ns, 0u);
+  EXPECT_TRUE(out.whole());
+  EXPECT_EQ(memory_.chunks().size(), 3u + 9);
+}
+
+TEST_F(CopyQueueTest, AMoreUrgentOneGoesFirstAtTheEndOfTheChunk) {
+  Copying low = Submit(250, 1);
+  memory_.AwaitChunk();
+  Copying high = Submit(150, 2);
+  Copying alike = Submit(10, 2);
+  memory_.LetPass(4);
+  EXPECT_EQ(high.result.get().state, EventState::kDone);
+  EXPECT_EQ(alike.result.get().state, EventState::kDone);
+  memory_.AwaitChunk();
+  const auto chunks = memory_.chunks();
+  ASSERT_EQ(chunks.size(), 4u);
+  EXPECT_EQ(chunks[0].to, low.to.data());
+  EXPECT_EQ(chunks[1].to, high.to.data());
+  EXPECT_EQ(chunks[2].to, high.to.data() + 100);
+  EXPECT_EQ(chunks[3].to, alike.to.data());
+  EXPECT_FALSE(queue_->idle());
+  memory_.LetPass(2);
+  EXPECT_EQ(low.result.get().state, EventState::kDone);
+  EXPECT_TRUE(low.whole() && high.whole() && alike.whole());
+}
+
+TEST_F(CopyQueueTest, OneThatIsCancelledEndsBehindItsChunk) {
+  Copying first = Submit(250, 0, 5);
+  memory_.AwaitChunk();
+  Copying second = Submit(250, 3, 6);
+  queue_->Cancel(LaunchFilter::OfToken(5), EventStatus::kUnregistered);
+  memory_.LetPass(1);
+  const LaunchResult result = first.result.get();
+  EXPECT_EQ(result.state, EventState::kAborted);
+  EXPECT_EQ(result.status, static_cast<uint32_t>(EventStatus::kUnregistered));
+  memory_.LetPass(3);
+  EXPECT_EQ(second.result.get().state, EventState::kDone);
+  EXPECT_EQ(memory_.chunks().size(), 4u);
+}
+
+TEST_F(CopyQueueTest, ADevicesEndTakesAllThatIsItsOwn) {
+  TestDevice other("other");
+  Copying one = Submit(250);
+  Copying two = Submit(250, 7);
+  queue_->Cancel(LaunchFilter::Of(*other.memory), EventStatus::kDeviceGone);
+  memory_.AwaitChunk();
+  queue_->Cancel(LaunchFilter::Of(*device_.memory), EventStatus::kDeviceGone);
+  memory_.LetPass(1);
+  for (Copying* copy : {&one, &two}) {
+    EXPECT_EQ(copy->result.get().status,
+              static_cast<uint32_t>(EventStatus::kDeviceGone));
+  }
+  EXPECT_EQ(memory_.chunks().size(), 1u);
+}
+
+TEST_F(CopyQueueTest, StopEndsThemAndTakesNoMore) {
+  Copying under_way = Submit(250);
+  memory_.AwaitChunk();
+  queue_->Stop();
+  Copying late = Submit(10);
+  EXPECT_EQ(late.result.get().status,
+            static_cast<uint32_t>(EventStatus::kShutdown));
+  memory_.LetPass(1);
+  EXPECT_EQ(under_way.result.get().state, EventState::kAborted);
+  queue_.reset();
+  EXPECT_EQ(memory_.chunks().size(), 1u);
+}
+
+TEST_F(CopyQueueTest, OneThatTheGpuLosesFailsAloneAndAtOnce) {
+  memory_.Fail();
+  memory_.LetPass(1);
+  Copying lost = Submit(250);
+  const LaunchResult result = lost.result.get();
+  EXPECT_EQ(result.state, EventState::kFailed);
+  EXPECT_NE(result.status, 0u);
+  EXPECT_EQ(memory_.chunks().size(), 1u);
+  EXPECT_TRUE(queue_->idle());
+}
+
+}  // namespace
+}  // namespace carillon::gpud

@@ -1,0 +1,69 @@
+// One copy between a device's buffers, on its way through a back-end.
+#ifndef CARILLON_GPU_DAEMON_EVENT_MEMORY_COPY_H_
+#define CARILLON_GPU_DAEMON_EVENT_MEMORY_COPY_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "base/clock.h"
+#include "gpu_daemon/event/device_memory.h"
+#include "gpu_daemon/event/kernel_launch.h"
+#include "gpu_daemon/event/kernel_memory.h"
+#include "shm/layout.h"
+
+namespace carillon::gpud {
+
+// Bytes after which a copy may be interrupted.
+struct CopyChunks {
+  uint64_t in = 0;
+  uint64_t out = 0;
+};
+
+// Made by the control plane, then owned by the back-end until it ends.
+struct MemoryCopy {
+  CopyDirection direction = CopyDirection::kIn;
+  // As kernels are given them; what keeps them alive is in on_end().
+  std::byte* to = nullptr;
+  const std::byte* from = nullptr;
+  uint64_t bytes = 0;
+  uint32_t priority = 0;
+  std::shared_ptr<DeviceMemory> memory;  // whose it is
+  uint64_t token = 0;                    // the caller's own, for LaunchFilter
+  // Called once, on any thread, without a lock held.
+  std::function<void(const LaunchResult&)> on_end;
+  Nanoseconds queued_ns = 0;
+
+  // The back-end's:
+  uint64_t copied = 0;
+  std::optional<Nanoseconds> started_ns;
+  bool failed = false;  // the GPU was lost
+  // Set: no chunk follows, and it ends as aborted for this reason.
+  std::optional<shm::EventStatus> cancelled;
+
+  uint64_t NextChunk(const CopyChunks& chunks) const {
+    return std::min(direction == CopyDirection::kIn ? chunks.in : chunks.out,
+                    bytes - copied);
+  }
+  LaunchResult ResultAt(Nanoseconds now) const {
+    LaunchResult result{.state = shm::EventState::kDone,
+                        .queued_ns = queued_ns,
+                        .dispatched_ns = started_ns.value_or(0),
+                        .finished_ns = now};
+    if (cancelled) {
+      result.state = shm::EventState::kAborted;
+      result.status = static_cast<uint32_t>(*cancelled);
+    } else if (failed) {
+      result.state = shm::EventState::kFailed;
+      result.status = static_cast<uint32_t>(shm::EventStatus::kKernelFault);
+    }
+    return result;
+  }
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_EVENT_MEMORY_COPY_H_
