@@ -178,7 +178,8 @@ TEST(BenchSmoke, LaunchBenchMeasuresEveryPathWithEveryKernel) {
     paths.push_back(path.at("name"));
   }
   EXPECT_THAT(paths,
-              ElementsAre("edge", "baseline", "baseline_flag", "persistent"));
+              ElementsAre("edge", "baseline", "baseline_flag", "persistent",
+                          "pagoda", "pagoda_ring"));
 
   ASSERT_EQ(document.at("latency").size(), 4 * paths.size());
   for (const Json& cell : document.at("latency")) {
