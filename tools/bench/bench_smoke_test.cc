@@ -258,7 +258,7 @@ TEST(BenchSmoke, LaunchBenchFindsItsProgramsBesideIt) {
   EXPECT_EQ(status, 0);
   const Json document = Json::parse(text, nullptr, false);
   ASSERT_TRUE(document.is_object()) << text;
-  EXPECT_EQ(document.at("idle").size(), 5u);
+  EXPECT_EQ(document.at("idle").size(), 7u);
   EXPECT_TRUE(std::filesystem::exists(folder + "/results/launch.json"));
 }
 
