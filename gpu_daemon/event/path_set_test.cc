@@ -107,7 +107,8 @@ TEST_F(PathSetTest, WithoutAnyPathTheFirstReasonIsGiven) {
               HasSubstr("not on this GPU"));
 }
 
-TEST_F(PathSetTest, APathThatOnlyOtherBackEndsHaveIsRefusedByNameWithTheReason) {
+TEST_F(PathSetTest,
+       APathThatOnlyOtherBackEndsHaveIsRefusedByNameWithTheReason) {
   PathSet paths({Path("edge"), Path("graph")}, false,
                 {{.name = "pagoda", .why = "no MasterKernel"}});
   const absl::Status refused = paths.Find("pagoda").status();

@@ -1,5 +1,6 @@
 #include "gpu_daemon/backends/cpu/pagoda_launcher.h"
 
+#include <chrono>
 #include <span>
 #include <utility>
 
@@ -7,6 +8,9 @@
 
 namespace carillon::gpud {
 namespace {
+
+// A front-end that waits for executors looks at doorbells this often.
+constexpr std::chrono::microseconds kLongestBlocked{100};
 
 void AddOne(std::atomic<uint64_t>& counter) {
   counter.store(counter.load(std::memory_order_relaxed) + 1,
@@ -34,7 +38,15 @@ bool TaskQueueLauncher::Launch(const std::shared_ptr<EventKernel>& event,
   }
   AddOne(tasks_);
   waiting_.push_back(mtbs_.tasks().Add(std::move(launch)));
-  Reap();
+  GiveOut();
+  return false;
+}
+
+bool TaskQueueLauncher::Reap() {
+  WarpAlarm& alarm = mtbs_.mtb(0).scheduler;
+  const uint32_t seen = alarm.changes();
+  if (GiveOut()) return true;
+  if (must_poll()) alarm.Sleep(seen, kLongestBlocked);
   return false;
 }
 
@@ -61,7 +73,7 @@ PagodaLauncher::PagodaLauncher(Kmu* kmu, PagodaMtbs* mtbs)
       spawner_(mtbs, mtbs->table().columns, mtbs->table().rows,
                mtbs->table().executors, {.longest_full = 0}) {}
 
-bool PagodaLauncher::Reap() {
+bool PagodaLauncher::GiveOut() {
   bool spawned = false;
   while (PagodaTask* const task = Oldest()) {
     const TaskEntry entry = PagodaMtbs::EntryOf(task);

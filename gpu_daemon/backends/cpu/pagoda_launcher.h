@@ -4,6 +4,8 @@
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CPU_PAGODA_LAUNCHER_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_CPU_PAGODA_LAUNCHER_H_
 
+#include <atomic>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <vector>
@@ -28,12 +30,18 @@ class TaskQueueLauncher : public Launcher {
   // as a kernel, by the KMU.
   bool Launch(const std::shared_ptr<EventKernel>& event, shm::Sequence sequence,
               CheckedEntry& entry) override;
+  // While no event can go on, the thread leaves its core to the executors that it
+  // waits for; so a doorbell waits for at most 100 us more.
+  bool Reap() final;
   bool must_poll() const override { return !waiting_.empty(); }
   // Tasks have no priorities.
   bool by_priority() const override { return false; }
   std::vector<PathCounter> counters() const override;
 
  protected:
+  // Gives events to MTBs as far as there is room. True if it could.
+  virtual bool GiveOut() = 0;
+
   PagodaMtbs& mtbs() { return mtbs_; }
   // The oldest that waits and was not cancelled; null: none.
   PagodaTask* Oldest();
@@ -53,9 +61,9 @@ class PagodaLauncher : public TaskQueueLauncher {
  public:
   PagodaLauncher(Kmu* kmu, PagodaMtbs* mtbs);
 
-  bool Reap() override;
-
  private:
+  bool GiveOut() override;
+
   TaskSpawner spawner_;
 };
 

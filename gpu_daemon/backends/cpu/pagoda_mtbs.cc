@@ -30,15 +30,34 @@ uint32_t Columns(PagodaMtbs::Scheduling scheduling, uint32_t executors) {
 
 }  // namespace
 
-void PagodaMtb::WakeAll() {
+void WarpAlarm::WakeAll() {
   shm::FutexWakeAll(reinterpret_cast<const uint32_t*>(&changes_));
 }
 
-void PagodaMtb::Sleep(uint32_t seen) {
+void WarpAlarm::Sleep(uint32_t seen, std::chrono::nanoseconds longest) {
   sleepers_.fetch_add(1, std::memory_order_seq_cst);
   const shm::FutexWord word{reinterpret_cast<const uint32_t*>(&changes_), seen};
-  shm::FutexWait({&word, 1}, kLongestSleep);
+  shm::FutexWait({&word, 1}, longest);
   sleepers_.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+void PagodaMtbPort::StoreBlock(uint32_t* word, uint32_t value) {
+  EdgeThreadPort::StoreBlock(word, value);
+  MtbBlock& block = mtb_->block;
+  if (word == &block.leave) {
+    for (WarpAlarm& executor : mtb_->executors) executor.Ring();
+    return;
+  }
+  const auto offset =
+      static_cast<size_t>(reinterpret_cast<std::byte*>(word) -
+                          reinterpret_cast<std::byte*>(block.warps));
+  if (offset >= sizeof(block.warps)) return;
+  // An `exec`: nothing else of a slot is stored so.
+  if (value != 0) {
+    mtb_->executors[offset / sizeof(WarpSlot)].Ring();
+  } else {
+    mtb_->scheduler.Ring();
+  }
 }
 
 void PagodaMtbPort::RunTask(const TaskEntry& entry, const TaskWarp& warp) {
@@ -55,11 +74,11 @@ void PagodaMtbPort::Pause(uint32_t round) {
   if (round < kRoundsAwake) {
     sched_yield();
   } else {
-    mtb_->Sleep(seen_);
+    alarm_->Sleep(seen_, kLongestSleep);
   }
   // What is written from now on ends the next sleep; what was written before is
   // seen by the look in between.
-  seen_ = mtb_->changes();
+  seen_ = alarm_->changes();
 }
 
 PagodaMtbs::PagodaMtbs(Scheduling scheduling, uint32_t executors,
@@ -97,13 +116,13 @@ void PagodaMtbs::Start() {
     PagodaMtb* const mtb = mtbs_[column].get();
     if (scheduling_ == Scheduling::kThreads) {
       AddThread("gpud-mtb-sched", [this, mtb, column] {
-        PagodaMtbPort port = PortOf(column);
+        PagodaMtbPort port = SchedulerPort(column);
         MtbScheduler(port, table_, mtb->block, column).Run();
       });
     }
     for (uint32_t i = 0; i < table_.executors; ++i) {
       AddThread("gpud-mtb-exec", [this, mtb, column, i] {
-        PagodaMtbPort port = PortOf(column);
+        PagodaMtbPort port = PortOf(column, &mtb->executors[i]);
         MtbExecutor(port, table_, mtb->block, column, i).Run();
       });
     }
@@ -114,10 +133,11 @@ void PagodaMtbs::Leave() {
   std::atomic_ref(command_).store(static_cast<uint32_t>(TaskCommand::kLeave),
                                   std::memory_order_release);
   for (auto& mtb : mtbs_) {
-    if (scheduling_ == Scheduling::kLauncher) {
-      std::atomic_ref(mtb->block.leave).store(1, std::memory_order_release);
-    }
-    mtb->Changed();
+    mtb->scheduler.Ring();
+  }
+  // Its launcher's thread has ended.
+  if (scheduling_ == Scheduling::kLauncher) {
+    SchedulerPort(0).StoreBlock(&mtbs_[0]->block.leave, 1);
   }
 }
 
@@ -147,7 +167,7 @@ absl::Status PagodaMtbs::CopyEntry(uint32_t entry, const TaskEntry& from) {
 absl::Status PagodaMtbs::CopyState(uint32_t entry, TaskState state) {
   std::atomic_ref(entries_[entry].state)
       .store(state, std::memory_order_release);
-  mtbs_[entry / table_.rows]->Changed();
+  mtbs_[entry / table_.rows]->scheduler.Ring();
   return absl::OkStatus();
 }
 

@@ -7,6 +7,7 @@
 #define CARILLON_GPU_DAEMON_BACKENDS_CPU_PAGODA_MTBS_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -24,19 +25,18 @@
 
 namespace carillon::gpud {
 
-// The memory of an MTB, and where its threads sleep while nothing changes there.
-class PagodaMtb {
+// Where a warp sleeps while nothing has changed of what it looks at.
+class WarpAlarm {
  public:
-  // Somebody has written what its warps look at. Any thread.
-  void Changed() {
+  // Somebody has written what it looks at. Any thread.
+  void Ring() {
     changes_.fetch_add(1, std::memory_order_seq_cst);
     if (sleepers_.load(std::memory_order_seq_cst) != 0) WakeAll();
   }
   uint32_t changes() const { return changes_.load(std::memory_order_seq_cst); }
-  // Until changes() is no longer `seen`; it may return earlier.
-  void Sleep(uint32_t seen);
-
-  MtbBlock block = {};
+  // Until changes() is no longer `seen`, for at most so long; it may return
+  // earlier.
+  void Sleep(uint32_t seen, std::chrono::nanoseconds longest);
 
  private:
   void WakeAll();
@@ -45,34 +45,44 @@ class PagodaMtb {
   // before they look. The two are a Dekker pair with sleepers_: who finds nobody
   // asleep has changed the word before the sleeper compares it.
   std::atomic<uint32_t> changes_{0};
-  std::atomic<uint32_t> sleepers_{0};  // writers: warps; reader: Changed()
+  std::atomic<uint32_t> sleepers_{0};  // writers: warps; reader: Ring()
+};
+
+// The memory of an MTB, and where its warps sleep.
+struct PagodaMtb {
+  MtbBlock block = {};
+  // Entries, executors that are free again, the command. The launcher sleeps here,
+  // too.
+  WarpAlarm scheduler;
+  WarpAlarm executors[kTaskMaxExecutors];  // their slot's exec, and `leave`
 };
 
 // The Port of mtb_scheduler.h. One thread's.
 class PagodaMtbPort : public EdgeThreadPort {
  public:
-  PagodaMtbPort(PagodaMtb* mtb, PagodaTasks* tasks, BlockRunner* runner)
-      : EdgeThreadPort(nullptr, 0), mtb_(mtb), tasks_(tasks), runner_(runner) {}
+  // `alarm`: where its thread sleeps.
+  PagodaMtbPort(PagodaMtb* mtb, WarpAlarm* alarm, PagodaTasks* tasks,
+                BlockRunner* runner)
+      : EdgeThreadPort(nullptr, 0),
+        mtb_(mtb),
+        alarm_(alarm),
+        tasks_(tasks),
+        runner_(runner) {}
 
   TaskState PollState(const TaskState* state) {
     return std::atomic_ref<TaskState>(*const_cast<TaskState*>(state))
         .load(std::memory_order_acquire);
   }
-  void StoreBlock(uint32_t* word, uint32_t value) {
-    EdgeThreadPort::StoreBlock(word, value);
-    mtb_->Changed();
-  }
-  uint32_t AddBlock(uint32_t* word, uint32_t value) {
-    const uint32_t before = EdgeThreadPort::AddBlock(word, value);
-    mtb_->Changed();
-    return before;
-  }
+  // Also tells who waits for that word. What an executor counts down it counts
+  // before it frees its slot, so that counters need no alarm.
+  void StoreBlock(uint32_t* word, uint32_t value);
   void RunTask(const TaskEntry& entry, const TaskWarp& warp);
   // A warp that has found nothing to do for some rounds sleeps.
   void Pause(uint32_t round);
 
  private:
   PagodaMtb* const mtb_;
+  WarpAlarm* const alarm_;
   PagodaTasks* const tasks_;
   BlockRunner* const runner_;
   uint32_t seen_ = 0;
@@ -102,8 +112,9 @@ class PagodaMtbs : public TaskLink {
   const PagodaTasks& tasks() const { return tasks_; }
   const TaskTable& table() const { return table_; }
   PagodaMtb& mtb(uint32_t column) { return *mtbs_[column]; }
-  PagodaMtbPort PortOf(uint32_t column) {
-    return PagodaMtbPort(mtbs_[column].get(), &tasks_, runner_);
+  // Of the scheduler warp.
+  PagodaMtbPort SchedulerPort(uint32_t column) {
+    return PortOf(column, &mtbs_[column]->scheduler);
   }
   // The task's entry; its state is kReleased.
   static TaskEntry EntryOf(PagodaTask* task);
@@ -115,6 +126,9 @@ class PagodaMtbs : public TaskLink {
   absl::Status CopyBack(uint32_t first, std::span<TaskState> states) override;
 
  private:
+  PagodaMtbPort PortOf(uint32_t column, WarpAlarm* alarm) {
+    return PagodaMtbPort(mtbs_[column].get(), alarm, &tasks_, runner_);
+  }
   void AddThread(const char* name, std::function<void()> run);
 
   const Scheduling scheduling_;

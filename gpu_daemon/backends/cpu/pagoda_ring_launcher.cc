@@ -4,10 +4,10 @@ namespace carillon::gpud {
 
 PagodaRingLauncher::PagodaRingLauncher(Kmu* kmu, PagodaMtbs* mtbs)
     : TaskQueueLauncher(kmu, mtbs),
-      port_(mtbs->PortOf(0)),
+      port_(mtbs->SchedulerPort(0)),
       placer_(port_, mtbs->table(), mtbs->mtb(0).block, 0) {}
 
-bool PagodaRingLauncher::Reap() {
+bool PagodaRingLauncher::GiveOut() {
   bool placed = false;
   while (placing_ || BeginOldest()) {
     placing_ = !placer_.Step();

@@ -16,13 +16,13 @@ class PagodaRingLauncher : public TaskQueueLauncher {
   // `mtbs` are of Scheduling::kLauncher.
   PagodaRingLauncher(Kmu* kmu, PagodaMtbs* mtbs);
 
-  // Between two steps doorbells are looked at, however long executors take.
-  bool Reap() override;
   bool must_poll() const override {
     return placing_ || TaskQueueLauncher::must_poll();
   }
 
  private:
+  // Between two steps doorbells are looked at, however long executors take.
+  bool GiveOut() override;
   // False: no row is free, or nothing waits.
   bool BeginOldest();
 

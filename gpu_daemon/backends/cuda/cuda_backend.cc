@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -26,7 +27,8 @@ namespace {
 // Of launch paths pagoda and pagoda_ring (docs/decisions/020).
 constexpr std::string_view kNoMasterKernel =
     "it needs a resident MasterKernel and a form of each kernel that runs as a "
-    "task's warps, with a named barrier and a part of its block's shared memory, "
+    "task's warps, with a named barrier and a part of its block's shared "
+    "memory, "
     "and gpud's module has neither; the cpu and sim back-ends have it";
 
 // It lies beside gpud.
