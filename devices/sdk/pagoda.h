@@ -29,6 +29,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "devices/sdk/edge.h"
+#include "shm/layout.h"
+#include "shm/types.h"
 
 namespace carillon::pagoda {
 

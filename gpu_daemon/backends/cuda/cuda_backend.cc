@@ -24,7 +24,8 @@
 namespace carillon::gpud::cuda {
 namespace {
 
-// Of launch paths pagoda and pagoda_ring (docs/decisions/020).
+// Of launch paths pagoda and pagoda_ring
+// (docs/decisions/020-pagodas-launch-paths.md).
 constexpr std::string_view kNoMasterKernel =
     "it needs a resident MasterKernel and a form of each kernel that runs as a "
     "task's warps, with a named barrier and a part of its block's shared "
