@@ -222,6 +222,25 @@ TEST_P(PagodaPathsTest, ATableThatIsFullForEverIsLeftByWhoGoes) {
   EXPECT_TRUE(Until([&] { return backend_->idle(); }));
 }
 
+TEST_P(PagodaPathsTest,
+       ADeviceThatGoesTakesItsMemoryAlongThoughOthersAreStuck) {
+  auto stuck = AddGate({.entries = 128});
+  Ring(stuck, 100);
+  ASSERT_TRUE(gate_.WaitEntered(kWorkers));
+  auto guest = std::make_unique<TestDevice>("guest");
+  auto event = guest->Register(
+      {.kernel = simt::FindKernel("null_event"), .bindings = {Constant(0)}});
+  ASSERT_TRUE(path_->Add(event.kernel).ok());
+  Ring(event, 3);
+  ASSERT_TRUE(Until([&] { return Counter("tasks") == 103; }));
+  EXPECT_EQ(TakeAway(event), 3u);
+  const std::weak_ptr<DeviceMemory> memory = guest->memory;
+  event = {};
+  guest.reset();
+  EXPECT_TRUE(Until([&] { return memory.expired(); }));
+  EXPECT_EQ(gate_.inside(), kWorkers);
+}
+
 TEST_P(PagodaPathsTest, ATaskThatDoesNotEndHoldsItsExecutorOnly) {
   auto stuck = AddGate({});
   Ring(stuck, 1);

@@ -142,7 +142,10 @@ PagodaTasks::Ending PagodaTasks::EndOf(PagodaTask& task, EventState state,
   task.told = true;
   KernelLaunch& launch = *task.launch;
   launch.life.finished_ns = NowNs();
-  return {launch.event, launch.sequence, launch.life, state, status};
+  // Its entry may stay in the table for long, behind tasks of others: its device's
+  // memory must not.
+  launch.memory.reset();
+  return {std::move(launch.event), launch.sequence, launch.life, state, status};
 }
 
 PagodaTasks::Ending PagodaTasks::Aborted(PagodaTask& task, EventStatus why) {

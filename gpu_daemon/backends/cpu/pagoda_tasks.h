@@ -27,7 +27,8 @@ struct PagodaTask {
   std::unique_ptr<KernelLaunch> launch;
   // Blocks that never ran, because it was cancelled.
   uint64_t skipped_blocks = 0;
-  bool told = false;  // its event has ended
+  // Its event has ended: launch has neither event nor memory any more.
+  bool told = false;
   std::list<PagodaTask>::iterator place;
 };
 
