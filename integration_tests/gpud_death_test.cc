@@ -159,7 +159,9 @@ INSTANTIATE_TEST_SUITE_P(Cpu, GpudDeathUnderLoadTest,
                          ::testing::Values(Served{"cpu", "edge"},
                                            Served{"cpu", "baseline"},
                                            Served{"cpu", "baseline_flag"},
-                                           Served{"cpu", "persistent"}),
+                                           Served{"cpu", "persistent"},
+                                           Served{"cpu", "pagoda"},
+                                           Served{"cpu", "pagoda_ring"}),
                          &NameOf);
 #ifdef CARILLON_HAVE_CUDA
 INSTANTIATE_TEST_SUITE_P(CudaOnTheFakeDriver, GpudDeathUnderLoadTest,

@@ -1,5 +1,6 @@
-// Every kernel of kernels/narrow, by its name through gpud, on each back-end: at
-// Pagoda's sizes and with results that are known beforehand.
+// Every kernel of kernels/narrow, by its name through gpud, on each back-end and
+// as a task of Pagoda's launch paths: at Pagoda's sizes and with results that are
+// known beforehand.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +35,12 @@ std::string Message(const absl::Status& status) {
 class NarrowTasksTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    std::vector<std::string> arguments{"--backend", GetParam()};
+    std::string backend = GetParam();
+    if (const size_t at = backend.find(" by "); at != backend.npos) {
+      launch_path_ = backend.substr(at + 4);
+      backend.resize(at);
+    }
+    std::vector<std::string> arguments{"--backend", backend};
 #ifndef CARILLON_HAVE_CUDA
     if (GetParam().starts_with("cuda")) {
       GTEST_SKIP() << "built without the CUDA toolkit";
@@ -92,8 +98,25 @@ class NarrowTasksTest : public ::testing::TestWithParam<std::string> {
     return values;
   }
 
+  absl::Status RunEvent(const edge::EventSpec& spec) {
+    const auto queue = edge::edgeRegisterEvent(*device_, spec);
+    if (!queue.ok()) return queue.status();
+    EXPECT_EQ((*queue)->launch_path(), launch_path_);
+    (*queue)->RingDoorbell();
+    const auto end = (*queue)->Wait(testing::kBound);
+    EXPECT_TRUE(edge::edgeUnregisterEvent(*device_, *queue).ok());
+    if (!end.ok()) return end.status();
+    if (end->state == edge::EventState::kDone) return absl::OkStatus();
+    return absl::InternalError(std::to_string(end->status));
+  }
   absl::Status Launch(const char* kernel,
                       std::vector<edge::Parameter> parameters) {
+    if (!launch_path_.empty()) {
+      return RunEvent({.kernel = kernel,
+                       .block = {128, 1, 1},
+                       .launch_path = launch_path_,
+                       .parameters = std::move(parameters)});
+    }
     edge::Device::LaunchSpec spec;
     spec.kernel = kernel;
     spec.block = {128, 1, 1};
@@ -105,6 +128,7 @@ class NarrowTasksTest : public ::testing::TestWithParam<std::string> {
     EXPECT_TRUE(status.ok()) << kernel << ": " << Message(status);
   }
 
+  std::string launch_path_;  // empty: background kernels
   std::unique_ptr<Testbed> testbed_;
   std::unique_ptr<edge::Device> device_;
 };
@@ -258,7 +282,11 @@ TEST_P(NarrowTasksTest, TripleDesEncryptsAPacket) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, NarrowTasksTest,
-                         ::testing::Values("cpu", "sim", "cuda on sim", "cuda"),
+                         ::testing::Values("cpu", "cpu by pagoda",
+                                           "cpu by pagoda_ring", "sim",
+                                           "sim by pagoda",
+                                           "sim by pagoda_ring", "cuda on sim",
+                                           "cuda"),
                          [](const auto& info) {
                            std::string name = info.param;
                            for (char& c : name) c = c == ' ' ? '_' : c;

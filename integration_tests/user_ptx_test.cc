@@ -110,11 +110,15 @@ TEST_P(UserPtxTest, EveryPathServesItOrSaysWhoDoes) {
     paths.insert(paths.end(), {"stream_wait", "graph"});
   }
   for (const std::string& path : paths) ExpectServed(RunDevice({path}), path);
-  const Result refused = RunDevice({"persistent"});
-  EXPECT_NE(refused.code, 0);
-  EXPECT_THAT(refused.output,
-              HasSubstr(GetParam() == "cuda" ? "; use launch path edge or "
-                                             : "; use another path"));
+  const bool on_cuda = GetParam() == "cuda";
+  for (const std::string path : {"persistent", "pagoda", "pagoda_ring"}) {
+    const Result refused = RunDevice({path});
+    EXPECT_NE(refused.code, 0);
+    EXPECT_THAT(refused.output, HasSubstr(!on_cuda ? "; use another path"
+                                          : path == "persistent"
+                                              ? "; use launch path edge or "
+                                              : "' yet: it needs a resident "));
+  }
 }
 
 // With its own error each, while the one that is there serves on.

@@ -181,7 +181,10 @@ class EventQueue {
   // free_slots() > 0.
   template <class T>
   void Set(uint32_t offset, const T& value) {
-    std::memcpy(ring_.parameters() + offset, &value, sizeof(T));
+    SetBytes(offset, std::as_bytes(std::span(&value, 1)));
+  }
+  void SetBytes(uint32_t offset, std::span<const std::byte> value) {
+    std::memcpy(ring_.parameters() + offset, value.data(), value.size());
   }
 
   // Ends the entry without ringing: several events can be rung at once.
@@ -212,6 +215,11 @@ class EventQueue {
 
   // The oldest event in flight, if it has ended. Stays until Free().
   std::optional<Completion> Poll() const { return ring_.Poll(); }
+  // The end of any event that was committed and not freed, if it has one.
+  std::optional<Completion> EndOf(shm::Sequence sequence) const {
+    return ring_.EndOf(sequence);
+  }
+  shm::Sequence last_committed() const { return ring_.last_committed(); }
   // The stages of the event that Poll() returned; zeros when tracing is off.
   EventLife life() const { return ring_.life(); }
   // Frees the event that Poll() returned: its slot and output buffers may be

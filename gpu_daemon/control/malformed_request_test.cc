@@ -495,7 +495,7 @@ TEST_F(MalformedRequest, RegisterEvent) {
           {"launch path that steers", [](R& r) { r.set_launch_path(kControl); },
            kNotFound, reason::kUnknownLaunchPath,
            "this back-end has no launch path 'a\\x1b[2J'; there are: edge, "
-           "baseline, baseline_flag, persistent"},
+           "baseline, baseline_flag, persistent, pagoda, pagoda_ring"},
           // Parameters.
           {"no parameter", [](R& r) { r.clear_parameters(); }, kInvalid,
            reason::kBadBinding,

@@ -136,6 +136,13 @@ void FrontEnd::SetTracing(bool on) {
   Call([&] { poller_.SetTracing(on); });
 }
 
+std::vector<PathCounter> FrontEnd::counters() const {
+  std::vector<PathCounter> counters = {{"polls", polls()},
+                                       {"sleeps", sleeps()}};
+  for (const PathCounter& own : launcher_->counters()) counters.push_back(own);
+  return counters;
+}
+
 void FrontEnd::Run() {
   pthread_setname_np(pthread_self(), options_.thread_name.c_str());
   uint32_t mailbox_seen = 0;

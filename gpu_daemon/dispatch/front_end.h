@@ -60,9 +60,7 @@ class FrontEnd : public LaunchPath {
   // Carries out `action` between two looks at the doorbells.
   void Call(std::function<void()> action);
   void SetTracing(bool on) override;
-  std::vector<PathCounter> counters() const override {
-    return {{"polls", polls()}, {"sleeps", sleeps()}};
-  }
+  std::vector<PathCounter> counters() const override;
   uint64_t polls() const { return polls_.load(std::memory_order_relaxed); }
   uint64_t sleeps() const { return sleeps_.load(std::memory_order_relaxed); }
   // What the launcher runs in this thread runs to its end.

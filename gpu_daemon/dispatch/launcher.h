@@ -4,17 +4,19 @@
 #define CARILLON_GPU_DAEMON_DISPATCH_LAUNCHER_H_
 
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "base/clock.h"
 #include "gpu_daemon/event/checked_entry.h"
 #include "gpu_daemon/event/event_kernel.h"
+#include "gpu_daemon/event/launch_path.h"
 #include "shm/types.h"
 
 namespace carillon::gpud {
 
-// Calls come from the front-end's thread, but for Prepare(), and those of
-// Release() that follow its end.
+// Calls come from the front-end's thread, but for Prepare() and counters(), and
+// those of Release() that follow its end.
 class Launcher {
  public:
   virtual ~Launcher() = default;
@@ -57,6 +59,9 @@ class Launcher {
 
   // Whether higher doorbells are answered before the rest of lower ones' rings.
   virtual bool by_priority() const { return true; }
+
+  // Figures of its own, for people.
+  virtual std::vector<PathCounter> counters() const { return {}; }
 };
 
 }  // namespace carillon::gpud

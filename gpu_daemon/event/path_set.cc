@@ -26,8 +26,10 @@ absl::Status Annotate(const absl::Status& status, std::string_view more) {
 
 }  // namespace
 
-PathSet::PathSet(std::vector<Entry> entries, bool tracing)
+PathSet::PathSet(std::vector<Entry> entries, bool tracing,
+                 std::vector<Absent> absent)
     : entries_(std::move(entries)),
+      absent_(std::move(absent)),
       paths_(entries_.size()),
       unavailable_(entries_.size()),
       tracing_(tracing) {}
@@ -60,6 +62,13 @@ absl::StatusOr<std::vector<size_t>> PathSet::Candidates(
     if (name.empty() || names.back() == name) candidates.push_back(i);
   }
   if (!candidates.empty()) return candidates;
+  for (const Absent& absent : absent_) {
+    if (absent.name != name) continue;
+    return absl::UnimplementedError(
+        fmt::format("this back-end has no launch path '{}' yet: {}; there are: "
+                    "{}",
+                    name, absent.why, fmt::join(names, ", ")));
+  }
   return absl::NotFoundError(
       fmt::format("this back-end has no launch path '{:.64}'; there are: {}",
                   name, fmt::join(names, ", ")));

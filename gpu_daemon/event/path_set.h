@@ -29,8 +29,15 @@ class PathSet {
         start;
   };
 
+  // A path that other back-ends have, and what this one lacks for it.
+  struct Absent {
+    std::string_view name;
+    std::string_view why;
+  };
+
   // The default first, then what takes its place where it cannot start.
-  PathSet(std::vector<Entry> entries, bool tracing);
+  PathSet(std::vector<Entry> entries, bool tracing,
+          std::vector<Absent> absent = {});
   // One path, which has started.
   PathSet(LaunchPathInfo info, std::unique_ptr<LaunchPath> path, bool tracing);
 
@@ -46,7 +53,8 @@ class PathSet {
   std::vector<Description> Describe() const;
   // The path of that name; if it is empty, the first that this machine can
   // start. It lives as long as this object. Errors: NotFound, naming those there
-  // are; Unavailable after Stop(); what keeps the path from starting.
+  // are; Unimplemented (Absent); Unavailable after Stop(); what keeps the path from
+  // starting.
   absl::StatusOr<StartedPath> Find(std::string_view name);
 
   // Gives an event kernel to the path of that name; if it is empty, to the first
@@ -65,12 +73,13 @@ class PathSet {
   bool tracing() const;
 
  private:
-  // Of entries_, all or the one of that name; none: NotFound.
+  // Of entries_, all or the one of that name. Errors: NotFound, Unimplemented.
   absl::StatusOr<std::vector<size_t>> Candidates(std::string_view name) const;
   absl::StatusOr<StartedPath> Start(size_t index);
   std::vector<LaunchPath*> started() const;
 
   const std::vector<Entry> entries_;
+  const std::vector<Absent> absent_;
   mutable Mutex mutex_;
   std::vector<std::unique_ptr<LaunchPath>> paths_
       ABSL_GUARDED_BY(mutex_);  // of entries_, or nullptr

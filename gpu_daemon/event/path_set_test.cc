@@ -107,6 +107,20 @@ TEST_F(PathSetTest, WithoutAnyPathTheFirstReasonIsGiven) {
               HasSubstr("not on this GPU"));
 }
 
+TEST_F(PathSetTest,
+       APathThatOnlyOtherBackEndsHaveIsRefusedByNameWithTheReason) {
+  PathSet paths({Path("edge"), Path("graph")}, false,
+                {{.name = "pagoda", .why = "no MasterKernel"}});
+  const absl::Status refused = paths.Find("pagoda").status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(refused.message(),
+            "this back-end has no launch path 'pagoda' yet: no MasterKernel; "
+            "there are: edge, graph");
+  EXPECT_EQ(paths.Find("magic").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(paths.Describe().size(), 2u);
+  EXPECT_EQ(paths.Find("")->name, "edge");
+}
+
 class ServeTest : public PathSetTest {
  protected:
   // Answers of the paths by name; the others take it.

@@ -1,9 +1,10 @@
-// Two test kernels that use all of simt.h, so that nvcc compiles every macro
-// and function of it, and the CPU's and the GPU's results can be compared with
+// Test kernels that use all of simt.h and of pagoda.h, so that nvcc compiles every
+// macro and function of them, and the CPU's and the GPU's results can be compared with
 // one reference.
 #ifndef CARILLON_KERNELS_SIMT_SIMT_SURFACE_CUH_
 #define CARILLON_KERNELS_SIMT_SIMT_SURFACE_CUH_
 
+#include "kernels/simt/pagoda.h"
 #include "kernels/simt/simt.h"
 
 namespace carillon::simt {
@@ -171,6 +172,24 @@ CARILLON_KERNEL_INFO(use_atomics, AtomicArgs, "test", Registers(1),
                      CARILLON_PARAM(AtomicArgs, i32, "cells"),
                      CARILLON_PARAM(AtomicArgs, u64, "cells"),
                      CARILLON_PARAM(AtomicArgs, f32, "cells"));
+
+// rotate_task: each thread's word goes to the one before it, in words of
+// Pagoda's.
+struct RotateArgs {
+  Span<const uint32_t> in;  // one a thread
+  Span<uint32_t> out;
+};
+CARILLON_BARRIER_KERNEL(rotate_task, RotateArgs, args, self) {
+  const uint32_t threads = self.block_threads();
+  const uint64_t first = uint64_t{self.block_index().x} * threads;
+  uint32_t* words = getSMPtr<uint32_t>(self, threads);
+  words[getTid(self)] = args.in[first + getTid(self)];
+  syncBlock(self);
+  args.out[first + getTid(self)] = words[(getTid(self) + 1) % threads];
+}
+CARILLON_KERNEL_INFO(rotate_task, RotateArgs, "test", Registers(1),
+                     CARILLON_PARAM(RotateArgs, in, "words"),
+                     CARILLON_PARAM(RotateArgs, out, "words"));
 
 }  // namespace carillon::simt
 

@@ -178,7 +178,8 @@ TEST(BenchSmoke, LaunchBenchMeasuresEveryPathWithEveryKernel) {
     paths.push_back(path.at("name"));
   }
   EXPECT_THAT(paths,
-              ElementsAre("edge", "baseline", "baseline_flag", "persistent"));
+              ElementsAre("edge", "baseline", "baseline_flag", "persistent",
+                          "pagoda", "pagoda_ring"));
 
   ASSERT_EQ(document.at("latency").size(), 4 * paths.size());
   for (const Json& cell : document.at("latency")) {
@@ -257,7 +258,7 @@ TEST(BenchSmoke, LaunchBenchFindsItsProgramsBesideIt) {
   EXPECT_EQ(status, 0);
   const Json document = Json::parse(text, nullptr, false);
   ASSERT_TRUE(document.is_object()) << text;
-  EXPECT_EQ(document.at("idle").size(), 5u);
+  EXPECT_EQ(document.at("idle").size(), 7u);
   EXPECT_TRUE(std::filesystem::exists(folder + "/results/launch.json"));
 }
 

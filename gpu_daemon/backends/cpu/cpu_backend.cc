@@ -7,6 +7,8 @@
 #include "base/text.h"
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cpu/cpu_memory.h"
+#include "gpu_daemon/backends/cpu/pagoda_launcher.h"
+#include "gpu_daemon/backends/cpu/pagoda_ring_launcher.h"
 #include "gpu_daemon/backends/cpu/run_block.h"
 #include "gpu_daemon/backends/sim/sim_block_runner.h"
 #include "gpu_daemon/backends/sim/sim_memory.h"
@@ -64,10 +66,19 @@ class CpuAndPtxMemory final : public CpuMemory {
   SimMemory ptx_;
 };
 
+// What launchers are made of. Of the back-end, and as long-lived.
+struct PathParts {
+  Kmu* kmu;
+  BlockRunner* runner;
+  OnOverrun on_overrun;
+  PagodaMtbs* pagoda_mtbs;
+  PagodaMtbs* pagoda_ring_mtbs;
+};
+
 struct CpuPath {
   LaunchPathInfo info;
   std::string_view thread_name;
-  std::unique_ptr<Launcher> (*make)(Kmu*, BlockRunner*, const OnOverrun&);
+  std::unique_ptr<Launcher> (*make)(const PathParts&);
 };
 
 // The default first.
@@ -75,41 +86,54 @@ constexpr CpuPath kPaths[] = {
     {{kEdgePath,
       "the front-end launches: single warps at once, the rest through the KMU"},
      "gpud-front-end",
-     [](Kmu* kmu, BlockRunner* runner,
-        const OnOverrun& on_overrun) -> std::unique_ptr<Launcher> {
-       return std::make_unique<EdgeLauncher>(kmu, runner, on_overrun);
+     [](const PathParts& of) -> std::unique_ptr<Launcher> {
+       return std::make_unique<EdgeLauncher>(of.kmu, of.runner, of.on_overrun);
      }},
     {{"baseline", "a CPU thread launches every kernel and polls for its end"},
      "gpud-baseline",
-     [](Kmu* kmu, BlockRunner*, const OnOverrun&) -> std::unique_ptr<Launcher> {
+     [](const PathParts& of) -> std::unique_ptr<Launcher> {
        return std::make_unique<BaselineLauncher>(
-           kmu, BaselineLauncher::Completion::kEventPolling);
+           of.kmu, BaselineLauncher::Completion::kEventPolling);
      }},
     {{"baseline_flag",
       "a CPU thread launches every kernel; its last block tells the device"},
      "gpud-base-flag",
-     [](Kmu* kmu, BlockRunner*, const OnOverrun&) -> std::unique_ptr<Launcher> {
+     [](const PathParts& of) -> std::unique_ptr<Launcher> {
        return std::make_unique<BaselineLauncher>(
-           kmu, BaselineLauncher::Completion::kEpilogue);
+           of.kmu, BaselineLauncher::Completion::kEpilogue);
      }},
     {{"persistent",
       "a resident thread polls the doorbells and runs the blocks itself"},
      "gpud-persistent",
-     [](Kmu*, BlockRunner* runner,
-        const OnOverrun&) -> std::unique_ptr<Launcher> {
-       return std::make_unique<PersistentLauncher>(runner);
+     [](const PathParts& of) -> std::unique_ptr<Launcher> {
+       return std::make_unique<PersistentLauncher>(of.runner);
+     }},
+    {{"pagoda",
+      "a CPU thread spawns events as tasks, which resident threads run"},
+     "gpud-pagoda",
+     [](const PathParts& of) -> std::unique_ptr<Launcher> {
+       return std::make_unique<PagodaLauncher>(of.kmu, of.pagoda_mtbs);
+     }},
+    {{"pagoda_ring",
+      "the scheduler of resident threads polls the doorbells itself"},
+     "gpud-pagoda-rng",
+     [](const PathParts& of) -> std::unique_ptr<Launcher> {
+       return std::make_unique<PagodaRingLauncher>(of.kmu, of.pagoda_ring_mtbs);
      }},
 };
 
-std::vector<PathSet::Entry> Paths(const BackendOptions& options, Kmu* kmu,
-                                  BlockRunner* runner) {
+uint32_t WorkersOf(const BackendOptions& options) {
+  return options.workers != 0 ? options.workers : DefaultWorkers();
+}
+
+std::vector<PathSet::Entry> Paths(const BackendOptions& options,
+                                  const PathParts& parts) {
   std::vector<PathSet::Entry> entries;
   for (const CpuPath& path : kPaths) {
     entries.push_back(
         {path.info,
-         [&path, kmu, runner, gpu = options.gpu,
-          max_spin_ns = options.max_spin_ns,
-          on_violation = options.on_violation, on_overrun = options.on_overrun](
+         [&path, parts, gpu = options.gpu, max_spin_ns = options.max_spin_ns,
+          on_violation = options.on_violation](
              bool tracing) -> absl::StatusOr<std::unique_ptr<LaunchPath>> {
            return std::make_unique<FrontEnd>(
                FrontEnd::Options{.gpu = gpu,
@@ -117,7 +141,7 @@ std::vector<PathSet::Entry> Paths(const BackendOptions& options, Kmu* kmu,
                                  .max_spin_ns = max_spin_ns,
                                  .on_violation = on_violation,
                                  .thread_name = std::string(path.thread_name)},
-               path.make(kmu, runner, on_overrun));
+               path.make(parts));
          }});
   }
   return entries;
@@ -149,9 +173,17 @@ CpuBackend::CpuBackend(const BackendOptions& options,
       memory_(std::move(memory)),
       kmu_(options.gpu, std::move(policy)),
       copies_(memory_.get(), {options.copy_in_chunk, options.copy_out_chunk}),
-      paths_(Paths(options, &kmu_, runner_.get()), options.tracing) {
-  workers_.emplace(options.workers != 0 ? options.workers : DefaultWorkers(),
-                   &kmu_, runner_.get());
+      pagoda_mtbs_(PagodaMtbs::Scheduling::kThreads, WorkersOf(options),
+                   runner_.get()),
+      pagoda_ring_mtbs_(PagodaMtbs::Scheduling::kLauncher, WorkersOf(options),
+                        runner_.get()),
+      paths_(Paths(options, {.kmu = &kmu_,
+                             .runner = runner_.get(),
+                             .on_overrun = options.on_overrun,
+                             .pagoda_mtbs = &pagoda_mtbs_,
+                             .pagoda_ring_mtbs = &pagoda_ring_mtbs_}),
+             options.tracing) {
+  workers_.emplace(WorkersOf(options), &kmu_, runner_.get());
 }
 
 CpuBackend::~CpuBackend() {
@@ -164,9 +196,23 @@ std::string CpuBackend::description() const {
 }
 
 BackendFigures CpuBackend::figures() const {
-  return {.resident_blocks = kmu_.resident_blocks(),
+  return {.resident_blocks = kmu_.resident_blocks() +
+                             pagoda_mtbs_.tasks().running_blocks() +
+                             pagoda_ring_mtbs_.tasks().running_blocks(),
           .background_kernels = kmu_.background_kernels(),
           .background_blocks = kmu_.background_blocks()};
+}
+
+bool CpuBackend::idle() const {
+  return kmu_.idle() && copies_.idle() && pagoda_mtbs_.tasks().idle() &&
+         pagoda_ring_mtbs_.tasks().idle();
+}
+
+void CpuBackend::Cancel(const LaunchFilter& which, shm::EventStatus why) {
+  kmu_.Cancel(which, why);
+  copies_.Cancel(which, why);
+  pagoda_mtbs_.tasks().Cancel(which, why);
+  pagoda_ring_mtbs_.tasks().Cancel(which, why);
 }
 
 absl::Status CpuBackend::SetPolicy(std::string_view name) {
@@ -184,9 +230,17 @@ void CpuBackend::Stop() {
   paths_.Stop();
   kmu_.Stop();
   copies_.Stop();
+  for (PagodaMtbs* mtbs : {&pagoda_mtbs_, &pagoda_ring_mtbs_}) {
+    mtbs->tasks().Cancel(LaunchFilter::All(), shm::EventStatus::kShutdown);
+    mtbs->Leave();
+  }
   ptx_->latch.Stop();
 }
 
-void CpuBackend::Join() { workers_.reset(); }
+void CpuBackend::Join() {
+  workers_.reset();
+  pagoda_mtbs_.Join();
+  pagoda_ring_mtbs_.Join();
+}
 
 }  // namespace carillon::gpud

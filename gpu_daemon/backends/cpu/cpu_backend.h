@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "gpu_daemon/backends/cpu/pagoda_mtbs.h"
 #include "gpu_daemon/backends/sim/sim_kernels.h"
 #include "gpu_daemon/dispatch/copy_queue.h"
 #include "gpu_daemon/dispatch/cpu_workers.h"
@@ -38,7 +39,7 @@ class CpuBackend : public Backend {
   std::vector<QueueLength> queue_lengths() const override {
     return kmu_.queue_lengths();
   }
-  bool idle() const override { return kmu_.idle() && copies_.idle(); }
+  bool idle() const override;
 
   PathSet& paths() override { return paths_; }
   bool has_chains() const override { return true; }
@@ -49,10 +50,7 @@ class CpuBackend : public Backend {
   void Submit(std::unique_ptr<MemoryCopy> copy) override {
     copies_.Submit(std::move(copy));
   }
-  void Cancel(const LaunchFilter& which, shm::EventStatus why) override {
-    kmu_.Cancel(which, why);
-    copies_.Cancel(which, why);
-  }
+  void Cancel(const LaunchFilter& which, shm::EventStatus why) override;
 
   // Of a user's PTX; gpud's own kernels do not wait there.
   absl::Status ReleaseBarrier(const DeviceMemory& device) override {
@@ -90,6 +88,9 @@ class CpuBackend : public Backend {
   Kmu kmu_;
   CopyQueue copies_;
   std::optional<CpuWorkers> workers_;
+  // Without a thread until their paths start.
+  PagodaMtbs pagoda_mtbs_;
+  PagodaMtbs pagoda_ring_mtbs_;
   PathSet paths_;
 };
 

@@ -70,7 +70,8 @@ class CpuPathsTest : public ::testing::TestWithParam<std::string> {
 
 INSTANTIATE_TEST_SUITE_P(All, CpuPathsTest,
                          ::testing::Values("edge", "baseline", "baseline_flag",
-                                           "persistent"),
+                                           "persistent", "pagoda",
+                                           "pagoda_ring"),
                          [](const auto& info) { return info.param; });
 
 TEST_P(CpuPathsTest, EveryRungEventEndsOnceWithItsOwnStatus) {
@@ -129,7 +130,8 @@ TEST_P(CpuPathsTest, NoRingOfTwoDevicesIsLostInBursts) {
 // Nothing waits on the path "persistent": its polling threads run the events.
 using WaitingPathsTest = CpuPathsTest;
 INSTANTIATE_TEST_SUITE_P(All, WaitingPathsTest,
-                         ::testing::Values("edge", "baseline", "baseline_flag"),
+                         ::testing::Values("edge", "baseline", "baseline_flag",
+                                           "pagoda", "pagoda_ring"),
                          [](const auto& info) { return info.param; });
 
 TEST_P(WaitingPathsTest, WhatWaitsWhenItsEventKernelGoesIsAbortedOnce) {
@@ -190,7 +192,7 @@ TEST(CpuBackendTest, AnUnknownLaunchPathIsRefusedWithThoseThereAre) {
   EXPECT_EQ(found.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(found.status().message()),
               HasSubstr("no launch path 'graph'; there are: edge, baseline, "
-                        "baseline_flag, persistent"));
+                        "baseline_flag, persistent, pagoda, pagoda_ring"));
   EXPECT_EQ(backend->paths().Find("")->name, "edge");
   backend->Stop();
   EXPECT_EQ(backend->paths().Find("edge").status().code(),

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -22,6 +23,14 @@
 
 namespace carillon::gpud::cuda {
 namespace {
+
+// Of launch paths pagoda and pagoda_ring
+// (docs/decisions/020-pagodas-launch-paths.md).
+constexpr std::string_view kNoMasterKernel =
+    "it needs a resident MasterKernel and a form of each kernel that runs as a "
+    "task's warps, with a named barrier and a part of its block's shared "
+    "memory, "
+    "and gpud's module has neither; the cpu and sim back-ends have it";
 
 // It lies beside gpud.
 absl::StatusOr<Driver> LoadSimDriver() {
@@ -116,7 +125,10 @@ absl::Status CudaBackend::Open(Driver driver, const Gpu::Options& gpu_options) {
                        return MakePersistentPath(gpu_.get(),
                                                  ResidentOptionsFor(tracing));
                      }});
-  paths_ = std::make_unique<PathSet>(std::move(entries), options_.tracing);
+  paths_ = std::make_unique<PathSet>(
+      std::move(entries), options_.tracing,
+      std::vector<PathSet::Absent>{{"pagoda", kNoMasterKernel},
+                                   {"pagoda_ring", kNoMasterKernel}});
   return absl::OkStatus();
 }
 

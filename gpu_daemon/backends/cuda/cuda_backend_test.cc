@@ -422,6 +422,19 @@ TEST_P(CudaPathsTest, RegisteringFailsWholeWhenTheGpuHasNoMemory) {
 
 // Streams.
 
+TEST_F(CudaBackendTest, PagodasPathsAreRefusedWithWhatIsMissing) {
+  Open();
+  for (const std::string name : {"pagoda", "pagoda_ring"}) {
+    const absl::Status refused = backend_->paths().Find(name).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented);
+    EXPECT_THAT(std::string(refused.message()),
+                AllOf(HasSubstr("no launch path '" + name +
+                                "' yet: it needs a "
+                                "resident MasterKernel"),
+                      HasSubstr("there are: edge, ")));
+  }
+}
+
 TEST_F(CudaBackendTest, AllPathsAtOnceHaveHardwareQueuesOfTheirOwn) {
   Open();
   std::vector<std::pair<LaunchPath*, TestDevice::Event>> events;

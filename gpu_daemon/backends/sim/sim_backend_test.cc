@@ -66,7 +66,8 @@ class SimBackendTest : public ::testing::TestWithParam<std::string> {
 
 INSTANTIATE_TEST_SUITE_P(All, SimBackendTest,
                          ::testing::Values("edge", "baseline", "baseline_flag",
-                                           "persistent"),
+                                           "persistent", "pagoda",
+                                           "pagoda_ring"),
                          [](const auto& info) { return info.param; });
 
 TEST_P(SimBackendTest, AKernelsOwnStatusReachesItsEvent) {

@@ -10,6 +10,7 @@
 
 #include "kernels/simt/kernel_test_util.h"
 #include "kernels/simt/simt.h"
+#include "kernels/simt/simt_surface.cuh"
 
 namespace carillon::simt {
 namespace {
@@ -307,6 +308,22 @@ TEST(FrameArena, InnerBlocksLeaveOuterFramesAlone) {
   auto* next = static_cast<uint8_t*>(arena.Allocate(64));
   EXPECT_GE(next, outer + 64);
   EXPECT_EQ(std::count(outer, outer + 64, 7), 64);
+}
+
+TEST(BarrierKernel, HasPagodasNamesForItsThreadItsBarrierAndItsMemory) {
+  constexpr uint32_t kThreads = 70;
+  std::vector<uint32_t> in(3 * kThreads);
+  std::vector<uint32_t> out(in.size());
+  for (uint32_t i = 0; i < in.size(); ++i) in[i] = 1000 + i;
+  const GridResult result =
+      RunGrid(rotate_task_info, {3, 1, 1}, {kThreads, 1, 1},
+              RotateArgs{ReadOnly(in), Writable(out)},
+              {.extra_shared_bytes = kThreads * 4});
+  ASSERT_EQ(result.status, kFailNone) << result.message;
+  for (uint32_t i = 0; i < in.size(); ++i) {
+    const uint32_t block = i / kThreads * kThreads;
+    ASSERT_EQ(out[i], in[block + (i - block + 1) % kThreads]) << i;
+  }
 }
 
 }  // namespace

@@ -82,6 +82,10 @@ class TaskSpawner {
   // DEADLINE_EXCEEDED: some run on.
   absl::Status WaitAll(Nanoseconds bound);
 
+  // Nobody waits for the task, and it is not remembered: as if it had been waited
+  // for.
+  void Forget(TaskId id) { not_waited_for_.erase(static_cast<uint64_t>(id)); }
+
   // To be called now and then by a thread that neither spawns nor waits: makes
   // the empty update when it is due.
   absl::Status Advance();
