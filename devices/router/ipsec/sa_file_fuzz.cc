@@ -44,7 +44,8 @@ void CheckTable(const SaTable& table) {
   std::set<std::string> keys;
   std::set<uint32_t> in_use;
   for (size_t i = 0; i < table.places.size(); ++i) {
-    const auto& [sa, fingerprint] = table.places[i];
+    const ipsec::Sa& sa = table.places[i].sa;
+    const std::string& fingerprint = table.places[i].fingerprint;
     if (sa.spi == 0) {
       FUZZ_CHECK(fingerprint.empty());
       continue;
