@@ -137,6 +137,20 @@ TEST(EchoReply, ChecksumsAreRightForAllData) {
   }
 }
 
+// Nothing in the reply is other than zero but its checksum.
+TEST(EchoReply, ARequestOfZerosGetsAReplyThatIsRight) {
+  for (const uint32_t data : {0u, 1u, 5u, 56u}) {
+    Bytes request = Request(true, Ping::kIcmp, data);
+    std::fill(request.begin() + 21, request.end(), uint8_t{0});
+    SetMessageChecksum(request);
+    const auto answers = Answers({request});
+    ASSERT_EQ(answers[0].verdict, EchoVerdict::kReply);
+    // As a receiver sums it up (RFC 1071): all ones, and not zero.
+    EXPECT_EQ(Half(answers[0].frame, 14 + 20 + 2), 0xffffu) << data;
+    EXPECT_EQ(answers[0].frame, Expected(request)) << data;
+  }
+}
+
 // Every bit of a request flipped: nothing is answered but what is whole, and the
 // checksums leave no bit out but those that say nothing.
 TEST(EchoReply, NoBrokenRequestIsAnswered) {

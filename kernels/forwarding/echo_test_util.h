@@ -74,6 +74,8 @@ inline Bytes ExpectedReply(std::span<const uint8_t> ethernet,
   } else {
     reply[at] = four ? 0 : 129;
     SetMessageChecksum(reply);
+    // The kernel's one of the two zeros of one's complement.
+    if (Half(reply, at + 2) == 0) SetHalf(reply, at + 2, 0xffff);
   }
   if (four) {
     reply[8] = 64;
