@@ -49,6 +49,8 @@ class AfXdpTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     std::signal(SIGPIPE, SIG_IGN);
+    // A user namespace has a root of its own.
+    is_root_ = geteuid() == 0;
     entered_ = EnterNetworkNamespace();
     if (!entered_) return;
     // No IPv6, so that Linux says nothing by itself.
@@ -74,7 +76,7 @@ class AfXdpTest : public ::testing::Test {
     if (absl::IsUnimplemented(port.status())) {
       GTEST_SKIP() << "this Linux has no AF_XDP";
     }
-    if (absl::IsPermissionDenied(port.status()) && geteuid() != 0) {
+    if (absl::IsPermissionDenied(port.status()) && !is_root_) {
       GTEST_SKIP() << "only root can load a program into Linux";
     }
     ASSERT_TRUE(port.ok()) << std::string(port.status().message());
@@ -151,6 +153,7 @@ class AfXdpTest : public ::testing::Test {
   static constexpr size_t kBuffers = 64;
   static constexpr size_t kBytes = 1 << 20;
   static inline bool entered_ = false;
+  static inline bool is_root_ = false;
   static inline bool made_ = false;
   std::span<std::byte> memory_;
   std::unique_ptr<FramePool> pool_;

@@ -343,6 +343,21 @@ class Run {
       if ((of & 64) != 0) binding->set_slot_stride(Number());
     }
   }
+  std::string DeviceName() {
+    const auto which = input_.Take<uint8_t>();
+    return which < 128 ? "dev" + std::to_string(which & 3) : Text();
+  }
+  // Lets a parameter be that of an event kernel of another device.
+  void Take(v1::RegisterEventRequest& request) {
+    constexpr std::array<const char*, 4> kTaken = {"out", "in", "c", "sum"};
+    const auto which = input_.Take<uint8_t>();
+    auto* const binding =
+        request.mutable_parameters(which % request.parameters_size());
+    const std::string name = binding->name();
+    if ((which & 64) == 0) binding->Clear();
+    binding->set_name(name);
+    binding->set_taken((which & 128) != 0 ? Text() : kTaken[which / 16 % 4]);
+  }
   void RegisterEvent(bool raw) {
     auto request =
         raw ? Raw<v1::RegisterEventRequest>() : v1::RegisterEventRequest();
@@ -361,6 +376,9 @@ class Run {
         resumed->set_ecq_offset(shm::kCompletionHeapOffset + Number() * 128);
         resumed->set_consumed(Number());
       }
+      if ((how & 32) != 0) request.set_hands_to(DeviceName());
+      if ((how & 64) != 0) request.set_takes_from(DeviceName());
+      if ((how & 128) != 0 && request.parameters_size() != 0) Take(request);
     }
     v1::RegisterEventResponse response;
     Call(Gpud().events, &EventsService::RegisterEvent, request, &response);

@@ -128,7 +128,8 @@ std::vector<Option> OptionTable(GpudOptions& options) {
       IntegerOption(
           "--reserve-sms", "reserve_sms", &backend.reserved_sms, 0, 1024,
           "SMs that launch path edge has to itself (cuda back-end); 0: none"),
-      IntegerOption("--max-spin-ns", "", &backend.max_spin_ns, 0, 1'000'000'000,
+      IntegerOption("--max-spin-ns", "max_spin_ns", &backend.max_spin_ns, 0,
+                    1'000'000'000,
                     "longest spin for a doorbell before gpud sleeps; 0: it "
                     "sleeps at once"),
       {.flag = "--memory",

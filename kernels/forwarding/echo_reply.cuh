@@ -104,8 +104,12 @@ CARILLON_DEVICE EchoVerdict Answer(const uint8_t* message, uint32_t bytes,
   const uint32_t request = four ? 8 : 128;
   const uint32_t reply = four ? 0 : 129;
   if ((word & 0xffff) != request) return EchoVerdict::kNotEcho;
-  const uint32_t checksum = Fold((~word >> 16) + (~request & 0xffff) + reply);
-  *first = reply | (~checksum & 0xffff) << 16;
+  uint32_t checksum =
+      ~Fold((~word >> 16) + (~request & 0xffff) + reply) & 0xffff;
+  // RFC 1624 takes it that not all is zero. Here all of a reply may be, of which
+  // 0 is no right checksum; 0xffff is right wherever 0 is.
+  if (checksum == 0) checksum = 0xffff;
+  *first = reply | checksum << 16;
   return EchoVerdict::kReply;
 }
 

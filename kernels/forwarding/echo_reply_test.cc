@@ -7,6 +7,7 @@
 #include <map>
 #include <random>
 
+#include "kernels/forwarding/echo_test_util.h"
 #include "kernels/forwarding/forward_test_util.h"
 #include "kernels/simt/kernel_test_util.h"
 
@@ -14,49 +15,8 @@ namespace carillon::forwarding {
 namespace {
 
 constexpr uint32_t kStride = 2048;
-constexpr size_t kEthernet = 14;
 
 enum class Ping { kIcmp, kUdp };
-
-uint32_t Half(std::span<const uint8_t> bytes, size_t at) {
-  return bytes[at] * 256u + bytes[at + 1];
-}
-void SetHalf(Bytes& bytes, size_t at, uint32_t value) {
-  bytes[at] = static_cast<uint8_t>(value >> 8);
-  bytes[at + 1] = static_cast<uint8_t>(value);
-}
-
-// Of a message with its pseudo-header (RFC 768, RFC 8200 8.1); 0: it is right.
-uint16_t MessageChecksum(std::span<const uint8_t> packet) {
-  const bool four = packet[0] >> 4 == 4;
-  const uint8_t protocol = packet[four ? 9 : 6];
-  const size_t at = four ? 20 : 40;
-  const size_t bytes =
-      protocol == 17 ? Half(packet, at + 4)
-                     : (four ? Half(packet, 2) : Half(packet, 4) + 40) - at;
-  Bytes all;
-  if (protocol != 1) {
-    all.assign(packet.begin() + (four ? 12 : 8),
-               packet.begin() + static_cast<ptrdiff_t>(at));
-    for (const uint32_t byte : {0u, 0u, static_cast<uint32_t>(bytes >> 8),
-                                static_cast<uint32_t>(bytes & 0xff), 0u, 0u, 0u,
-                                uint32_t{protocol}}) {
-      all.push_back(static_cast<uint8_t>(byte));
-    }
-  }
-  all.insert(all.end(), packet.begin() + static_cast<ptrdiff_t>(at),
-             packet.begin() + static_cast<ptrdiff_t>(at + bytes));
-  return Checksum(all);
-}
-
-void SetMessageChecksum(Bytes& packet) {
-  const bool four = packet[0] >> 4 == 4;
-  const bool udp = packet[four ? 9 : 6] == 17;
-  const size_t at = (four ? 20 : 40) + (udp ? 6 : 2);
-  SetHalf(packet, at, 0);
-  const uint16_t sum = MessageChecksum(packet);
-  SetHalf(packet, at, sum == 0 && udp ? 0xffff : sum);
-}
 
 // A request with `data` bytes.
 Bytes Request(bool four, Ping ping, uint32_t data) {
@@ -96,7 +56,7 @@ std::vector<Answer> Answers(const std::vector<Bytes>& packets) {
   std::vector<Packet> descriptors;
   for (size_t i = 0; i < packets.size(); ++i) {
     const auto at = static_cast<uint32_t>(i * kStride + kEthernetRoom);
-    std::ranges::copy(kMacs, all.begin() + at - kEthernet);
+    std::ranges::copy(kMacs, all.begin() + at - kEthernetBytes);
     const bool four = !packets[i].empty() && packets[i][0] >> 4 == 4;
     all[at - 2] = four ? 0x08 : 0x86;
     all[at - 1] = four ? 0x00 : 0xdd;
@@ -130,38 +90,12 @@ std::vector<Answer> Answers(const std::vector<Bytes>& packets) {
   return answers;
 }
 
-// The reply by its definition.
 Bytes Expected(const Bytes& request) {
+  Bytes ethernet = kMacs;
   const bool four = request[0] >> 4 == 4;
-  Bytes reply = request;
-  reply.resize(four ? Half(request, 2) : Half(request, 4) + 40);
-  const size_t size = four ? 4 : 16;
-  const size_t source = four ? 12 : 8;
-  for (size_t i = 0; i < size; ++i) {
-    std::swap(reply[source + i], reply[source + size + i]);
-  }
-  const size_t at = four ? 20 : 40;
-  if (request[four ? 9 : 6] == 17) {
-    std::swap(reply[at], reply[at + 2]);
-    std::swap(reply[at + 1], reply[at + 3]);
-  } else {
-    reply[at] = four ? 0 : 129;
-    SetMessageChecksum(reply);
-  }
-  if (four) {
-    reply[8] = 64;
-    SetChecksum(reply);
-  } else {
-    reply[7] = 64;
-    reply[1] &= 0xf0;
-    reply[2] = reply[3] = 0;
-  }
-  Bytes frame(kMacs.begin() + 6, kMacs.end());
-  frame.insert(frame.end(), kMacs.begin(), kMacs.begin() + 6);
-  frame.push_back(four ? 0x08 : 0x86);
-  frame.push_back(four ? 0x00 : 0xdd);
-  frame.insert(frame.end(), reply.begin(), reply.end());
-  return frame;
+  ethernet.push_back(four ? 0x08 : 0x86);
+  ethernet.push_back(four ? 0x00 : 0xdd);
+  return ExpectedReply(ethernet, request);
 }
 
 TEST(EchoReply, AnswersEveryLength) {
@@ -200,6 +134,20 @@ TEST(EchoReply, ChecksumsAreRightForAllData) {
     ASSERT_EQ(MessageChecksum(std::span(answers[i].frame).subspan(14)), 0) << i;
     const size_t data = 14 + (i % 2 == 0 ? 20 : 40) + 8;
     ASSERT_EQ(Half(answers[i].frame, data), i / 2 * 3);
+  }
+}
+
+// Nothing in the reply is other than zero but its checksum.
+TEST(EchoReply, ARequestOfZerosGetsAReplyThatIsRight) {
+  for (const uint32_t data : {0u, 1u, 5u, 56u}) {
+    Bytes request = Request(true, Ping::kIcmp, data);
+    std::fill(request.begin() + 21, request.end(), uint8_t{0});
+    SetMessageChecksum(request);
+    const auto answers = Answers({request});
+    ASSERT_EQ(answers[0].verdict, EchoVerdict::kReply);
+    // As a receiver sums it up (RFC 1071): all ones, and not zero.
+    EXPECT_EQ(Half(answers[0].frame, 14 + 20 + 2), 0xffffu) << data;
+    EXPECT_EQ(answers[0].frame, Expected(request)) << data;
   }
 }
 

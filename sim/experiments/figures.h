@@ -46,8 +46,14 @@ std::vector<Job> Th5_16Jobs(const ExperimentOptions& options);
 Json Th5_16(const Results& results, const ExperimentOptions& options);
 
 // gnom_figures.cc
+std::vector<Job> Th4_10Jobs(const ExperimentOptions& options);
+Json Th4_10(const Results& results, const ExperimentOptions& options);
+std::vector<Job> Th4_12Jobs(const ExperimentOptions& options);
+Json Th4_12(const Results& results, const ExperimentOptions& options);
 std::vector<Job> Th4_13Jobs(const ExperimentOptions& options);
 Json Th4_13(const Results& results, const ExperimentOptions& options);
+std::vector<Job> Th4_15Jobs(const ExperimentOptions& options);
+Json Th4_15(const Results& results, const ExperimentOptions& options);
 // interrupt_figures.cc
 std::vector<Job> Th5_13Jobs(const ExperimentOptions& options);
 Json Th5_13(const Results& results, const ExperimentOptions& options);

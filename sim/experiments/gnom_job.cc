@@ -6,6 +6,8 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <random>
 #include <span>
 #include <string>
 #include <utility>
@@ -13,6 +15,7 @@
 
 #include "base/status.h"
 #include "fmt/format.h"
+#include "kernels/forwarding/echo_reply.cuh"
 #include "kernels/memcached/gnom_frame.h"
 #include "kernels/memcached/gnom_wire.h"
 #include "kernels/memcached/memc_gnom_get.cuh"
@@ -24,6 +27,10 @@
 namespace carillon::sim::figures {
 namespace {
 
+using forwarding::EchoHeader;
+using forwarding::EchoResult;
+using forwarding::EchoVerdict;
+using kernels::EchoReplyArgs;
 using kernels::FigVectorMultiplyArgs;
 using kernels::GnomArgs;
 using kernels::MemcArgs;
@@ -35,7 +42,6 @@ using timing::GridId;
 // A job checks after so many cycles whether it must end.
 constexpr Cycle kTurn = 1 << 16;
 constexpr uint32_t kBatchesBefore = 4;
-constexpr uint32_t kBatchesAfter = 4;
 // Batches with buffers of their own; more of them wait.
 constexpr uint32_t kSlots = 64;
 constexpr uint32_t kKeys = 8192;
@@ -48,8 +54,7 @@ constexpr uint32_t kThreads = 1024;
 // CUDA's host API takes 5 us (EDGE III).
 constexpr double kLaunchUs = 5;
 
-// The paper's GET: 16 B keys, 2 B values.
-std::string Key(uint32_t i) { return fmt::format("key-{:012}", i); }
+// The paper's GET has 2 B values.
 std::string Value(uint32_t i) { return fmt::format("{:02}", i % 100); }
 
 // A client's frame; its UDP has no checksum, as in GNoM's own tests.
@@ -98,7 +103,12 @@ class GnomRun {
   }
 
   absl::StatusOr<Json> Run(const JobControl& control) {
-    gpu_->CallAt(period_, [this] { Tick(); });
+    if (period_ != 0) {
+      gpu_->CallAt(period_, [this] { Tick(); });
+    } else {
+      for (uint32_t i = 0; i < concurrent_; ++i) AddBatch();
+      SubmitBatches();
+    }
     while (!finished_) {
       gpu_->Run(gpu_->cycle() + kTurn);
       gpu_->ForgetResults();
@@ -121,7 +131,8 @@ class GnomRun {
                          static_cast<int64_t>(began_));
       turnarounds.push_back(batch.ended - batch.arrival);
     }
-    return Json{{"cycles", launches_ == 0 ? Json() : Json(ended_ - began_)},
+    return Json{{"core_mhz", core_mhz_},
+                {"cycles", launches_ == 0 ? Json() : Json(ended_ - began_)},
                 {"batches", arrivals.size()},
                 {"arrival", std::move(arrivals)},
                 {"turnaround", std::move(turnarounds)}};
@@ -137,9 +148,38 @@ class GnomRun {
       : launches_(job.runs),
         batch_(job.gnom_batch),
         period_(job.arrivals.least),
+        concurrent_(job.arrivals.concurrent),
+        ending_(job.gnom_batches),
+        hits_(job.gnom_hits),
+        pings_(job.gnom_pings),
         elements_(uint64_t{kBlocks} * kThreads *
                   (job.size == Size::kSmall ? 2 : 16)),
-        launch_cycles_(static_cast<Cycle>(kLaunchUs * config.clock.core_mhz)) {}
+        core_mhz_(config.clock.core_mhz),
+        launch_cycles_(static_cast<Cycle>(kLaunchUs * core_mhz_)),
+        random_(job.seed),
+        key_bytes_(KeyLengths(job.gnom_keys)) {}
+
+  // One a key, in a random order. The shares make 100 %.
+  std::vector<uint32_t> KeyLengths(
+      const std::vector<std::pair<uint32_t, uint32_t>>& shares) {
+    std::vector<uint32_t> lengths;
+    uint32_t percent = 0;
+    for (const auto& [bytes, share] : shares) {
+      percent += share;
+      lengths.resize(uint64_t{kKeys} * percent / 100, bytes);
+    }
+    // std::shuffle differs between libraries.
+    for (size_t i = lengths.size() - 1; i > 0; --i) {
+      std::swap(lengths[i], lengths[random_() % (i + 1)]);
+    }
+    return lengths;
+  }
+
+  std::string Key(uint32_t i) const {
+    return fmt::format("key-{:0{}}", i, key_bytes_[i] - 4);
+  }
+  // Of the same length, and nobody's.
+  std::string MissingKey(uint32_t i) const { return "not" + Key(i).substr(3); }
 
   absl::Status Allocate() {
     using memcached::kGnomReplyBytes;
@@ -152,6 +192,12 @@ class GnomRun {
                                          "hash table");
     store_ = kernels_->Allocate<uint8_t>(4 << 20, "value store");
     failure_ = kernels_->Allocate<uint32_t>(1, "status");
+    if (pings_) {
+      descriptors_ =
+          kernels_->Allocate<forwarding::Packet>(frames, "descriptors");
+      echo_headers_ = kernels_->Allocate<EchoHeader>(frames, "headers");
+      echo_results_ = kernels_->Allocate<EchoResult>(frames, "echo results");
+    }
     if (launches_ != 0) {
       a_ = kernels_->Allocate<float>(elements_, "a");
       b_ = kernels_->Allocate<float>(elements_, "b");
@@ -163,14 +209,26 @@ class GnomRun {
       b_.values[i] = static_cast<float>(i % 7);
     }
     for (uint64_t i = 0; i < frames; ++i) {
-      const std::string frame = RequestFrame(static_cast<uint32_t>(i),
-                                             "get " + Key(KeyOf(i)) + "\r\n");
+      missing_.push_back(hits_ < 100 && random_() % 100 >= hits_);
+      const std::string frame = FrameOf(i);
       const auto length = static_cast<uint16_t>(frame.size());
       uint8_t* const to = &grxbs_.values[i * kGrxbBytes];
       std::memcpy(to, &length, sizeof(length));
       std::memcpy(to + memcached::kGrxbFrame, frame.data(), frame.size());
+      if (!pings_) continue;
+      descriptors_.values[i] = {
+          .offset =
+              static_cast<uint32_t>(i * kGrxbBytes + forwarding::kEthernetRoom),
+          .length = static_cast<uint32_t>(frame.size() - kEthernetBytes)};
     }
     return absl::OkStatus();
+  }
+  std::string FrameOf(uint64_t frame) const {
+    const uint32_t key = KeyOf(frame);
+    return RequestFrame(
+        static_cast<uint32_t>(frame),
+        fmt::format("get {}\r\n",
+                    missing_[frame] ? MissingKey(key) : Key(key)));
   }
   static uint32_t KeyOf(uint64_t frame) {
     return static_cast<uint32_t>(frame * 2654435761u % kKeys);
@@ -223,10 +281,14 @@ class GnomRun {
       began_ = gpu_->cycle();
       LaunchSlice();
     }
-    waiting_.push_back(batches_.size());
-    batches_.push_back({.arrival = gpu_->cycle()});
+    AddBatch();
     SubmitBatches();
     gpu_->CallAt(gpu_->cycle() + period_, [this] { Tick(); });
+  }
+
+  void AddBatch() {
+    waiting_.push_back(batches_.size());
+    batches_.push_back({.arrival = gpu_->cycle()});
   }
 
   void SubmitBatches() {
@@ -238,6 +300,20 @@ class GnomRun {
         if (other % kSlots == index % kSlots) return;
       }
       waiting_.pop_front();
+      const auto pairs = static_cast<uint32_t>(
+          std::min<uint64_t>(batch_, memcached::kGnomPairs));
+      const uint32_t blocks = static_cast<uint32_t>(batch_ / pairs);
+      if (pings_) {
+        const EchoReplyArgs args = {
+            .packets = grxbs_.read_only(),
+            .descriptors = descriptors_.part(first, batch_).read_only(),
+            .headers = echo_headers_.part(first, batch_).span(),
+            .results = echo_results_.part(first, batch_).span(),
+            .count = static_cast<uint32_t>(batch_)};
+        Start(kernels::echo_reply_info, {blocks, 1, 1}, {pairs, 1, 1}, args,
+              index);
+        continue;
+      }
       using memcached::kGnomReplyBytes;
       const GnomArgs args = {
           .grxbs = grxbs_.read_only(),
@@ -252,9 +328,6 @@ class GnomRun {
           .count = static_cast<uint32_t>(batch_),
           .address = kernels::kServerAddress,
           .port = kPort};
-      const auto pairs = static_cast<uint32_t>(
-          std::min<uint64_t>(batch_, memcached::kGnomPairs));
-      const uint32_t blocks = static_cast<uint32_t>(batch_ / pairs);
       Start(kernels::memc_gnom_get_info, {blocks, 1, 1}, {2 * pairs, 1, 1},
             args, index);
     }
@@ -308,7 +381,12 @@ class GnomRun {
     const size_t index = found->second;
     in_flight_.erase(found);
     batches_[index].ended = grid.completed;
-    CheckReplies(index);
+    if (pings_) {
+      CheckEchoes(index);
+    } else {
+      CheckReplies(index);
+    }
+    if (period_ == 0) AddBatch();
     SubmitBatches();
     // Without a background, `ended_` is 0.
     if (slices_ < launches_ || background_ != 0) return;
@@ -320,7 +398,7 @@ class GnomRun {
                      std::ranges::none_of(in_flight_, [&](const auto& one) {
                        return before(one.second);
                      });
-    finished_ = all && after_ >= kBatchesBefore + kBatchesAfter;
+    finished_ = all && after_ >= ending_;
   }
 
   void CheckReplies(size_t index) {
@@ -328,7 +406,9 @@ class GnomRun {
       const uint64_t at = index % kSlots * batch_ + i;
       const uint32_t key = KeyOf(at);
       const std::string text =
-          fmt::format("VALUE {} 0 2\r\n{}\r\nEND\r\n", Key(key), Value(key));
+          missing_[at] ? "END\r\n"
+                       : fmt::format("VALUE {} 0 2\r\n{}\r\nEND\r\n", Key(key),
+                                     Value(key));
       const GnomResult& result = results_.values[at];
       const auto* const reply = reinterpret_cast<const char*>(
           &replies_.values[at * memcached::kGnomReplyBytes]);
@@ -346,6 +426,33 @@ class GnomRun {
                 batch_ * sizeof(GnomResult));
   }
 
+  // Compares what each packet's way back begins with.
+  void CheckEchoes(size_t index) {
+    for (uint64_t i = 0; i < batch_ && status_.ok(); ++i) {
+      const uint64_t at = index % kSlots * batch_ + i;
+      const std::string frame = FrameOf(at);
+      const std::string ip = frame.substr(kEthernetBytes, 20);
+      std::string expected = ip.substr(0, 8) + '\x40' + ip[9];
+      expected += kernels::Big16(0) + ip.substr(16, 4) + ip.substr(12, 4);
+      expected.replace(10, 2, kernels::Big16(kernels::ChecksumOf(expected)));
+      // Addresses of Ethernet and ports of UDP change places.
+      expected = frame.substr(6, 6) + frame.substr(0, 6) + frame.substr(12, 2) +
+                 expected + frame.substr(36, 2) + frame.substr(34, 2);
+      const EchoResult& result = echo_results_.values[at];
+      const auto* const bytes =
+          reinterpret_cast<const char*>(echo_headers_.values[at].bytes);
+      if (result.verdict != EchoVerdict::kReply ||
+          result.length != frame.size() - kEthernetBytes ||
+          std::string_view(bytes + 2, expected.size()) != expected) {
+        status_.Update(absl::DataLossError(
+            fmt::format("batch {}, packet {}: verdict {}, {} bytes", index, i,
+                        static_cast<uint32_t>(result.verdict), result.length)));
+      }
+    }
+    std::memset(&echo_results_.values[index % kSlots * batch_], 0,
+                batch_ * sizeof(EchoResult));
+  }
+
   absl::Status CheckProduct() const {
     for (uint64_t i = 0; i < c_.values.size(); ++i) {
       if (c_.values[i] == a_.values[i] * b_.values[i]) continue;
@@ -355,15 +462,27 @@ class GnomRun {
   }
 
   static constexpr size_t kBackground = ~size_t{0};
+  static constexpr uint32_t kEthernetBytes = 14;
   const uint32_t launches_;
   const uint64_t batch_;
-  const Cycle period_;
+  const Cycle period_;         // 0: flat out,
+  const uint32_t concurrent_;  // with so many batches in flight
+  const uint32_t ending_;      // batches that end the run
+  const uint32_t hits_;        // %
+  const bool pings_;
   const uint64_t elements_;
+  const double core_mhz_;
   const Cycle launch_cycles_;
+  std::mt19937 random_;
+  const std::vector<uint32_t> key_bytes_;  // by key
+  std::vector<bool> missing_;              // by frame
   Memory memory_;
   std::unique_ptr<Kernels> kernels_;
   Array<uint8_t> grxbs_, replies_, table_, store_;
   Array<GnomResult> results_;
+  Array<forwarding::Packet> descriptors_;
+  Array<EchoHeader> echo_headers_;
+  Array<EchoResult> echo_results_;
   Array<uint32_t> failure_;
   Array<float> a_, b_, c_;
   std::unique_ptr<timing::Gpu> gpu_;
@@ -384,11 +503,22 @@ class GnomRun {
 
 absl::StatusOr<Json> RunGnom(const Job& job, const timing::Config& config,
                              const JobControl& control) {
-  if (job.arrivals.least == 0 || job.gnom_batch % 32 != 0 ||
-      (job.runs != 0 && kBlocks % job.runs != 0)) {
-    return absl::InvalidArgumentError(
-        "batches of a multiple of 32 requests come 1 cycle apart at least, and "
-        "256 blocks are divided evenly");
+  const bool flat_out = job.arrivals.least == 0;
+  const auto percent = std::accumulate(
+      job.gnom_keys.begin(), job.gnom_keys.end(), 0u,
+      [](uint32_t sum, const auto& one) { return sum + one.second; });
+  const bool lengths_fit = std::ranges::all_of(
+      job.gnom_keys, [](const auto& one) { return one.first >= 8; });
+  if (job.gnom_batch % 32 != 0 || (flat_out && job.runs != 0) ||
+      (flat_out &&
+       (job.arrivals.concurrent == 0 || job.arrivals.concurrent > kSlots)) ||
+      (job.runs != 0 && kBlocks % job.runs != 0) || percent != 100 ||
+      !lengths_fit) {
+    return absl::InvalidArgumentError(fmt::format(
+        "batches have a multiple of 32 requests, of keys of 8 bytes at least "
+        "whose shares make 100 %; flat out 1 to {} are in flight and nothing "
+        "is beside them; 256 blocks are divided evenly",
+        kSlots));
   }
   const auto run = GnomRun::Make(job, config);
   return run.ok() ? (*run)->Run(control) : run.status();

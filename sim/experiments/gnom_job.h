@@ -13,9 +13,12 @@ namespace carillon::sim::figures {
 // beside `runs` launches of the background; 0: none.
 // Both kernels have the same priority, and come from the host. The background
 // begins after 4 batches; the run ends when all batches that came before its end
-// and 8 more have been answered.
+// and `gnom_batches` more have been answered.
+// With arrivals.least == 0, batches come flat out: arrivals.concurrent are always
+// in flight, and nothing runs beside them. With `gnom_pings`, echo_reply answers
+// the same frames in memc_gnom_get's place.
 //
-// {"cycles" (of the background; null without one), "batches", and lists, one
+// {"core_mhz", "cycles" (of the background; null without one), "batches", and lists, one
 //  element a batch, in the order of the arrivals: "arrival" (cycle of the last
 //  frame, from the background's begin), "turnaround" (cycles from there to the
 //  kernel's end)}

@@ -63,6 +63,11 @@ struct Job {
   // Batches of so many frames for GNoM's kernel, beside `runs` launches of
   // GNoM's background, or none (gnom_job.h).
   uint32_t gnom_batch = 0;
+  uint32_t gnom_batches = 8;  // that end after the background
+  // Lengths of the keys, with how many in a hundred have each.
+  std::vector<std::pair<uint32_t, uint32_t>> gnom_keys = {{16, 100}};
+  uint32_t gnom_hits = 100;  // % of the GETs
+  bool gnom_pings = false;   // the frames are echoed instead
   // One of PepKernels(): its blocks make room for another grid, once for each
   // of `techniques`, `launch_ns` and `progress` (preemption_job.h).
   std::string preempted;

@@ -385,5 +385,75 @@ TEST_F(Pool, NamesTheJobThatFails) {
               HasSubstr("bad: no background kernel 'none'"));
 }
 
+Job GnomBatches(const char* name) {
+  Job job;
+  job.name = name;
+  job.size = Size::kSmall;
+  job.overrides = {{"sm.count", "2"}};
+  job.runs = 0;
+  job.gnom_batch = 64;
+  job.arrivals = {20'000, 20'000, 1};
+  return job;
+}
+
+// RunGnom compares every reply, byte by byte.
+TEST(RunJob, GnomAnswersKeysOfEveryLengthAndMisses) {
+  Job job = GnomBatches("keys");
+  job.gnom_keys = {{16, 40}, {32, 30}, {64, 20}, {128, 10}};
+  job.gnom_hits = 50;
+  const auto result = RunJob(job, Table2());
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ((*result)["batches"], 8);
+  EXPECT_TRUE((*result)["cycles"].is_null());
+  // Longer keys take longer.
+  const auto short_keys = RunJob(GnomBatches("short keys"), Table2());
+  ASSERT_TRUE(short_keys.ok()) << short_keys.status();
+  EXPECT_GT((*result)["turnaround"][7], (*short_keys)["turnaround"][7]);
+}
+
+// How many batches are under way when one has just come, at most.
+size_t MostInFlight(const Json& result) {
+  size_t most = 0;
+  const auto& arrivals = result["arrival"];
+  for (const Json& now : arrivals) {
+    size_t in_flight = 0;
+    for (size_t i = 0; i < arrivals.size(); ++i) {
+      const auto arrival = arrivals[i].get<int64_t>();
+      const auto end = arrival + result["turnaround"][i].get<int64_t>();
+      in_flight += arrival <= now.get<int64_t>() && now.get<int64_t>() < end;
+    }
+    most = std::max(most, in_flight);
+  }
+  return most;
+}
+
+TEST(RunJob, GnomFlatOutKeepsAsManyBatchesInFlightAsAsked) {
+  for (const bool pings : {false, true}) {
+    Job job = GnomBatches("flat out");
+    job.arrivals = {0, 0, 3};
+    job.gnom_batches = 12;
+    job.gnom_pings = pings;
+    const auto result = RunJob(job, Table2());
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ((*result)["batches"], 12);
+    EXPECT_EQ(MostInFlight(*result), 3);
+  }
+}
+
+TEST(RunJob, GnomRefusesWhatItCannotServe) {
+  Job apart = GnomBatches("shares");
+  apart.gnom_keys = {{16, 60}, {32, 30}};
+  Job tiny = GnomBatches("tiny keys");
+  tiny.gnom_keys = {{7, 100}};
+  Job beside = GnomBatches("beside");
+  beside.arrivals = {0, 0, 3};
+  beside.runs = 1;
+  for (const Job& job : {apart, tiny, beside}) {
+    EXPECT_THAT(RunJob(job, Table2()).status().ToString(),
+                HasSubstr("whose shares make 100 %"))
+        << job.name;
+  }
+}
+
 }  // namespace
 }  // namespace carillon::sim::figures

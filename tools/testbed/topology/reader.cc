@@ -63,6 +63,7 @@ class Reader : StrictReader {
         Complain(mark, fmt::format("{}: {}", UserKey().key, wrong));
       }
     }
+    if (reading_.problems.empty()) CheckPartners();
   }
 
  private:
@@ -244,7 +245,16 @@ class Reader : StrictReader {
       ComplainTogether(node.Mark(), entries, device.settings,
                        device.kind->check);
     }
-    if (complete) AddDevices(device, counted, count, name->node);
+    if (!complete) return;
+    size_t added = reading_.topology.devices.size();
+    AddDevices(device, counted, count, name->node);
+    for (; added < reading_.topology.devices.size(); ++added) {
+      for (const std::string_view key : {kHandTo, kTakeFrom}) {
+        if (const Entry* const entry = FindEntry(entries, key)) {
+          partners_.push_back({entry->node.Mark(), key, added});
+        }
+      }
+    }
   }
 
   // Each of the settings is right by itself; the program may still refuse them
@@ -363,6 +373,46 @@ class Reader : StrictReader {
     }
   }
 
+  static const std::string* FindText(const DeviceEntry& device,
+                                     std::string_view key) {
+    const Option* const option = FindKey(device.kind->keys, key);
+    const auto set =
+        std::ranges::find(device.settings, option, &Setting::option);
+    return set == device.settings.end() ? nullptr : &set->text;
+  }
+
+  // Whoever hands on, and whoever takes, must name each other: neither would
+  // see the other's frames. A user's own device says in its code what it does.
+  void CheckPartners() {
+    const std::vector<DeviceEntry>& devices = reading_.topology.devices;
+    for (const auto& [mark, key, index] : partners_) {
+      const std::string& name = devices[index].name;
+      const std::string& other = *FindText(devices[index], key);
+      const auto partner =
+          std::ranges::find(devices, other, &DeviceEntry::name);
+      if (partner == devices.end()) {
+        Complain(mark, fmt::format("{}: {} names {}, which is no device of "
+                                   "this topology",
+                                   key, Quote(name), Quote(other)));
+        continue;
+      }
+      if (partner->kind->name == kExecKind) continue;
+      const std::string_view back = key == kHandTo ? kTakeFrom : kHandTo;
+      const std::string* const named = FindText(*partner, back);
+      if (named != nullptr && *named == name) continue;
+      const std::string what = named == nullptr
+                                   ? fmt::format("has no {}", back)
+                                   : fmt::format("has {}: {}", back, *named);
+      Complain(mark,
+               fmt::format("{}: {} names {}, which {}; the two must name each "
+                           "other",
+                           key, Quote(name), Quote(other), what));
+    }
+  }
+
+  static constexpr std::string_view kHandTo = "hand_to";
+  static constexpr std::string_view kTakeFrom = "take_from";
+
   const std::string default_name_;
   TopologyReading& reading_;
   std::map<std::string, int> device_lines_;
@@ -370,6 +420,13 @@ class Reader : StrictReader {
   // behind it.
   std::vector<std::pair<YAML::Mark, DeviceEntry>> other_users_;
   std::map<std::string, std::string> ports_;  // whose each is
+  // A device, by its index, that names another one, and where.
+  struct Partner {
+    YAML::Mark mark;
+    std::string_view key;
+    size_t device = 0;
+  };
+  std::vector<Partner> partners_;
 };
 
 }  // namespace

@@ -186,6 +186,7 @@ constexpr BadFile kBadFiles[] = {
      "t.yaml:2:3: unknown key '<<' of gpu; known keys: model, tls, restart, "
      "backend, driver, timing, event_log, workers, "
      "ekt_entries, devices_per_process, policy, max_priority, reserve_sms, "
+     "max_spin_ns, "
      "memory, copy_in_chunk, copy_out_chunk, heap, lease_timeout, "
      "listen, trace, "
      "record, "
@@ -251,6 +252,29 @@ constexpr BadFile kBadFiles[] = {
     {"HandToOfAnotherKernel", "devices: [{name: f, kind: fpga, hand_to: h}]\n",
      "t.yaml:1:42: hand_to: the device that takes the frames knows only those "
      "of --source cardiac (source) and --kernel conv5x5 (kernel)"},
+    {"HandToNobody",
+     "devices: [{name: f, kind: fpga, kernel: conv5x5, hand_to: h}]\n",
+     "t.yaml:1:59: hand_to: 'f' names 'h', which is no device of this "
+     "topology"},
+    {"TakeFromNobody", "devices: [{name: h, kind: cpu_host, take_from: f}]\n",
+     "t.yaml:1:48: take_from: 'h' names 'f', which is no device of this "
+     "topology"},
+    {"HandToWhoDoesNotTake",
+     "devices:\n  - {name: f, kind: fpga, kernel: conv5x5, hand_to: h}\n"
+     "  - {name: h, kind: cpu_host}\n",
+     "t.yaml:2:53: hand_to: 'f' names 'h', which has no take_from; the two "
+     "must name each other"},
+    {"TakeFromWhoDoesNotHandOn",
+     "devices:\n  - {name: f, kind: fpga}\n"
+     "  - {name: h, kind: cpu_host, take_from: f}\n",
+     "t.yaml:3:42: take_from: 'h' names 'f', which has no hand_to; the two "
+     "must name each other"},
+    {"HandToWhoTakesFromAnother",
+     "devices:\n"
+     "  - {name: f, kind: fpga, kernel: conv5x5, hand_to: h, count: 2}\n"
+     "  - {name: h, kind: cpu_host, take_from: f0}\n",
+     "t.yaml:2:53: hand_to: 'f1' names 'h', which has take_from: f0; the two "
+     "must name each other"},
     {"DriverOfAnotherBackend", "gpu: {backend: cpu, driver: sim}\n",
      "t.yaml:1:29: driver: it goes with --backend cuda (backend): no other "
      "back-end runs on a driver"},
@@ -347,6 +371,19 @@ TEST(Topology, ServesOverTcpWithTlsOrNotAtAll) {
                   HasSubstr("t.yaml:3:3: tls has no key: "),
                   HasSubstr("t.yaml:3:3: tls has no client_ca: "),
                   HasSubstr("unknown key 'ca' of gpu: tls")));
+}
+
+TEST(Topology, LetsDevicesHandFramesOnThatNameEachOther) {
+  const std::string fpga =
+      "  - {name: f, kind: fpga, kernel: conv5x5, hand_to: ";
+  EXPECT_THAT(
+      Problems("devices:\n  - {name: h, kind: cpu_host, take_from: f}\n" +
+               fpga + "h}\n"),
+      SizeIs(0));
+  // What a user's own device takes, its code says.
+  EXPECT_THAT(Problems("devices:\n" + fpga +
+                       "x}\n  - {name: x, kind: exec, command: [./x]}\n"),
+              SizeIs(0));
 }
 
 TEST(Topology, ItsCertificatesAreRelativeToTheFile) {
