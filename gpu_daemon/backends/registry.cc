@@ -51,6 +51,8 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
   for (const BackendEntry& entry : kBackends) {
     if (name != entry.name && name != kAutoBackend) continue;
     auto backend = entry.create(options);
+    // Another one would not do what was asked for, but elsewhere.
+    if (absl::IsUnimplemented(backend.status())) return backend;
     const bool last = &entry == std::end(kBackends) - 1;
     if (backend.ok() || name == entry.name || last) return backend;
     spdlog::info("no {} back-end: {}", entry.name, backend.status().message());
