@@ -177,8 +177,8 @@ constexpr BadFile kBadFiles[] = {
      "'udp_port'?"},
     {"OtherKindsKey", "devices:\n  - {name: f, kind: fpga, command: [x]}\n",
      "t.yaml:2:27: unknown key 'command' of a device of kind fpga; known keys: "
-     "name, kind, count, wait_ready, restart, user, source, kernel, size, fps, "
-     "frames, check, "
+     "name, kind, count, wait_ready, restart, user, weight, max_priority, "
+     "source, kernel, size, fps, frames, check, "
      "store, store_raw, ring, priority, hand_to, log_level"},
     {"DuplicateKey", "name: a\ngpu: {}\nname: b\n",
      "t.yaml:3:1: key 'name' is there twice (first in line 1)"},
