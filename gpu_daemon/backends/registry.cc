@@ -11,6 +11,7 @@
 #include "gpu_daemon/backends/cpu/cpu_backend.h"
 #include "gpu_daemon/backends/sim/sim_backend.h"
 #include "gpu_daemon/backends/sim/timed_backend.h"
+#include "gpu_daemon/options/policy_names.h"
 #ifdef CARILLON_HAVE_CUDA
 #include "gpu_daemon/backends/cuda/cuda_backend.h"
 #endif
@@ -51,6 +52,11 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
   for (const BackendEntry& entry : kBackends) {
     if (name != entry.name && name != kAutoBackend) continue;
     auto backend = entry.create(options);
+    // Only now it is known whose policies "auto" means: a GPU that is there is
+    // not left for one that it cannot do.
+    if (backend.ok() && name == kAutoBackend && entry.name == kCudaBackend) {
+      RETURN_IF_ERROR(CheckPolicy(Sharer::kCuda, options.policy));
+    }
     const bool last = &entry == std::end(kBackends) - 1;
     if (backend.ok() || name == entry.name || last) return backend;
     spdlog::info("no {} back-end: {}", entry.name, backend.status().message());

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -170,6 +171,91 @@ TEST(Admin, PoliciesAreChangedByName) {
                   .ok());
   EXPECT_EQ(response.previous(), "first_come");
   EXPECT_EQ(testbed.Status().policy(), "priority");
+}
+
+TEST(Admin, StatusShowsThePoliciesAndWhoTheyStarve) {
+  TestTestbed testbed;
+  std::map<std::string, std::string> starves;
+  const auto status = testbed.Status();
+  for (const v1::Policy& policy : status.policies()) {
+    starves[policy.name()] = policy.starves();
+    EXPECT_FALSE(policy.summary().empty()) << policy.name();
+  }
+  EXPECT_EQ(status.policies(0).name(), "first_come");
+  EXPECT_EQ(starves["first_come"], "");
+  EXPECT_EQ(starves["p1"], "background kernels");
+  EXPECT_EQ(starves.count("configured"), 0u);
+  v1::SetPolicyRequest request;
+  v1::SetPolicyResponse response;
+  request.set_policy("configured");
+  const Outcome refused = TestTestbed::Call(
+      testbed.admin(), &v1::Admin::Stub::SetPolicy, request, &response);
+  EXPECT_EQ(refused.status.error_code(), StatusCode::UNIMPLEMENTED);
+  EXPECT_EQ(refused.reason, reason::kUnknownPolicy);
+  EXPECT_NE(refused.status.error_message().find("can do: first_come"),
+            std::string::npos);
+}
+
+TEST(Admin, AShareIsTheOperatorsToSet) {
+  TestTestbed testbed({.device_shares = "nic0=4:5"});
+  AttachedDevice device(&testbed, "nic0");
+  const auto share = [&] {
+    v1::ListDevicesResponse devices;
+    EXPECT_TRUE(TestTestbed::Call(testbed.admin(),
+                                  &v1::Admin::Stub::ListDevices,
+                                  v1::ListDevicesRequest(), &devices)
+                    .ok());
+    return devices.devices(0).share();
+  };
+  EXPECT_EQ(share().weight(), 4u);
+  EXPECT_EQ(share().max_priority(), 5u);
+  const auto set = [&](uint32_t weight, uint32_t priority,
+                       const std::string& name = "nic0") {
+    v1::SetPolicyRequest request;
+    request.mutable_share()->set_device(name);
+    request.mutable_share()->set_weight(weight);
+    request.mutable_share()->set_max_priority(priority);
+    v1::SetPolicyResponse response;
+    return TestTestbed::Call(testbed.admin(), &v1::Admin::Stub::SetPolicy,
+                             request, &response);
+  };
+  EXPECT_TRUE(set(2, 3).ok());
+  EXPECT_EQ(share().weight(), 2u);
+  EXPECT_EQ(share().max_priority(), 3u);
+  EXPECT_EQ(testbed.Status().policy(), "first_come") << "that stays";
+  EXPECT_EQ(set(0, 3).reason, reason::kBadCount);
+  EXPECT_EQ(set(101, 3).reason, reason::kBadCount);
+  EXPECT_EQ(set(1, 8).reason, reason::kBadPriority);
+  EXPECT_EQ(set(1, 1, "no name").reason, reason::kBadName);
+  EXPECT_EQ(share().weight(), 2u);
+
+  const auto register_event = [&](uint32_t priority) {
+    v1::RegisterEventRequest request;
+    request.set_session(device.session());
+    request.set_kernel("null_event");
+    request.set_priority(priority);
+    v1::RegisterEventResponse response;
+    return TestTestbed::Call(testbed.events(), &v1::Events::Stub::RegisterEvent,
+                             request, &response);
+  };
+  const Outcome refused = register_event(4);
+  EXPECT_EQ(refused.status.error_code(), StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(refused.reason, reason::kBadPriority);
+  EXPECT_NE(register_event(3).reason, reason::kBadPriority);
+  // One that comes later has it, too.
+  EXPECT_TRUE(set(9, 1, "nic1").ok());
+  AttachedDevice later(&testbed, "nic1");
+  EXPECT_EQ(register_event(3).reason == reason::kBadPriority, false);
+  v1::RegisterEventRequest request;
+  request.set_session(later.session());
+  request.set_kernel("null_event");
+  request.set_priority(2);
+  v1::RegisterEventResponse response;
+  EXPECT_EQ(
+      TestTestbed::Call(testbed.events(), &v1::Events::Stub::RegisterEvent,
+                        request, &response)
+          .reason,
+      reason::kBadPriority);
 }
 
 TEST(Admin, StagesAreStampedWhileTracingAndResetOnRequest) {

@@ -33,6 +33,7 @@
 namespace carillon::gpud {
 
 static_assert(kHighestPriority == kPriorities - 1);
+static_assert(kMostWeight == DeviceShare::kMostWeight);
 
 namespace {
 
@@ -110,6 +111,7 @@ absl::Status CheckOptions(const ControlPlane::Options& options) {
   }
   RETURN_IF_ERROR(CheckText("testbed name", options.testbed, kMaxLabelLength));
   RETURN_IF_ERROR(ReadUids(options.device_users).status());
+  RETURN_IF_ERROR(ReadDeviceShares(options.device_shares).status());
   if (options.listen.empty() && options.tls.any()) {
     return absl::InvalidArgumentError(
         "--tls-cert, --tls-key and --tls-client-ca go with --listen: on the "
@@ -209,6 +211,10 @@ absl::Status ControlPlane::Open() {
   context_.backend = backend_.get();
   context_.kernels = &kernels_;
   context_.max_priority = options_.max_priority;
+  ASSIGN_OR_RETURN(const auto shares, ReadDeviceShares(options_.device_shares));
+  for (const NamedShare& share : shares) {
+    context_.shares.Set(share.device, share.weight, share.max_priority);
+  }
   context_.modules = &modules_;
   LoadKeptModules();
   admin_.emplace(

@@ -196,8 +196,8 @@ void DoorbellPoller::CollectFrom(Line& line) {
   }
   for (; left != 0; left &= left - 1) {
     const auto index = static_cast<uint32_t>(std::countr_zero(left));
-    rung_.push_back(
-        {&line, index, line.event(index)->priority(), line.served_at[index]});
+    rung_.push_back({&line, index, line.event(index)->allowed_priority(),
+                     line.served_at[index]});
   }
 }
 

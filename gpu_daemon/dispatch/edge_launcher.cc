@@ -7,7 +7,7 @@ namespace carillon::gpud {
 
 bool EdgeLauncher::Launch(const std::shared_ptr<EventKernel>& event,
                           shm::Sequence sequence, CheckedEntry& entry) {
-  if (!event->short_path().Takes(entry.kmd)) {
+  if (!event->short_path().Takes(entry.kmd) || !kmu_->short_path()) {
     kmu_->Submit(MakeLaunch(event, sequence, entry));
     return false;
   }

@@ -211,7 +211,7 @@ TEST(SmOccupancyTest, ReleaseMakesRoomAgain) {
 TEST(PolicyTest, AnUnknownPolicyIsRefusedWithTheListOfThoseThereAre) {
   const auto policy = MakePolicy("fastest");
   ASSERT_EQ(policy.status().code(), absl::StatusCode::kNotFound);
-  EXPECT_NE(policy.status().message().find("first_come, priority"),
+  EXPECT_NE(policy.status().message().find("first_come, priority, p1"),
             absl::string_view::npos);
 }
 

@@ -12,7 +12,7 @@ std::unique_ptr<KernelLaunch> MakeLaunch(
   launch->kmd = kmd;
   launch->cost = CostOf(kmd.threads(), kmd.kernel->registers_per_thread,
                         kmd.total_shared());
-  launch->priority = event->priority();
+  launch->priority = event->allowed_priority();
   launch->args = std::make_unique<std::byte[]>(kmd.kernel->args_size);
   std::memcpy(launch->args.get(), entry.args.data(), kmd.kernel->args_size);
   launch->memory = event->shared_memory();

@@ -1,75 +1,290 @@
 #include "gpu_daemon/dispatch/policy.h"
 
 #include <algorithm>
-#include <iterator>
-#include <numeric>
+#include <ranges>
 
 #include "absl/status/status.h"
+#include "base/status.h"
 #include "fmt/format.h"
-#include "fmt/ranges.h"
-#include "gpu_daemon/options/policy_names.h"
+#include "gpu_daemon/dispatch/kmu.h"
+#include "sim/timing/edge/reservation.h"
+#include "sim/timing/sharing/device_turns.h"
 
 namespace carillon::gpud {
 namespace {
 
-// As today's GPUs without priorities: the oldest launch that fits.
-class FirstCome : public SharingPolicy {
+using Kdu = std::span<const std::unique_ptr<KernelLaunch>>;
+using sim::timing::DeviceTurns;
+
+// For as long as another device waits, times the weight.
+constexpr Nanoseconds kTurnNs = 1'000'000;
+
+bool EventsWait(Kdu kdu) {
+  return std::ranges::any_of(kdu, [](const auto& launch) {
+    return launch->is_event() && launch->has_blocks();
+  });
+}
+bool AnyEvent(Kdu kdu) {
+  return std::ranges::any_of(
+      kdu, [](const auto& launch) { return launch->is_event(); });
+}
+
+// Highest first, and the oldest of those.
+void SortByPriority(std::vector<Candidate>& order) {
+  std::sort(order.begin(), order.end(),
+            [](const Candidate& a, const Candidate& b) {
+              if (a.launch->priority != b.launch->priority) {
+                return a.launch->priority > b.launch->priority;
+              }
+              return a.launch->arrival < b.launch->arrival;
+            });
+}
+
+// As today's GPUs without priorities (EDGE II): the oldest launch that fits.
+class FirstCome final : public SharingPolicy {
  public:
-  std::string_view name() const override { return kFirstComePolicy; }
-  void Rank(std::span<KernelLaunch* const> waiting,
-            std::vector<size_t>& order) const override {
-    order.resize(waiting.size());
-    std::iota(order.begin(), order.end(), size_t{0});
+  using SharingPolicy::SharingPolicy;
+  void Rank(const KmuView& view, std::vector<Candidate>& order) override {
+    for (const auto& launch : view.kdu) {
+      if (launch->has_blocks()) order.push_back({launch.get(), {}});
+    }
   }
-  bool ByPriority() const override { return false; }
 };
 
-// The highest priority that fits, the oldest among equals; nothing running is
-// disturbed.
-class Priority : public SharingPolicy {
+// The highest priority that fits, the oldest among equals; nothing that runs is
+// disturbed (EDGE II).
+class Priority final : public SharingPolicy {
  public:
-  std::string_view name() const override { return kPriorityPolicy; }
-  void Rank(std::span<KernelLaunch* const> waiting,
-            std::vector<size_t>& order) const override {
-    order.resize(waiting.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-      if (waiting[a]->priority != waiting[b]->priority) {
-        return waiting[a]->priority > waiting[b]->priority;
-      }
-      return a < b;
+  using SharingPolicy::SharingPolicy;
+  uint32_t Precedence(const KernelLaunch& launch) const override {
+    return launch.priority;
+  }
+  void Rank(const KmuView& view, std::vector<Candidate>& order) override {
+    for (const auto& launch : view.kdu) {
+      if (launch->has_blocks()) order.push_back({launch.get(), {}});
+    }
+    SortByPriority(order);
+  }
+};
+
+// Draining (EDGE IV-B; P1 and P2 of the thesis, 5.4.1): blocks of background
+// kernels that run go on, but none starts while an event waits for a place (P1),
+// or until all events have ended (P2).
+class Draining final : public SharingPolicy {
+ public:
+  using SharingPolicy::SharingPolicy;
+  uint32_t Precedence(const KernelLaunch& launch) const override {
+    return (launch.is_event() ? kPriorities : 0) + launch.priority;
+  }
+  void Rank(const KmuView& view, std::vector<Candidate>& order) override {
+    // Events without a KDU entry do not count: what has begun must be able to
+    // end, to make room for them.
+    const bool only_events =
+        info().name == kP1Policy ? EventsWait(view.kdu) : AnyEvent(view.kdu);
+    for (const auto& launch : view.kdu) {
+      if (!launch->has_blocks()) continue;
+      if (only_events && !launch->is_event()) continue;
+      order.push_back({launch.get(), {}});
+    }
+    SortByPriority(order);
+  }
+};
+
+// SMs of their own for events (EDGE IV-A), the last ones; each side by arrival.
+// Each has its half of the KDU, so that neither keeps the other out.
+class Reservation : public SharingPolicy {
+ public:
+  Reservation(const PolicyInfo& info, uint32_t sms, uint32_t reserved)
+      : SharingPolicy(info), sms_(sms), reserved_(reserved) {}
+  bool Admits(const KernelLaunch& launch, Kdu kdu) const override {
+    const auto same = std::ranges::count_if(kdu, [&](const auto& other) {
+      return other->is_event() == launch.is_event();
     });
+    return static_cast<size_t>(same) < kKduEntries / 2;
   }
-  bool ByPriority() const override { return true; }
+  void Rank(const KmuView& view, std::vector<Candidate>& order) override {
+    for (const auto& launch : view.kdu) {
+      if (!launch->has_blocks()) continue;
+      if (!launch->is_event()) {
+        order.push_back({launch.get(), others()});
+        continue;
+      }
+      if (reserved_ != 0) order.push_back({launch.get(), own()});
+      if (events_go_anywhere()) order.push_back({launch.get(), others()});
+    }
+  }
+
+ protected:
+  virtual bool events_go_anywhere() const { return false; }
+  SmRange own() const { return {sms_ - reserved_, sms_}; }
+  SmRange others() const { return {0, sms_ - reserved_}; }
+  void set_reserved(uint32_t sms) { reserved_ = sms; }
+
+ private:
+  const uint32_t sms_;
+  uint32_t reserved_;
 };
 
-struct PolicyEntry {
-  std::string_view name;
-  std::unique_ptr<SharingPolicy> (*make)();
+// The same, of as many SMs as the events under way ask for (EDGE IV-A leaves it
+// to future work; sim/timing/edge/reservation.h has the rule). Events go
+// elsewhere, too, where there is room.
+class DynamicReservation final : public Reservation {
+ public:
+  DynamicReservation(const PolicyInfo& info, uint32_t sms, uint32_t most)
+      : Reservation(info, sms, 0),
+        config_(ConfigOf(sms, most)),
+        rule_(config_) {}
+  bool needs_plan() const override { return true; }
+  bool Plan(const KmuView& view) override {
+    uint32_t events = 0;
+    for (const auto& launch : view.kdu) events += launch->is_event();
+    for (const PendingLaunches& pending : view.pending) {
+      events += pending.events;
+    }
+    if (start_ns_ == 0) start_ns_ = view.now_ns;
+    if (rule_.Advance(view.now_ns - start_ns_, events)) {
+      set_reserved(rule_.sms());
+    }
+    return false;
+  }
+
+ private:
+  // A cycle of the rule is a nanosecond here.
+  static sim::timing::Config ConfigOf(uint32_t sms, uint32_t most) {
+    sim::timing::Config config;
+    config.sm.count = sms;
+    config.edge.reservation = sim::timing::Reservation::kDynamic;
+    config.edge.reserve_sms = most;
+    config.edge.reserve_window = 1'000'000;
+    config.edge.reserve_load = 4;
+    config.edge.reserve_hold = 4;
+    return config;
+  }
+  bool events_go_anywhere() const override { return true; }
+
+  const sim::timing::Config config_;
+  sim::timing::SmReservation rule_;
+  Nanoseconds start_ns_ = 0;
 };
 
-constexpr PolicyEntry kPolicies[] = {
-    {kFirstComePolicy,
-     [] { return std::unique_ptr<SharingPolicy>(new FirstCome); }},
-    {kPriorityPolicy,
-     [] { return std::unique_ptr<SharingPolicy>(new Priority); }},
+// The GPU is one device's at a time (Gdev's contexts, GPES IV-C), by turns
+// (sim/timing/sharing/device_turns.h). Within a turn, by arrival.
+class Exclusive final : public SharingPolicy {
+ public:
+  using SharingPolicy::SharingPolicy;
+  bool Admits(const KernelLaunch& launch, Kdu) const override {
+    return turns_.owner() == DeviceOf(launch.memory.get());
+  }
+  bool needs_plan() const override { return true; }
+  bool Plan(const KmuView& view) override {
+    parties_.clear();
+    for (const auto& launch : view.kdu) {
+      DeviceTurns::Party& party = PartyOf(launch->memory.get());
+      // Also one that is to be cancelled and still runs.
+      (launch->begun() ? party.begun : party.waits) = true;
+    }
+    for (const PendingLaunches& pending : view.pending) {
+      PartyOf(pending.device).waits = true;
+    }
+    return turns_.Advance(view.now_ns, parties_);
+  }
+  void Rank(const KmuView& view, std::vector<Candidate>& order) override {
+    for (const auto& launch : view.kdu) {
+      if (!launch->has_blocks()) continue;
+      // What has begun under another policy ends first, whose ever it is.
+      const bool its_turn = turns_.may_begin() &&
+                            turns_.owner() == DeviceOf(launch->memory.get());
+      if (launch->begun() || its_turn) order.push_back({launch.get(), {}});
+    }
+  }
+
+ private:
+  static DeviceTurns::Device DeviceOf(const DeviceMemory* device) {
+    return reinterpret_cast<uintptr_t>(device);
+  }
+  DeviceTurns::Party& PartyOf(const DeviceMemory* device) {
+    for (DeviceTurns::Party& party : parties_) {
+      if (party.device == DeviceOf(device)) return party;
+    }
+    return parties_.emplace_back(DeviceTurns::Party{
+        .device = DeviceOf(device),
+        .weight = device == nullptr ? 1 : device->share().weight()});
+  }
+
+  DeviceTurns turns_{kTurnNs};
+  std::vector<DeviceTurns::Party> parties_;  // scratch
 };
-static_assert(std::size(kPolicies) == kPolicyNames.size());
+
+// GPES (RTAS'15): each kernel is sliced (IV-A, Algorithm 1, over half-open
+// ranges, so that no block runs twice), and one slice at a time has the GPU,
+// whoever's it is; when it has ended, the highest priority's is next (IV-C). A
+// slice is what the GPU holds at once, as the paper advises (V-B).
+class Gpes final : public SharingPolicy {
+ public:
+  Gpes(const PolicyInfo& info, const GpuModel& gpu)
+      : SharingPolicy(info), gpu_(gpu) {}
+  uint32_t Precedence(const KernelLaunch& launch) const override {
+    return launch.priority;
+  }
+  void Rank(const KmuView& view, std::vector<Candidate>& order) override {
+    KernelLaunch* next = nullptr;
+    bool busy = false;
+    for (const auto& launch : view.kdu) {
+      if (launch->slice_end != 0 && launch->has_blocks()) {
+        if (launch->next_block < launch->slice_end) {
+          order.push_back({launch.get(), {}});
+        }
+        return;
+      }
+      busy |= launch->running() != 0;
+      if (!launch->has_blocks()) continue;
+      if (next == nullptr || launch->priority > next->priority) {
+        next = launch.get();
+      }
+    }
+    if (busy || next == nullptr) return;
+    next->slice_end =
+        std::min(next->kmd.blocks(),
+                 next->next_block + SmOccupancy(gpu_).Capacity(next->cost));
+    order.push_back({next, {}});
+  }
+
+ private:
+  const GpuModel gpu_;
+};
+
+absl::StatusOr<uint32_t> ReservedSms(std::string_view name, const GpuModel& gpu,
+                                     uint32_t reserved) {
+  if (reserved == 0) reserved = gpu.sms / 2;
+  if (reserved == 0 || reserved >= gpu.sms) {
+    return absl::InvalidArgumentError(
+        fmt::format("sharing policy '{}': {} of {} SMs for events: each side "
+                    "needs one; set another --reserve-sms (reserve_sms), or "
+                    "have more --sms (sms)",
+                    name, reserved, gpu.sms));
+  }
+  return reserved;
+}
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SharingPolicy>> MakePolicy(
-    std::string_view name) {
-  for (const PolicyEntry& entry : kPolicies) {
-    if (entry.name == name) return entry.make();
+    std::string_view name, const GpuModel& gpu, uint32_t reserved_sms) {
+  RETURN_IF_ERROR(CheckPolicy(Sharer::kKmu, name));
+  if (name.empty()) name = DefaultPolicy(Sharer::kKmu);
+  const PolicyInfo& info = *FindPolicy(name);
+  if (name == kFirstComePolicy) return std::make_unique<FirstCome>(info);
+  if (name == kPriorityPolicy) return std::make_unique<Priority>(info);
+  if (name == kExclusivePolicy) return std::make_unique<Exclusive>(info);
+  if (name == kGpesPolicy) return std::make_unique<Gpes>(info, gpu);
+  if (name == kP1Policy || name == kP2Policy) {
+    return std::make_unique<Draining>(info);
   }
-  return absl::NotFoundError(
-      fmt::format("no sharing policy '{:.64}'; there are: {}", name,
-                  fmt::join(PolicyNames(), ", ")));
-}
-
-std::vector<std::string> PolicyNames() {
-  return {kPolicyNames.begin(), kPolicyNames.end()};
+  ASSIGN_OR_RETURN(const uint32_t sms, ReservedSms(name, gpu, reserved_sms));
+  if (name == kReservationPolicy) {
+    return std::make_unique<Reservation>(info, gpu.sms, sms);
+  }
+  return std::make_unique<DynamicReservation>(info, gpu.sms, sms);
 }
 
 }  // namespace carillon::gpud

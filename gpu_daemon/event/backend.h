@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/clock.h"
 #include "fmt/format.h"
 #include "gpu_daemon/event/gpu_model.h"
 #include "gpu_daemon/event/kernel_launch.h"
@@ -22,11 +23,30 @@
 
 namespace carillon::gpud {
 
+struct PolicyInfo;  // gpu_daemon/options/policy_names.h
+
 struct QueueLength {
   bool event = false;
   uint32_t priority = 0;
   uint32_t kernels = 0;
 };
+
+// A launch that has not ended.
+struct LaunchProgress {
+  std::string device;
+  std::string kernel;
+  bool event = false;
+  uint64_t sequence = 0;  // an event's
+  uint32_t priority = 0;
+  uint64_t blocks = 0;
+  uint64_t running = 0;
+  uint64_t ended = 0;
+  uint64_t slices = 0;  // that have ended; 0 where launches run whole
+  // While it has blocks to place: since its last one was, or it came.
+  Nanoseconds wait_ns = 0;
+};
+// Without wait_ns.
+LaunchProgress ProgressOf(const KernelLaunch& launch);
 
 struct BackendFigures {
   uint32_t resident_blocks = 0;
@@ -47,6 +67,9 @@ class Backend {
   virtual uint32_t workers() const = 0;
   virtual BackendFigures figures() const = 0;
   virtual std::vector<QueueLength> queue_lengths() const = 0;
+  // Launches that have not ended, but for events that launch paths hold or run
+  // by themselves.
+  virtual std::vector<LaunchProgress> launches() const = 0;
   // True when nothing waits and nothing runs.
   virtual bool idle() const = 0;
 
@@ -83,7 +106,10 @@ class Backend {
   }
 
   virtual std::string policy() const = 0;
-  // Errors: NotFound, naming those there are.
+  // Those it can do, its default first.
+  virtual std::vector<const PolicyInfo*> policies() const = 0;
+  // From now on, whatever runs. Errors: those of CheckPolicy();
+  // InvalidArgument (the policy needs another GPU).
   virtual absl::Status SetPolicy(std::string_view name) = 0;
 
   virtual KernelMemory& memory() = 0;

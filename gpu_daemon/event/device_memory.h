@@ -34,9 +34,35 @@ struct WaitReleases {
   std::atomic<uint64_t> passed{0};
 };
 
+// What the operator lets a device have (docs/policies.md). The device has no say
+// in it.
+class DeviceShare {
+ public:
+  static constexpr uint32_t kMostWeight = 100;
+
+  // Of its turns under the policy `exclusive`; from 1 on.
+  uint32_t weight() const { return weight_.load(std::memory_order_relaxed); }
+  void set_weight(uint32_t weight) {
+    weight_.store(weight, std::memory_order_relaxed);
+  }
+  // Its launches count as of this priority if they have a higher one.
+  uint32_t max_priority() const {
+    return max_priority_.load(std::memory_order_relaxed);
+  }
+  void set_max_priority(uint32_t priority) {
+    max_priority_.store(priority, std::memory_order_relaxed);
+  }
+
+ private:
+  // Writer: the control plane; readers: the front-end, the KMU. Relaxed: they
+  // say nothing about other memory.
+  std::atomic<uint32_t> weight_{1};
+  std::atomic<uint32_t> max_priority_{~uint32_t{0}};
+};
+
 // Shared between the control plane (which makes it), the front-end (which polls
 // its doorbells) and kernel launches (which keep it alive). Immutable but for
-// the memory that it maps and the releases that it counts.
+// the memory that it maps, the releases that it counts, and the device's share.
 class DeviceMemory {
  public:
   DeviceMemory(std::string name, shm::Aperture submission,
@@ -57,6 +83,7 @@ class DeviceMemory {
   const shm::CompletionBell& bell() const { return bell_; }
 
   WaitReleases& releases() const { return releases_; }
+  DeviceShare& share() const { return share_; }
 
   // Tells the device that its aperture is closed, and wakes it. The first
   // reason stays.
@@ -75,6 +102,7 @@ class DeviceMemory {
   const shm::CompletionEvent event_;
   const shm::CompletionBell bell_;
   mutable WaitReleases releases_;
+  mutable DeviceShare share_;
 };
 
 }  // namespace carillon::gpud

@@ -3,6 +3,7 @@
 #ifndef CARILLON_GPU_DAEMON_EVENT_EVENT_KERNEL_H_
 #define CARILLON_GPU_DAEMON_EVENT_EVENT_KERNEL_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -75,6 +76,10 @@ class EventKernel {
 
   const KernelMetadata& kmd() const { return registration_.kmd; }
   uint32_t priority() const { return registration_.priority; }
+  // No higher than the operator lets its device have now.
+  uint32_t allowed_priority() const {
+    return std::min(priority(), memory_->share().max_priority());
+  }
   bool modifyable() const { return registration_.modifyable; }
   const std::string& label() const { return registration_.label; }
   std::string_view launch_path() const { return registration_.launch_path; }

@@ -1,5 +1,7 @@
 #include "gpu_daemon/event/gpu_model.h"
 
+#include <algorithm>
+
 namespace carillon::gpud {
 
 BlockCost CostOf(uint32_t threads, uint32_t registers_per_thread,
@@ -24,9 +26,22 @@ bool SmOccupancy::Fits(const BlockCost& cost) const {
   return HasRoom(Sm{}, cost);
 }
 
-std::optional<uint32_t> SmOccupancy::Place(const BlockCost& cost) {
+uint64_t SmOccupancy::Capacity(const BlockCost& cost) const {
+  uint32_t most = model_.blocks_per_sm;
+  const auto limit = [&most](uint32_t has, uint32_t needs) {
+    if (needs != 0) most = std::min(most, has / needs);
+  };
+  limit(model_.threads_per_sm, cost.threads);
+  limit(model_.registers_per_sm, cost.registers);
+  limit(model_.shared_bytes_per_sm, cost.shared_bytes);
+  return uint64_t{most} * model_.sms;
+}
+
+std::optional<uint32_t> SmOccupancy::Place(const BlockCost& cost,
+                                           const SmRange& sms) {
   std::optional<uint32_t> best;
-  for (uint32_t i = 0; i < sms_.size(); ++i) {
+  const auto end = std::min(sms.end, static_cast<uint32_t>(sms_.size()));
+  for (uint32_t i = sms.first; i < end; ++i) {
     if (HasRoom(sms_[i], cost) &&
         (!best || sms_[i].blocks < sms_[*best].blocks))
       best = i;

@@ -27,6 +27,15 @@ struct BlockCost {
 BlockCost CostOf(uint32_t threads, uint32_t registers_per_thread,
                  uint32_t shared_bytes);
 
+// SMs from `first` on, as far as there are any.
+struct SmRange {
+  uint32_t first = 0;
+  uint32_t end = ~uint32_t{0};
+  bool Meets(const SmRange& other) const {
+    return first < other.end && other.first < end;
+  }
+};
+
 // Which blocks are resident where. Not thread safe.
 class SmOccupancy {
  public:
@@ -34,10 +43,12 @@ class SmOccupancy {
 
   // Takes room on the SM with the fewest resident blocks that has enough;
   // nothing if none has.
-  std::optional<uint32_t> Place(const BlockCost& cost);
+  std::optional<uint32_t> Place(const BlockCost& cost, const SmRange& sms = {});
   void Release(uint32_t sm, const BlockCost& cost);
   // Whether an empty SM could hold the block.
   bool Fits(const BlockCost& cost) const;
+  // So many of these blocks fit an empty GPU at once.
+  uint64_t Capacity(const BlockCost& cost) const;
   uint32_t resident_blocks() const { return resident_; }
 
  private:

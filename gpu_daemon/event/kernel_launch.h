@@ -59,6 +59,15 @@ struct KernelLaunch {
   uint64_t arrival = 0;     // order of submission
   uint64_t next_block = 0;  // first block not yet given out
   uint64_t ended_blocks = 0;
+  // GPES: the first block behind the slice that has the GPU (0: none), and how
+  // many slices have ended.
+  uint64_t slice_end = 0;
+  uint64_t slices = 0;
+  // Blocks of later launches that were placed since one of its own was, or since
+  // it came, for which it lacked room.
+  uint32_t overtaken = 0;
+  // When it came, or its last block was placed, by the KMU's clock.
+  uint64_t waits_since = 0;
   // Set: gives out no further blocks, and ends as aborted for this reason.
   std::optional<shm::EventStatus> cancelled;
 
@@ -66,6 +75,10 @@ struct KernelLaunch {
   LaunchRun run;
 
   bool is_event() const { return event != nullptr; }
+  // Of the blocks:
+  bool has_blocks() const { return !cancelled && next_block < kmd.blocks(); }
+  bool begun() const { return next_block != 0; }
+  uint64_t running() const { return next_block - ended_blocks; }
   // For on_end().
   LaunchResult ResultOf(shm::EventState state, uint32_t status) const {
     return {.state = state,

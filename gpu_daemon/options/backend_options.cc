@@ -5,22 +5,32 @@
 namespace carillon::gpud {
 namespace {
 
-// The simulated GPU's configuration file says what is an option elsewhere.
-absl::Status CheckForSimulatedTime(const BackendOptions& options) {
-  if (options.reserved_sms != 0) {
-    return absl::UnimplementedError(
-        "--reserve-sms: in simulated time the configuration reserves SMs; "
-        "leave it out, and set edge.reserve_sms in a file for --timing "
-        "(timing)");
+Sharer SharerOf(std::string_view backend, const BackendOptions& options) {
+  if (backend == kCudaBackend) return Sharer::kCuda;
+  return options.timing.empty() ? Sharer::kKmu : Sharer::kSimulatedGpu;
+}
+
+absl::Status CheckSharing(Sharer sharer, const BackendOptions& options) {
+  if (const auto status = CheckPolicy(sharer, options.policy); !status.ok()) {
+    return absl::Status(
+        status.code(),
+        fmt::format("--policy: {}", std::string(status.message())));
   }
-  if (options.policy != kFirstComePolicy) {
-    return absl::UnimplementedError(fmt::format(
-        "--policy: '{}' is not for simulated time, where the configuration "
-        "says how kernels share the GPU: edge.event_priority and its like, in "
-        "a file for --timing (timing)",
-        options.policy));
+  if (options.reserved_sms == 0 || sharer == Sharer::kCuda) {
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
+  if (options.policy == kReservationPolicy ||
+      options.policy == kDynamicReservationPolicy) {
+    return absl::OkStatus();
+  }
+  return absl::UnimplementedError(fmt::format(
+      "--reserve-sms: it goes with the policies {} and {} here (policy), and "
+      "without one with --backend cuda (backend){}",
+      kReservationPolicy, kDynamicReservationPolicy,
+      sharer == Sharer::kSimulatedGpu
+          ? "; the policy configured reserves edge.reserve_sms of a file for "
+            "--timing (timing)"
+          : ""));
 }
 
 }  // namespace
@@ -46,15 +56,13 @@ absl::Status CheckFor(std::string_view backend, const BackendOptions& options) {
         "--event-log: it goes with --timing (timing): in wall time, let "
         "devices trace their events");
   }
-  if (!options.timing.empty()) return CheckForSimulatedTime(options);
-  if (options.reserved_sms != 0 &&
-      (backend == kCpuBackend || backend == kSimBackend)) {
-    return absl::UnimplementedError(fmt::format(
-        "--reserve-sms: the {} back-end reserves no SMs; leave it out, or use "
-        "--backend cuda (backend)",
-        backend));
+  // Who "auto" is, its own Create() knows (backends/registry.cc).
+  if (backend == kAutoBackend) {
+    if (options.policy.empty() || FindPolicy(options.policy) != nullptr) {
+      return absl::OkStatus();
+    }
   }
-  return absl::OkStatus();
+  return CheckSharing(SharerOf(backend, options), options);
 }
 
 }  // namespace carillon::gpud

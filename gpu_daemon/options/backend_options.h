@@ -32,9 +32,10 @@ inline constexpr uint64_t kMostHeapBytes = uint64_t{1} << 36;
 struct BackendOptions {
   GpuModel gpu;                       // what a back-end without a GPU emulates
   std::string driver{kNvidiaDriver};  // whose GPU the cuda back-end runs on
-  std::string policy{kFirstComePolicy};
+  std::string policy;    // how launches share it; empty: its default
   uint32_t workers = 0;  // 0: as many as the machine is good for
-  // Of launch path edge's own; a back-end that cannot reserve refuses all but 0.
+  // For events: of launch path edge's own (cuda); by the policies that reserve
+  // (cpu, sim), where 0 means half of them.
   uint32_t reserved_sms = 0;
   // Longest spin of a CPU thread for a doorbell before it sleeps; the spin
   // adapts below it. 0: it sleeps at once.

@@ -119,15 +119,21 @@ std::vector<Option> OptionTable(GpudOptions& options) {
       IntegerOption("--devices-per-process", "devices_per_process",
                     &options.devices_per_process, 1, kMaxDevices,
                     "devices that one process may attach at once"),
-      ChoiceOption("--policy", "policy", &backend.policy,
-                   {kPolicyNames.begin(), kPolicyNames.end()},
-                   "who gets the next free thread-block slot"),
+      {.flag = "--policy",
+       .key = "policy",
+       .type = kChoice,
+       .field = &backend.policy,
+       .choices = PolicyNames(),
+       .default_means = "first_come; cuda: priority; in simulated time: "
+                        "configured",
+       .help = "who gets the next free thread-block slot (docs/policies.md)"},
       IntegerOption("--max-priority", "max_priority", &options.max_priority, 0,
                     kHighestPriority,
                     "the highest priority that a device may ask for"),
       IntegerOption(
           "--reserve-sms", "reserve_sms", &backend.reserved_sms, 0, 1024,
-          "SMs that launch path edge has to itself (cuda back-end); 0: none"),
+          "SMs for events: launch path edge's (cuda; 0: none), or by the "
+          "policies reservation and dynamic_reservation (0: half)"),
       IntegerOption("--max-spin-ns", "max_spin_ns", &backend.max_spin_ns, 0,
                     1'000'000'000,
                     "longest spin for a doorbell before gpud sleeps; 0: it "
@@ -187,6 +193,13 @@ std::vector<Option> OptionTable(GpudOptions& options) {
        .max = 1024,
        .help = "uids, as 1000,1001: their processes may be devices, too "
                "(docs/security.md)"},
+      {.flag = "--device-shares",
+       .type = kText,
+       .field = &options.device_shares,
+       .min = 1,
+       .max = 8192,
+       .help = "NAME=WEIGHT:PRIORITY,...: devices' weights under the policy "
+               "exclusive, and the highest priorities that they may ask for"},
       BooleanOption("--trace", "trace", &backend.tracing,
                     "stamp every stage of an event's life"),
       {.flag = "--record",
@@ -230,8 +243,41 @@ absl::StatusOr<std::vector<uint32_t>> ReadUids(std::string_view text) {
   return uids;
 }
 
+absl::StatusOr<std::vector<NamedShare>> ReadDeviceShares(
+    std::string_view text) {
+  std::vector<NamedShare> shares;
+  if (text.empty()) return shares;
+  const std::vector<std::string> words = absl::StrSplit(std::string(text), ',');
+  for (const std::string& word : words) {
+    const size_t equals = word.find('=');
+    const size_t colon = word.find(':', equals);
+    if (equals == 0 || equals == std::string::npos ||
+        colon == std::string::npos) {
+      return absl::InvalidArgumentError(
+          fmt::format("--device-shares: '{}' is not NAME=WEIGHT:PRIORITY, like "
+                      "nic0=2:3",
+                      word));
+    }
+    const auto weight = ReadInteger(word.substr(equals + 1, colon - equals - 1),
+                                    1, kMostWeight);
+    const auto priority =
+        ReadInteger(word.substr(colon + 1), 0, kHighestPriority);
+    for (const absl::Status& status : {weight.status(), priority.status()}) {
+      if (status.ok()) continue;
+      return absl::InvalidArgumentError(
+          fmt::format("--device-shares: {}: {}", word.substr(0, equals),
+                      std::string(status.message())));
+    }
+    shares.push_back({.device = word.substr(0, equals),
+                      .weight = static_cast<uint32_t>(*weight),
+                      .max_priority = static_cast<uint32_t>(*priority)});
+  }
+  return shares;
+}
+
 absl::Status Check(const GpudOptions& options) {
   RETURN_IF_ERROR(ReadUids(options.device_users).status());
+  RETURN_IF_ERROR(ReadDeviceShares(options.device_shares).status());
   return CheckFor(options.backend, options.backend_options);
 }
 

@@ -47,6 +47,8 @@ struct GpudOptions {
   // Users beside gpud's own whose processes may be devices, and nothing else:
   // "1000,1001".
   std::string device_users;
+  // "nic0=2:3,fpga0=1:7": weight and highest priority of devices, by name.
+  std::string device_shares;
   std::string log_level = "info";
 
   // The fields below have no flag; tests set the first two.
@@ -70,6 +72,15 @@ std::vector<Option> OptionTable(GpudOptions& options);
 
 // The uids in GpudOptions::device_users. Errors: InvalidArgument.
 absl::StatusOr<std::vector<uint32_t>> ReadUids(std::string_view text);
+
+inline constexpr uint32_t kMostWeight = 100;
+struct NamedShare {
+  std::string device;
+  uint32_t weight = 1;  // 1 to kMostWeight
+  uint32_t max_priority = kHighestPriority;
+};
+// GpudOptions::device_shares. Errors: InvalidArgument.
+absl::StatusOr<std::vector<NamedShare>> ReadDeviceShares(std::string_view text);
 
 // Checks options together. Errors: as CheckFor().
 absl::Status Check(const GpudOptions& options);

@@ -117,6 +117,7 @@ class SimulatedBackend : public gpud::Backend {
   uint32_t workers() const override { return 0; }
   gpud::BackendFigures figures() const override { return {}; }
   std::vector<gpud::QueueLength> queue_lengths() const override { return {}; }
+  std::vector<gpud::LaunchProgress> launches() const override { return {}; }
   bool idle() const override { return launcher_.pending() == 0; }
   gpud::PathSet& paths() override { return paths_; }
   void Submit(std::unique_ptr<gpud::KernelLaunch>) override {
@@ -132,6 +133,7 @@ class SimulatedBackend : public gpud::Backend {
     launcher_.Cancel(which, why);
   }
   std::string policy() const override { return "first_come"; }
+  std::vector<const gpud::PolicyInfo*> policies() const override { return {}; }
   absl::Status SetPolicy(std::string_view) override {
     return absl::UnimplementedError("no policies here");
   }

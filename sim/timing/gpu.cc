@@ -29,6 +29,8 @@ Gpu::Gpu(Config config, const Memory* memory, Options options)
       kmu_(config_),
       event_table_(config_),
       event_dispatcher_(config_),
+      configured_reservation_(config_.edge.reservation),
+      configured_reserve_sms_(config_.edge.reserve_sms),
       reservation_(config_) {
   for (uint32_t i = 0; i < config_.sm.count; ++i) {
     Core& core =
@@ -70,9 +72,9 @@ Contexts Gpu::Reserved() const {
 // Reserves the last SMs for events. Events go to other SMs as well only where
 // the number of reserved ones may be too small.
 void Gpu::ReserveSms() {
-  const size_t others = sms_.size() - reservation_.sms();
+  const size_t others = sms_.size() - reservation_->sms();
   const bool all_take_events =
-      reservation_.sms() == 0 ||
+      reservation_->sms() == 0 ||
       config_.edge.reservation == Reservation::kDynamic;
   for (size_t i = 0; i < sms_.size(); ++i) {
     sms_[i].set_takes(i >= others || all_take_events, i < others);
@@ -157,6 +159,9 @@ absl::StatusOr<GridId> Gpu::Submit(Launch launch,
   grid->result.event = options.event;
   if (options.event) ++events_;
   grid->result.submitted = std::max(options.not_before, cycle_);
+  if (kmu_.sharing() > Sharing::kPriority && !options.privileged) {
+    grid->options.by_tb_scheduler = true;
+  }
   const bool past_tb_scheduler = event_dispatcher_.Takes(*grid);
   if (options.event) {
     // An event that preempts runs first (EDGE IV-D). Others do so where events
@@ -200,6 +205,49 @@ absl::Status Gpu::SetPreemption(const Config& config) {
   }
   config_.preemption = config.preemption;
   return absl::OkStatus();
+}
+
+absl::Status Gpu::SetSharing(Sharing sharing, uint32_t reserve_sms) {
+  using enum Sharing;
+  if (preemption_ != nullptr && sharing != kConfigured) {
+    return absl::FailedPreconditionError(
+        "preemption.technique: with one, the configuration says how grids "
+        "share the GPU; leave it none");
+  }
+  auto& edge = config_.edge;
+  if (sharing == kReservation || sharing == kDynamicReservation) {
+    const uint32_t sms = reserve_sms != 0 ? reserve_sms : config_.sm.count / 2;
+    if (sms == 0 || sms >= config_.sm.count) {
+      return absl::InvalidArgumentError(
+          fmt::format("{} of {} SMs for events: each side needs one", sms,
+                      config_.sm.count));
+    }
+    edge.reserve_sms = sms;
+    edge.reservation =
+        sharing == kReservation ? Reservation::kStatic : Reservation::kDynamic;
+  } else if (sharing == kConfigured) {
+    edge.reserve_sms = configured_reserve_sms_;
+    edge.reservation = configured_reservation_;
+  } else {
+    edge.reserve_sms = 0;
+    edge.reservation = Reservation::kStatic;
+  }
+  reservation_.emplace(config_);
+  ReserveSms();
+  kmu_.Share(sharing);
+  return absl::OkStatus();
+}
+
+std::optional<Gpu::Progress> Gpu::progress(GridId id) const {
+  for (const auto& grid : grids_) {
+    if (grid->result.id != id) continue;
+    return Progress{
+        .started = grid->started,
+        .ended = grid->result.blocks,
+        .slices = kmu_.slices_ended(*grid),
+        .waits_since = std::max(grid->result.submitted, grid->last_started)};
+  }
+  return std::nullopt;
 }
 
 absl::StatusOr<EventId> Gpu::RegisterEvent(EventKernel kernel) {
@@ -324,7 +372,7 @@ Cycle Gpu::Next() const {
   Cycle next = signals_.wakes.next(cycle_);
   if (next == cycle_ + 1) return next;  // what usually is so
   next = std::min({next, kmu_.next(cycle_), event_dispatcher_.next(cycle_),
-                   reservation_.next(), memory_system_.next(cycle_)});
+                   reservation_->next(), memory_system_.next(cycle_)});
   if (!calls_.empty()) next = std::min(next, calls_.begin()->first);
   if (preemption_ != nullptr) {
     next = std::min(next, preemption_->next(cycle_));
@@ -339,7 +387,7 @@ void Gpu::Step() {
   memory_system_.Advance(cycle_, [this](const MemoryRequest& reply) {
     sms_[reply.sm].Reply(reply, cycle_);
   });
-  if (events_ != 0 || reservation_.next() <= cycle_) AdvanceEvents();
+  if (events_ != 0 || reservation_->next() <= cycle_) AdvanceEvents();
   if (preemption_ != nullptr) preemption_->Advance(cycle_, grids_);
   kmu_.Advance(cycle_, sms_);
   signals_.wakes.Advance(cycle_,
@@ -352,10 +400,13 @@ void Gpu::AdvanceEvents() {
   for (const auto& grid : grids_) {
     under_way += grid->options.event && grid->result.arrived <= cycle_;
   }
-  if (config_.edge.event_priority >= EventPriority::kP2) {
+  const Sharing sharing = kmu_.sharing();
+  if (sharing == Sharing::kP2 ||
+      (sharing == Sharing::kConfigured &&
+       config_.edge.event_priority >= EventPriority::kP2)) {
     kmu_.HoldOthers(under_way != 0);
   }
-  if (reservation_.Advance(cycle_, under_way)) ReserveSms();
+  if (reservation_->Advance(cycle_, under_way)) ReserveSms();
   event_dispatcher_.Advance(cycle_, sms_);
 }
 

@@ -15,6 +15,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -84,6 +85,13 @@ class Gpu {
   // Errors: FailedPrecondition (one of the techniques is none).
   absl::Status SetPreemption(const Config& config);
 
+  // How grids share the GPU from this cycle on, whatever runs; what is on an SM
+  // or in its table of event warps goes on. `reserve_sms` is for the
+  // reservations, 0: half of them. Errors: FailedPrecondition (with a
+  // preemption.technique, whose configuration decides), InvalidArgument (a
+  // reservation that leaves nothing for one side).
+  absl::Status SetSharing(Sharing sharing, uint32_t reserve_sms);
+
   // Registers an event of EDGE: a launch that can be rung again and again.
   // Errors: those of Submit(); ResourceExhausted (the table is full).
   absl::StatusOr<EventId> RegisterEvent(EventKernel kernel);
@@ -143,6 +151,14 @@ class Gpu {
 
   // The result of a grid that has ended; otherwise nullptr.
   const GridResult* result(GridId grid) const;
+  // How far a grid is that has not ended; nullopt if there is none.
+  struct Progress {
+    uint64_t started = 0;  // blocks
+    uint64_t ended = 0;
+    uint64_t slices = 0;    // that have ended
+    Cycle waits_since = 0;  // it came, or its last block began
+  };
+  std::optional<Progress> progress(GridId grid) const;
   // Forgets results, so that they do not accumulate.
   void ForgetResults() { results_.clear(); }
 
@@ -182,7 +198,10 @@ class Gpu {
   std::multimap<Cycle, std::function<void()>> calls_;
   std::map<Cycle, uint32_t> releases_;  // pending ones, by their cycle
   EventDispatcher event_dispatcher_;
-  SmReservation reservation_;
+  // What the configuration says, while something else is in force.
+  const Reservation configured_reservation_;
+  const uint32_t configured_reserve_sms_;
+  std::optional<SmReservation> reservation_;
   std::unique_ptr<Preemption> preemption_;
   uint32_t events_ = 0;  // how many of grids_ are events
   Cycle cycle_ = 0;

@@ -46,6 +46,9 @@ struct SubmitOptions {
   // The event does not take the short path, whatever Config::edge says.
   bool by_tb_scheduler = false;
   uint64_t announcement = 0;  // what Gpu::Announce() returned for this launch
+  // For Sharing::kExclusive: whose it is, by any number, and of what weight.
+  uint64_t device = 0;
+  uint32_t weight = 1;
 };
 
 // How an event got its place.
@@ -105,6 +108,12 @@ struct GridRun {
   uint64_t placed = 0;        // on the short path: in SMs' tables
   bool in_kdu = false;
   bool arrival_seen = false;  // by preempt/preemption.h
+  uint64_t started = 0;       // blocks, each once
+  Cycle last_started = 0;     // the last one, by the TB scheduler
+  uint64_t slices = 0;        // that were begun, with Sharing::kGpes
+  // Blocks of other grids that were placed since one of its own was, where it
+  // lacked room.
+  uint32_t overtaken = 0;
   // Warp instructions since a store, or since a warp passed a barrier or ended.
   uint64_t idle = 0;
   // How often in a row a warp looked again for what others do (Warp::Looks()),
@@ -113,6 +122,7 @@ struct GridRun {
 
   bool failed() const { return !result.status.ok(); }
   bool has_blocks() const { return more || !flushed.empty(); }
+  bool begun() const { return result.dispatched != kNever; }
   bool done() const { return (!has_blocks() || failed()) && running == 0; }
   // Takes the index of the block that starts next.
   Dim3 TakeBlock() {
@@ -122,6 +132,7 @@ struct GridRun {
       return block;
     }
     const Dim3 block = next;
+    ++started;
     Advance();
     return block;
   }

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "sim/timing/grid.h"
+#include "sim/timing/sharing/device_turns.h"
+#include "sim/timing/sharing/sharing.h"
 #include "sim/timing/sm.h"
 
 namespace carillon::sim::timing {
@@ -18,7 +20,18 @@ class Kmu {
   explicit Kmu(const Config& config)
       : config_(config),
         events_first_(config.edge.event_priority >= EventPriority::kP1),
-        displaces_(config.preemption.technique != PreemptionTechnique::kNone) {}
+        displaces_(config.preemption.technique != PreemptionTechnique::kNone),
+        turns_(uint64_t{1000} * config.clock.core_mhz) {}  // a millisecond
+
+  // From now on. kConfigured is what it begins with.
+  void Share(Sharing sharing);
+  Sharing sharing() const { return sharing_; }
+  // How many of the grid's slices have ended.
+  uint64_t slices_ended(const GridRun& grid) const {
+    const bool open =
+        slice_grid_ == &grid && (slice_left_ != 0 || grid.running != 0);
+    return grid.slices - (open ? 1 : 0);
+  }
 
   void Submit(GridRun* grid);
   // Removes a grid that has ended or will not begin.
@@ -39,6 +52,7 @@ class Kmu {
   void Advance(Cycle now, Sms& sms) {
     // One that displaces another may come at any time.
     if (now < next_ && (!displaces_ || pending_.empty())) return;
+    if (sharing_ == Sharing::kExclusive) TakeTurns(now);
     const bool filled = FillKdu(now);
     if (!blocked_ || now >= next_ready_) Give(now, sms);
     // Preemption sees in the next cycle what has come into the KDU.
@@ -81,7 +95,9 @@ class Kmu {
         const bool event = grid->options.event;
         if (only_events && !event) break;
         sms[at].StartBlock(grid, now);
+        grid->last_started = now;
         blocked_ = false;
+        if (sharing_ != Sharing::kConfigured) Started(grid);
         const bool own =
             event && config_.dispatch.event_turn == EventTurn::kOwn;
         (own ? next_event_sm_ : next_sm_) = (at + 1) % count;
@@ -93,14 +109,26 @@ class Kmu {
   // Whether the KDU has room for the grid. Where blocks are preempted, a grid
   // takes the place of the last one if that has a lower priority.
   bool MakeRoom(const GridRun& grid);
+  // The same by sharing_: one that has not begun and comes after the grid.
+  bool Displace(const GridRun& grid);
+  bool Admits(const GridRun& grid) const;
+  void Add(std::vector<GridRun*>& grids, GridRun* grid) const;
+  // What has not begun leaves the KDU, and is chosen anew.
+  void ChooseAnew();
+  void TakeTurns(Cycle now);
+  void Started(GridRun* grid);
   // Whether blocks of an event have no place yet (P1).
   bool EventsWait(Cycle now) const;
-  GridRun* Choose(Cycle now, const Sm& sm) const;
+  GridRun* Choose(Cycle now, const Sm& sm);
+  GridRun* ChooseShared(Cycle now, const Sm& sm, bool only_events);
+  GridRun* ChooseSlice(Cycle now, const Sm& sm);
   Cycle NextReady(Cycle now) const;
   Cycle NextArrival(Cycle now) const;
 
   const Config& config_;
-  const bool events_first_;
+  Sharing sharing_ = Sharing::kConfigured;
+  bool events_first_;
+  bool by_priority_ = true;
   const bool displaces_;
   bool hold_others_ = false;
   bool events_wait_ = false;
@@ -112,6 +140,11 @@ class Kmu {
   size_t next_sm_ = 0;
   size_t next_event_sm_ = 0;     // where events have a turn of their own
   std::vector<uint32_t> given_;  // blocks to each SM in this cycle
+  DeviceTurns turns_;            // kExclusive
+  // kGpes: whose slice the GPU has, and how many of its blocks have not begun.
+  const GridRun* slice_grid_ = nullptr;
+  uint64_t slice_left_ = 0;
+  std::vector<GridRun*> passed_over_;  // scratch
 };
 
 }  // namespace carillon::sim::timing

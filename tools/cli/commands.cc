@@ -72,8 +72,10 @@ constexpr Command kCommands[] = {
      "carillon kernel load lab.cubin --as blur --kernel 'blur_v2(in: read "
      "u8[], out: write u8[])'",
      MakeKernel},
-    {"policy", kSteer, "show or set the sharing policy",
-     "carillon policy\ncarillon policy priority", MakePolicy},
+    {"policy", kSteer, "show or set the sharing policy, and devices' shares",
+     "carillon policy\ncarillon policy priority\n"
+     "carillon policy --device nic0 --weight 4 --max-priority 3",
+     MakePolicy},
     {"trace", kSteer, "show or set whether every event's stages are stamped",
      "carillon trace\ncarillon trace on\ncarillon trace reset", MakeTrace},
 

@@ -152,7 +152,8 @@ std::vector<PathSet::Entry> Paths(const BackendOptions& options,
 absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(
     const BackendOptions& options) {
   RETURN_IF_ERROR(CheckFor(kCpuBackend, options));
-  ASSIGN_OR_RETURN(auto policy, MakePolicy(options.policy));
+  ASSIGN_OR_RETURN(auto policy, MakePolicy(options.policy, options.gpu,
+                                           options.reserved_sms));
   auto ptx = std::make_unique<PtxEngine>(sim::Addresses::kHost);
   RETURN_IF_ERROR(ptx->memory.SetHeapBytes(options.heap_bytes));
   auto runner = std::make_unique<CpuAndPtxRunner>(ptx.get());
@@ -216,7 +217,8 @@ void CpuBackend::Cancel(const LaunchFilter& which, shm::EventStatus why) {
 }
 
 absl::Status CpuBackend::SetPolicy(std::string_view name) {
-  ASSIGN_OR_RETURN(auto policy, MakePolicy(name));
+  ASSIGN_OR_RETURN(auto policy,
+                   MakePolicy(name, options_.gpu, options_.reserved_sms));
   kmu_.SetPolicy(std::move(policy));
   return absl::OkStatus();
 }

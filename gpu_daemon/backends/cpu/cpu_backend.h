@@ -26,7 +26,7 @@ namespace carillon::gpud {
 // Also the base of what runs blocks on threads of this machine in another way.
 class CpuBackend : public Backend {
  public:
-  // Errors: NotFound (policy).
+  // Errors: those of MakePolicy().
   static absl::StatusOr<std::unique_ptr<Backend>> Create(
       const BackendOptions& options);
   ~CpuBackend() override;
@@ -38,6 +38,9 @@ class CpuBackend : public Backend {
   BackendFigures figures() const override;
   std::vector<QueueLength> queue_lengths() const override {
     return kmu_.queue_lengths();
+  }
+  std::vector<LaunchProgress> launches() const override {
+    return kmu_.launches();
   }
   bool idle() const override;
 
@@ -59,6 +62,9 @@ class CpuBackend : public Backend {
   }
 
   std::string policy() const override { return kmu_.policy_name(); }
+  std::vector<const PolicyInfo*> policies() const override {
+    return PoliciesOf(Sharer::kKmu);
+  }
   absl::Status SetPolicy(std::string_view name) override;
 
   KernelMemory& memory() override { return *memory_; }

@@ -210,11 +210,7 @@ void CudaBackend::Cancel(const LaunchFilter& which, shm::EventStatus why) {
 }
 
 absl::Status CudaBackend::SetPolicy(std::string_view name) {
-  if (name == policy()) return absl::OkStatus();
-  return absl::NotFoundError(fmt::format(
-      "no sharing policy '{:.64}' on the cuda back-end: the GPU's own is "
-      "'priority'",
-      name));
+  return CheckPolicy(Sharer::kCuda, name);
 }
 
 void CudaBackend::Stop() {

@@ -49,6 +49,10 @@ class CudaBackend : public Backend {
   uint32_t workers() const override { return 0; }
   BackendFigures figures() const override;
   std::vector<QueueLength> queue_lengths() const override;
+  // Of background kernels: the GPU holds the events.
+  std::vector<LaunchProgress> launches() const override {
+    return background_->launches();
+  }
   bool idle() const override { return background_->idle() && copies_->idle(); }
 
   PathSet& paths() override { return *paths_; }
@@ -62,7 +66,10 @@ class CudaBackend : public Backend {
   void Cancel(const LaunchFilter& which, shm::EventStatus why) override;
 
   // The hardware's: the highest priority that fits.
-  std::string policy() const override { return "priority"; }
+  std::string policy() const override { return std::string(kPriorityPolicy); }
+  std::vector<const PolicyInfo*> policies() const override {
+    return PoliciesOf(Sharer::kCuda);
+  }
   absl::Status SetPolicy(std::string_view name) override;
 
   KernelMemory& memory() override { return *memory_; }

@@ -1220,8 +1220,14 @@ TEST_F(ReservedSmsTest, MoreThanTheGpuCanSpareAreRefused) {
 TEST_F(CudaBackendTest, OtherPoliciesThanTheHardwaresAreRefused) {
   Open();
   EXPECT_TRUE(backend_->SetPolicy("priority").ok());
-  EXPECT_EQ(backend_->SetPolicy("first_come").code(),
-            absl::StatusCode::kNotFound);
+  for (const char* policy :
+       {"first_come", "exclusive", "reservation", "gpes"}) {
+    const auto refused = backend_->SetPolicy(policy);
+    EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented) << policy;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("can do: priority"));
+  }
+  EXPECT_EQ(backend_->SetPolicy("fair").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(backend_->policy(), "priority");
 }
 
 }  // namespace

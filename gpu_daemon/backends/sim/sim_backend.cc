@@ -11,7 +11,8 @@ namespace carillon::gpud {
 absl::StatusOr<std::unique_ptr<Backend>> SimBackend::Create(
     const BackendOptions& options) {
   RETURN_IF_ERROR(CheckFor(kSimBackend, options));
-  ASSIGN_OR_RETURN(auto policy, MakePolicy(options.policy));
+  ASSIGN_OR_RETURN(auto policy, MakePolicy(options.policy, options.gpu,
+                                           options.reserved_sms));
   auto ptx = std::make_unique<PtxEngine>(sim::Addresses::kOwn);
   RETURN_IF_ERROR(ptx->memory.SetHeapBytes(options.heap_bytes));
   RETURN_IF_ERROR(ptx->kernels.LoadOwn());

@@ -16,7 +16,7 @@ namespace carillon::gpud {
 // Queues, launch paths and workers are those of the cpu back-end.
 class SimBackend final : public CpuBackend {
  public:
-  // Errors: NotFound (policy), Unimplemented (options of other back-ends),
+  // Errors: those of MakePolicy(), Unimplemented (options of other back-ends),
   // Internal (gpud's own PTX).
   static absl::StatusOr<std::unique_ptr<Backend>> Create(
       const BackendOptions& options);

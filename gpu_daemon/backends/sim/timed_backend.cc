@@ -12,6 +12,25 @@
 namespace carillon::gpud {
 namespace {
 
+using sim::timing::Sharing;
+
+Sharing SharingOf(std::string_view policy) {
+  static constexpr std::pair<std::string_view, Sharing> kSharings[] = {
+      {kFirstComePolicy, Sharing::kFirstCome},
+      {kPriorityPolicy, Sharing::kPriority},
+      {kP1Policy, Sharing::kP1},
+      {kP2Policy, Sharing::kP2},
+      {kReservationPolicy, Sharing::kReservation},
+      {kDynamicReservationPolicy, Sharing::kDynamicReservation},
+      {kExclusivePolicy, Sharing::kExclusive},
+      {kGpesPolicy, Sharing::kGpes},
+  };
+  for (const auto& [name, sharing] : kSharings) {
+    if (name == policy) return sharing;
+  }
+  return Sharing::kConfigured;
+}
+
 double Milliseconds(Nanoseconds ns) { return static_cast<double>(ns) * 1e-6; }
 
 }  // namespace
@@ -47,9 +66,13 @@ absl::StatusOr<std::unique_ptr<Backend>> TimedBackend::Create(
                         .ticks = NoTicks,  // its order is the simulation's
                         .thread_name = "gpud-sim"},
       std::move(launcher));
-  return std::unique_ptr<Backend>(
+  std::unique_ptr<Backend> backend(
       new TimedBackend(options, model, std::move(ptx), std::move(memory),
                        launches, std::move(front_end)));
+  if (!options.policy.empty()) {
+    RETURN_IF_ERROR(backend->SetPolicy(options.policy));
+  }
+  return backend;
 }
 
 TimedBackend::TimedBackend(const BackendOptions& options, const GpuModel& model,
@@ -58,6 +81,7 @@ TimedBackend::TimedBackend(const BackendOptions& options, const GpuModel& model,
                            TimedLauncher* launcher,
                            std::unique_ptr<FrontEnd> front_end)
     : timing_(options.timing),
+      reserved_sms_(options.reserved_sms),
       model_(model),
       ptx_(std::move(ptx)),
       memory_(std::move(memory)),
@@ -101,11 +125,32 @@ absl::Status TimedBackend::ReleaseBarrier(const DeviceMemory& device) {
   return absl::OkStatus();
 }
 
+std::vector<LaunchProgress> TimedBackend::launches() const {
+  std::vector<LaunchProgress> launches;
+  front_end_->Call([&] { launches = launcher_->launches(); });
+  return launches;
+}
+
+std::string TimedBackend::policy() const {
+  MutexLock lock(policy_mutex_);
+  return policy_;
+}
+
 absl::Status TimedBackend::SetPolicy(std::string_view name) {
-  if (name == kFirstComePolicy) return absl::OkStatus();
-  return absl::UnimplementedError(
-      "in simulated time the configuration says how kernels share the GPU: "
-      "start gpud with another --timing");
+  RETURN_IF_ERROR(CheckPolicy(Sharer::kSimulatedGpu, name));
+  if (name.empty()) name = DefaultPolicy(Sharer::kSimulatedGpu);
+  // One at a time: the name is the one that was set last.
+  MutexLock lock(policy_mutex_);
+  absl::Status status;
+  front_end_->Call(
+      [&] { status = launcher_->SetSharing(SharingOf(name), reserved_sms_); });
+  if (!status.ok()) {
+    return absl::Status(status.code(),
+                        fmt::format("sharing policy '{}': {}", name,
+                                    std::string(status.message())));
+  }
+  policy_ = std::string(name);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<const simt::KernelInfo*>> TimedBackend::LoadKernels(

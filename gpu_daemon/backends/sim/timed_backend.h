@@ -11,20 +11,23 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "gpu_daemon/backends/sim/sim_kernels.h"
 #include "gpu_daemon/backends/sim/sim_memory.h"
 #include "gpu_daemon/backends/sim/timed_launcher.h"
 #include "gpu_daemon/dispatch/front_end.h"
 #include "gpu_daemon/event/backend.h"
 #include "gpu_daemon/options/backend_options.h"
+#include "gpu_daemon/options/policy_names.h"
 
 namespace carillon::gpud {
 
 // One launch path, `edge`: the simulated GPU has the doorbells' hardware itself.
-// How events and other kernels share it is the configuration's to say.
+// How events and other kernels share it is the configuration's to say, until a
+// policy is set.
 class TimedBackend final : public Backend {
  public:
-  // Errors: those of LoadConfig() (options.timing), Unimplemented (options of
+  // Errors: those of LoadConfig() (options.timing), of SetPolicy(), Unimplemented (options of
   // other back-ends), InvalidArgument (the event log), Internal (gpud's own PTX).
   static absl::StatusOr<std::unique_ptr<Backend>> Create(
       const BackendOptions& options);
@@ -36,6 +39,7 @@ class TimedBackend final : public Backend {
   uint32_t workers() const override { return 0; }
   BackendFigures figures() const override;
   std::vector<QueueLength> queue_lengths() const override { return {}; }
+  std::vector<LaunchProgress> launches() const override;
   bool idle() const override { return launcher_->unfinished() == 0; }
 
   PathSet& paths() override { return paths_; }
@@ -48,7 +52,10 @@ class TimedBackend final : public Backend {
 
   absl::Status ReleaseBarrier(const DeviceMemory& device) override;
 
-  std::string policy() const override { return std::string(kFirstComePolicy); }
+  std::string policy() const override;
+  std::vector<const PolicyInfo*> policies() const override {
+    return PoliciesOf(Sharer::kSimulatedGpu);
+  }
   absl::Status SetPolicy(std::string_view name) override;
 
   KernelMemory& memory() override { return *memory_; }
@@ -68,12 +75,15 @@ class TimedBackend final : public Backend {
                std::unique_ptr<FrontEnd> front_end);
 
   const std::string timing_;
+  const uint32_t reserved_sms_;
   const GpuModel model_;
   const std::unique_ptr<PtxEngine> ptx_;
   const std::unique_ptr<SimMemory> memory_;
   TimedLauncher* const launcher_;  // the front-end's
   const std::chrono::steady_clock::time_point started_ =
       std::chrono::steady_clock::now();
+  mutable Mutex policy_mutex_;
+  std::string policy_ ABSL_GUARDED_BY(policy_mutex_){kConfiguredPolicy};
   std::once_flag stopped_;
   FrontEnd* const front_end_;  // paths_ has it
   PathSet paths_;

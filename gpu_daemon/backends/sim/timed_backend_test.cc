@@ -632,17 +632,89 @@ TEST_F(TimedBackendTest, AHostileDeviceCostsNobodyButItself) {
   EXPECT_FALSE(violations_.contains("good")) << violations_["good"];
 }
 
+TEST_F(TimedBackendTest, NoEventIsLostOrDoubledWhileThePolicyChanges) {
+  // Two SMs at least, for the reservations.
+  auto backend =
+      TimedBackend::Create({.timing = "edge_table2", .event_log = log_});
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  backend_ = *std::move(backend);
+  EXPECT_EQ(backend_->policy(), "configured");
+  const auto device = Attach("a");
+  std::vector<TestDevice::Event> events;
+  for (const uint32_t priority : {0, 3, 7}) {
+    events.push_back(Register(*device, priority));
+  }
+  const auto policies = backend_->policies();
+  std::mt19937 random(3);
+  uint32_t rung = 0;
+  std::map<const EventKernel*, uint32_t> of_each;
+  for (int step = 0; step < 60; ++step) {
+    for (auto& event : events) {
+      while (event.ring->free_slots() > 0) {
+        device->RingDoorbell(event, rung % 5 == 0 ? 3 : 0);
+        ++rung;
+        ++of_each[event.kernel.get()];
+      }
+    }
+    const auto* policy = policies[random() % policies.size()];
+    ASSERT_TRUE(backend_->SetPolicy(policy->name).ok()) << policy->name;
+    ASSERT_EQ(backend_->policy(), policy->name);
+    device->time.Answer(kNoTime);
+    ASSERT_TRUE(device->WaitForTurn());
+    for (auto& event : events) {
+      while (device->Take(event).state != EventState::kNone) {
+      }
+    }
+  }
+  EXPECT_EQ(backend_->SetPolicy("fair").code(), absl::StatusCode::kNotFound);
+  for (auto& event : events) {
+    while (event.kernel->in_flight() != 0) {
+      device->time.Answer(kNoTime);
+      ASSERT_TRUE(device->WaitForTurn());
+    }
+    const auto counts = event.kernel->counts();
+    EXPECT_EQ(counts.rung, of_each[event.kernel.get()]);
+    EXPECT_EQ(counts.done + counts.failed, counts.rung);
+  }
+}
+
+TEST_F(TimedBackendTest, BackgroundLaunchesShowTheirBlocksAndSlices) {
+  auto backend = TimedBackend::Create(
+      {.policy = "gpes", .timing = "edge_table2", .event_log = log_});
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  backend_ = *std::move(backend);
+  EXPECT_EQ(backend_->policy(), "gpes");
+  const auto device = Attach("a");
+  EXPECT_TRUE(backend_->launches().empty());
+  std::promise<LaunchResult> ended;
+  device->time.Answer(1);
+  ASSERT_TRUE(device->WaitForTurn());
+  backend_->Submit(Background(device->memory, &ended));
+  const auto launches = backend_->launches();
+  if (!launches.empty()) {
+    EXPECT_EQ(launches[0].kernel, "busy");
+    EXPECT_EQ(launches[0].device, "a");
+    EXPECT_EQ(launches[0].blocks, 4u);
+  }
+  EXPECT_EQ(ended.get_future().get().state, EventState::kDone);
+}
+
 TEST(TimedBackend, RefusesWhatItsConfigurationSays) {
   EXPECT_EQ(TimedBackend::Create({.timing = "huge"}).status().code(),
             absl::StatusCode::kNotFound);
-  EXPECT_EQ(TimedBackend::Create({.policy = "priority", .timing = "tiny"})
+  EXPECT_EQ(TimedBackend::Create({.policy = "fair", .timing = "tiny"})
                 .status()
                 .code(),
-            absl::StatusCode::kUnimplemented);
+            absl::StatusCode::kNotFound);
   EXPECT_EQ(TimedBackend::Create({.reserved_sms = 1, .timing = "tiny"})
                 .status()
                 .code(),
             absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(TimedBackend::Create({.policy = "reservation", .timing = "tiny"})
+                .status()
+                .message(),
+            "sharing policy 'reservation': 0 of 1 SMs for events: each side "
+            "needs one");
   const auto unwritable = TimedBackend::Create(
       {.timing = "tiny", .event_log = "/nowhere/events.csv"});
   EXPECT_EQ(unwritable.status().code(), absl::StatusCode::kInvalidArgument);

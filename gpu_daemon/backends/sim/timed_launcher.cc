@@ -368,8 +368,12 @@ void TimedLauncher::Start(Due due, std::unique_ptr<KernelLaunch> launch) {
   sim::Launch grid;
   SimKernels::FillIn(code, kmd, launch->args.get(), statuses_[*status].first,
                      grid);
-  const auto id = gpu_.Submit(std::move(grid), {.priority = launch->priority,
-                                                .event = launch->is_event()});
+  const auto id =
+      gpu_.Submit(std::move(grid),
+                  {.priority = launch->priority,
+                   .event = launch->is_event(),
+                   .device = reinterpret_cast<uintptr_t>(launch->memory.get()),
+                   .weight = launch->memory->share().weight()});
   if (!id.ok()) {
     free_statuses_.push_back(*status);
     LogEventFailure(std::string(id.status().message()));
@@ -445,6 +449,26 @@ void TimedLauncher::Finish(KernelLaunch& launch, const Due& due,
   } else {
     launch.on_end(launch.ResultOf(state, status));
   }
+}
+
+std::vector<LaunchProgress> TimedLauncher::launches() const {
+  std::vector<LaunchProgress> all;
+  for (const auto& [id, running] : running_) {
+    const auto progress = gpu_.progress(id);
+    if (!progress) continue;
+    LaunchProgress& shown = all.emplace_back(ProgressOf(*running.launch));
+    shown.ended = progress->ended;
+    shown.running = progress->started - progress->ended;
+    shown.slices = progress->slices;
+    const Nanoseconds since = gpu_.NanosecondsAt(progress->waits_since);
+    if (progress->started < shown.blocks) {
+      shown.wait_ns = now_ns() - std::min(now_ns(), since);
+    }
+  }
+  for (const auto& [due, launch] : waiting_) {
+    all.push_back(ProgressOf(*launch));
+  }
+  return all;
 }
 
 void TimedLauncher::ReleaseBarrier(const DeviceMemory& device) {

@@ -23,6 +23,7 @@
 #include "gpu_daemon/backends/sim/sim_kernels.h"
 #include "gpu_daemon/backends/sim/timed_copies.h"
 #include "gpu_daemon/dispatch/launcher.h"
+#include "gpu_daemon/event/backend.h"
 #include "gpu_daemon/event/kernel_launch.h"
 #include "gpu_daemon/event/launch_filter.h"
 #include "gpu_daemon/event/launch_path.h"
@@ -69,6 +70,13 @@ class TimedLauncher final : public Launcher {
 
   // Releases the wait-release barrier of every SM, at the device's now.
   void ReleaseBarrier(const DeviceMemory& device);
+
+  // How launches share the GPU from the simulated now on. Errors: those of
+  // Gpu::SetSharing().
+  absl::Status SetSharing(sim::timing::Sharing sharing, uint32_t reserve_sms) {
+    return gpu_.SetSharing(sharing, reserve_sms);
+  }
+  std::vector<LaunchProgress> launches() const;
 
   sim::timing::Statistics statistics() { return gpu_.statistics(); }
 

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "base/clock.h"
+#include "base/status.h"
 #include "base/text.h"
 #include "fmt/format.h"
 #include "gpu_daemon/control/error_detail.h"
@@ -17,6 +19,8 @@
 #include "gpu_daemon/control/rpc/watch_stream.h"
 #include "gpu_daemon/control/sessions/drain.h"
 #include "gpu_daemon/control/sessions/module_request.h"
+#include "gpu_daemon/control/sessions/names.h"
+#include "gpu_daemon/options/policy_names.h"
 
 namespace carillon::gpud {
 namespace {
@@ -24,6 +28,9 @@ namespace {
 // Each holds one of gRPC's threads.
 constexpr size_t kMaxStreams = 32;
 constexpr uint32_t kMaxDrains = 16;
+constexpr size_t kMaxListedLaunches = 1000;
+// Names of devices that have a share, whether they are attached or not.
+constexpr size_t kMaxShares = 1000;
 // A caller that missed a change must take the news of it within this time.
 constexpr Nanoseconds kStuckNs = 5'000'000'000;
 
@@ -74,6 +81,18 @@ grpc::Status AdminService::GetStatus(grpc::ServerContext* context,
   response->set_telemetry_dropped(context_->bus->dropped());
   response->set_background_kernels(figures.background_kernels);
   response->set_background_blocks(figures.background_blocks);
+  for (const PolicyInfo* policy : backend.policies()) {
+    v1::Policy* shown = response->add_policies();
+    shown->set_name(std::string(policy->name));
+    shown->set_summary(std::string(policy->summary));
+    shown->set_starves(std::string(policy->starves));
+  }
+  const auto launches = backend.launches();
+  const auto longest =
+      std::ranges::max_element(launches, {}, &LaunchProgress::wait_ns);
+  if (longest != launches.end() && longest->wait_ns != 0) {
+    Describe(*longest, response->mutable_longest_wait());
+  }
   DescribePaths(response);
   describe_tcp_(response);
   return grpc::Status::OK;
@@ -142,6 +161,12 @@ grpc::Status AdminService::ListQueues(grpc::ServerContext* context,
     queue->set_priority(length.priority);
     queue->set_kernels(length.kernels);
   }
+  const auto launches = context_->backend->launches();
+  const size_t shown = std::min(launches.size(), kMaxListedLaunches);
+  for (size_t i = 0; i < shown; ++i) {
+    Describe(launches[i], response->add_launches());
+  }
+  response->set_left_out(launches.size() - shown);
   return grpc::Status::OK;
 }
 
@@ -185,17 +210,62 @@ void AdminService::CancelStuckStreams(Nanoseconds now) {
   }
 }
 
+absl::Status AdminService::SetShare(const v1::DeviceShare& share) {
+  RETURN_IF_ERROR(CheckName("share.device", share.device()));
+  if (share.has_weight() &&
+      (share.weight() == 0 || share.weight() > DeviceShare::kMostWeight)) {
+    return Error(absl::StatusCode::kInvalidArgument,
+                 fmt::format("weight {}: must be from 1 to {}", share.weight(),
+                             DeviceShare::kMostWeight),
+                 reason::kBadCount, "share.weight");
+  }
+  if (share.has_max_priority() && share.max_priority() >= kPriorities) {
+    return Error(absl::StatusCode::kInvalidArgument,
+                 fmt::format("priority {}: must be from 0 (lowest) to {}",
+                             share.max_priority(), kPriorities - 1),
+                 reason::kBadPriority, "share.max_priority");
+  }
+  if (context_->shares.size() >= kMaxShares) {
+    return Error(absl::StatusCode::kResourceExhausted,
+                 fmt::format("{} names of devices have a share: that is the "
+                             "limit",
+                             kMaxShares),
+                 reason::kTooMany, "share.device");
+  }
+  std::optional<uint32_t> weight;
+  std::optional<uint32_t> max_priority;
+  if (share.has_weight()) weight = share.weight();
+  if (share.has_max_priority()) max_priority = share.max_priority();
+  context_->shares.Set(share.device(), weight, max_priority);
+  for (const auto& session : sessions_->All()) {
+    if (session->identity().name != share.device()) continue;
+    context_->shares.Apply(share.device(), session->memory());
+  }
+  return absl::OkStatus();
+}
+
 grpc::Status AdminService::SetPolicy(grpc::ServerContext* context,
                                      const v1::SetPolicyRequest* request,
                                      v1::SetPolicyResponse* response) {
   if (auto s = PassRpc("SetPolicy"); !s.ok()) return ToGrpc(s, context);
   const std::string previous = context_->backend->policy();
+  if (request->has_share()) {
+    if (auto status = SetShare(request->share()); !status.ok()) {
+      return ToGrpc(status, context);
+    }
+    changes_->Tell(
+        *context, "SetPolicy",
+        fmt::format("the share of device {}", request->share().device()));
+  }
+  response->set_previous(previous);
+  if (request->policy().empty() && request->has_share()) {
+    return grpc::Status::OK;
+  }
   if (auto status = context_->backend->SetPolicy(request->policy());
       !status.ok()) {
     return ToGrpc(WithDetail(status, reason::kUnknownPolicy, request->policy()),
                   context);
   }
-  response->set_previous(previous);
   v1::TelemetryEvent message;
   message.mutable_policy_changed()->set_from(previous);
   message.mutable_policy_changed()->set_to(request->policy());

@@ -157,7 +157,24 @@ void Describe(const Session& session, Nanoseconds now, v1::Device* out) {
   out->set_gpu_memory_bytes(session.gpu_memory_bytes());
   out->set_attached_ns_ago(now - identity.attached_ns);
   out->set_silent_ns(session.SilentFor(now));
+  v1::DeviceShare* share = out->mutable_share();
+  share->set_device(identity.name);
+  share->set_weight(session.memory().share().weight());
+  share->set_max_priority(std::min(session.memory().share().max_priority(),
+                                   kPriorities - 1));
   DescribeFigures(session, out);
+}
+
+void Describe(const LaunchProgress& launch, v1::Launch* out) {
+  out->set_device(launch.device);
+  out->set_kernel(launch.kernel);
+  out->set_sequence(launch.sequence);
+  out->set_priority(launch.priority);
+  out->set_blocks(launch.blocks);
+  out->set_blocks_running(launch.running);
+  out->set_blocks_ended(launch.ended);
+  out->set_slices(launch.slices);
+  out->set_wait_ns(launch.wait_ns);
 }
 
 }  // namespace carillon::gpud

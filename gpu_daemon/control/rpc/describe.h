@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "gpu_daemon/control/sessions/session.h"
+#include "gpu_daemon/event/backend.h"
 #include "gpu_daemon/event/event_kernel.h"
 #include "kernels/simt/kernel_info.h"
 #include "proto/admin.pb.h"
@@ -22,6 +23,7 @@ void Describe(const EventKernel& event, v1::Ring* out);
 void Describe(const Session& session, Nanoseconds now, v1::Device* out);
 void Describe(std::string_view name, const shm::HistogramSnapshot& histogram,
               v1::Histogram* out);
+void Describe(const LaunchProgress& launch, v1::Launch* out);
 
 }  // namespace carillon::gpud
 

@@ -81,7 +81,8 @@ absl::Status CheckPriority(std::string_view device, uint32_t priority,
       absl::StatusCode::kPermissionDenied,
       fmt::format("device '{}' asks for priority {}, and gpud's operator "
                   "allows {} at most: ask for less, or have gpud started with "
-                  "a higher --max-priority (max_priority in a topology)",
+                  "a higher --max-priority (max_priority in a topology), or "
+                  "the device's share raised (carillon policy --device)",
                   device, priority, highest),
       reason::kBadPriority, "priority");
 }

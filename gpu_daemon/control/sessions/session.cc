@@ -264,7 +264,7 @@ absl::StatusOr<v1::RegisterEventResponse> Session::RegisterEvent(
     MutexLock lock(mutex_);
     RETURN_IF_ERROR(CheckOpen());
     RETURN_IF_ERROR(CheckPriority(identity_.name, request.priority(),
-                                  context_->max_priority));
+                                  context_->HighestPriorityOf(memory())));
     // Before the launch paths, among which the next gpud may not have the one
     // asked for either.
     RETURN_IF_ERROR(FindKernel(request.kernel(), *context_->kernels).status());
@@ -431,7 +431,7 @@ absl::StatusOr<LaunchResult> Session::Launch(const Request& request,
     MutexLock lock(mutex_);
     RETURN_IF_ERROR(CheckOpen());
     RETURN_IF_ERROR(CheckPriority(identity_.name, request.priority(),
-                                  context_->max_priority));
+                                  context_->HighestPriorityOf(memory())));
     std::erase_if(launches_, [](const auto& weak) { return weak.expired(); });
     const uint32_t waiting =
         context_->waiting_launches.load(std::memory_order_relaxed);

@@ -2,10 +2,12 @@
 #ifndef CARILLON_GPU_DAEMON_CONTROL_SESSIONS_SESSION_CONTEXT_H_
 #define CARILLON_GPU_DAEMON_CONTROL_SESSIONS_SESSION_CONTEXT_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 
 #include "gpu_daemon/control/net/event_loop.h"
+#include "gpu_daemon/control/sessions/device_shares.h"
 #include "gpu_daemon/control/sessions/event_kernel_table.h"
 #include "gpu_daemon/control/sessions/memory_budget.h"
 #include "gpu_daemon/control/sessions/module_store.h"
@@ -30,12 +32,17 @@ struct SessionContext {
   ModuleStore* modules = nullptr;
   shm::FlightRecorder* recorder = nullptr;  // null: off
   uint32_t max_priority = kPriorities - 1;  // that a device may ask for
+  DeviceShares shares;
   ChainTable chains;
 
   // To be called before the first NextGeneration(), so that what a dead gpud of
   // this testbed has left is never of a generation of this one.
   void BeginAfterDeaths(uint32_t deaths) {
     generations_.store(deaths << 20, std::memory_order_relaxed);
+  }
+  // That a device may ask for: by its share, and by --max-priority.
+  uint32_t HighestPriorityOf(const DeviceMemory& device) const {
+    return std::min(max_priority, device.share().max_priority());
   }
   // Records a step of a session or of a ring, which belongs to no event.
   void Record(shm::Step step, uint32_t event_id, shm::Generation generation,

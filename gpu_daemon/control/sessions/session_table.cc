@@ -228,6 +228,8 @@ absl::StatusOr<v1::AttachResponse> SessionTable::Attach(
                  "gpud is shutting down, or the caller is gone",
                  reason::kShuttingDown);
   }
+  // In the table first, so that a share that is set meanwhile reaches it, too.
+  context_->shares.Apply(request.name(), (*session)->memory());
   spdlog::info("device '{}' ({}) attaches: pid {}, device {}, generation {}",
                request.name(), request.kind(), caller->pid, device_id,
                (*session)->identity().generation.value());

@@ -124,6 +124,12 @@ absl::StatusOr<std::string> AdminClient::SetPolicy(const std::string& policy) {
   return response.previous();
 }
 
+absl::Status AdminClient::SetShare(const v1::DeviceShare& share) {
+  v1::SetPolicyRequest request;
+  *request.mutable_share() = share;
+  return channel_->Ask(&Admin::SetPolicy, "SetPolicy", request).status();
+}
+
 absl::StatusOr<v1::RegisterModuleResponse> AdminClient::RegisterModule(
     const v1::RegisterModuleRequest& request) {
   return channel_->Ask(*channel_->admin, &Admin::RegisterModule,

@@ -40,6 +40,7 @@ class AdminClient {
   absl::StatusOr<v1::ListKernelsResponse> ListKernels();
   // Returns the previous policy.
   absl::StatusOr<std::string> SetPolicy(const std::string& policy);
+  absl::Status SetShare(const v1::DeviceShare& share);
   absl::Status SetTracing(bool on);
   absl::Status ResetStatistics();
   // Takes up to a minute, because the driver may have to compile.

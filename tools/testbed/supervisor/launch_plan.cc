@@ -123,6 +123,19 @@ std::string UsersOf(const Topology& topology) {
   return fmt::format("{}", fmt::join(uids, ","));
 }
 
+// "nic0=2:3": those that are not what every device has.
+std::string SharesOf(const Topology& topology) {
+  std::vector<std::string> shares;
+  for (const DeviceEntry& device : topology.devices) {
+    if (device.weight == 1 && device.max_priority == gpud::kHighestPriority) {
+      continue;
+    }
+    shares.push_back(fmt::format("{}={}:{}", device.name, device.weight,
+                                 device.max_priority));
+  }
+  return fmt::format("{}", fmt::join(shares, ","));
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> FindCarillonProgram(std::string_view program) {
@@ -175,6 +188,9 @@ absl::StatusOr<LaunchPlan> PlanLaunch(const Topology& topology,
   }
   if (const std::string users = UsersOf(topology); !users.empty()) {
     plan.gpud.argv.push_back("--device-users=" + users);
+  }
+  if (const std::string shares = SharesOf(topology); !shares.empty()) {
+    plan.gpud.argv.push_back("--device-shares=" + shares);
   }
   return plan;
 }

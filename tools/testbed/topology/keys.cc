@@ -73,6 +73,24 @@ const Option& UserKey() {
   return *key;
 }
 
+const Option& WeightKey() {
+  static auto* const weight = new uint32_t(1);
+  static const auto* const key = new Option(
+      IntegerOption("", "weight", weight, 1, gpud::kMostWeight,
+                    "its share of the turns under the policy exclusive "
+                    "(docs/policies.md)"));
+  return *key;
+}
+
+const Option& MaxPriorityKey() {
+  static auto* const priority = new uint32_t(gpud::kHighestPriority);
+  static const auto* const key = new Option(IntegerOption(
+      "", "max_priority", priority, 0, gpud::kHighestPriority,
+      "the highest priority that it may ask for, if gpu.max_priority is not "
+      "lower"));
+  return *key;
+}
+
 std::span<const Option> GpuKeys(std::string_view section) {
   static const auto* const sections = new auto(GpuSections());
   return sections->at(section);

@@ -23,6 +23,10 @@ const Option& RestartKey();
 // `user`, for every device; likewise.
 const Option& UserKey();
 
+// What the operator lets a device have, for every device; gpud gets them.
+const Option& WeightKey();
+const Option& MaxPriorityKey();
+
 // Checks settings together, as the program does.
 using CheckSettings = absl::Status (*)(std::span<const Setting> settings);
 

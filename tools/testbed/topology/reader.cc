@@ -166,6 +166,12 @@ class Reader : StrictReader {
     other_users_.emplace_back(entry.node.Mark(), *device);
   }
 
+  void ReadNumber(const Entry& entry, const Option& key, uint64_t* number) {
+    std::vector<Setting> settings;
+    ReadSettingInto(entry, key, &settings);
+    if (!settings.empty()) *number = settings[0].number;
+  }
+
   // `also` are keys besides the table's, for the suggestion.
   void ReadKnown(const std::string& name, const Entry& entry,
                  std::span<const Option> keys,
@@ -223,14 +229,20 @@ class Reader : StrictReader {
         ReadRestart(entry, &device.restart);
       } else if (key == UserKey().key) {
         ReadUser(entry, &device);
+      } else if (key == WeightKey().key) {
+        ReadNumber(entry, WeightKey(), &device.weight);
+      } else if (key == MaxPriorityKey().key) {
+        ReadNumber(entry, MaxPriorityKey(), &device.max_priority);
       } else if (device.kind == nullptr) {
         continue;  // who knows which keys it has
       } else if (key == "command" && device.kind->name == kExecKind) {
         ReadCommand(entry, &device.command);
       } else {
-        std::vector<std::string_view> also = {"name",           "kind",
-                                              "count",          "wait_ready",
-                                              RestartKey().key, UserKey().key};
+        std::vector<std::string_view> also = {
+            "name",           "kind",
+            "count",          "wait_ready",
+            RestartKey().key, UserKey().key,
+            WeightKey().key,  MaxPriorityKey().key};
         if (device.kind->name == kExecKind) also.push_back("command");
         ReadKnown(key, entry, device.kind->keys, std::move(also),
                   fmt::format("of a device of kind {}", device.kind->name),

@@ -177,8 +177,8 @@ constexpr BadFile kBadFiles[] = {
      "'udp_port'?"},
     {"OtherKindsKey", "devices:\n  - {name: f, kind: fpga, command: [x]}\n",
      "t.yaml:2:27: unknown key 'command' of a device of kind fpga; known keys: "
-     "name, kind, count, wait_ready, restart, user, source, kernel, size, fps, "
-     "frames, check, "
+     "name, kind, count, wait_ready, restart, user, weight, max_priority, "
+     "source, kernel, size, fps, frames, check, "
      "store, store_raw, ring, priority, hand_to, log_level"},
     {"DuplicateKey", "name: a\ngpu: {}\nname: b\n",
      "t.yaml:3:1: key 'name' is there twice (first in line 1)"},
@@ -235,7 +235,8 @@ constexpr BadFile kBadFiles[] = {
      "1TiB"},
     {"NoChoice", "gpu: {policy: prioritiy}\n",
      "t.yaml:1:15: policy: 'prioritiy' is not known; did you mean 'priority'? "
-     "(allowed: first_come, priority)"},
+     "(allowed: configured, first_come, priority, p1, p2, reservation, "
+     "dynamic_reservation, exclusive, gpes)"},
     {"NoFiniteNumber", "devices: [{name: f, kind: fpga, fps: nan}]\n",
      "t.yaml:1:38: fps: 'nan' is not a number; allowed: 0 to 1000000"},
     {"InfiniteNumber", "devices: [{name: f, kind: fpga, fps: inf}]\n",
@@ -285,16 +286,19 @@ constexpr BadFile kBadFiles[] = {
      "t.yaml:1:32: event_log: it goes with --timing (timing): in wall time, "
      "let devices trace their events"},
     {"NoSmsToReserve", "gpu: {backend: cpu, reserve_sms: 8}\n",
-     "t.yaml:1:34: reserve_sms: the cpu back-end reserves no SMs; leave it "
-     "out, or use --backend cuda (backend)"},
+     "t.yaml:1:34: reserve_sms: it goes with the policies reservation and "
+     "dynamic_reservation here (policy), and without one with --backend cuda "
+     "(backend)"},
     {"HeapThatCudaMakes", "gpu: {backend: cuda, heap: 16MiB}\n",
      "t.yaml:1:28: heap: the cuda back-end leaves the heap of malloc() as CUDA "
      "makes it; leave it out"},
-    {"PolicyInSimulatedTime",
-     "gpu: {backend: sim, timing: tiny, policy: priority}\n",
-     "t.yaml:1:43: policy: 'priority' is not for simulated time, where the "
-     "configuration says how kernels share the GPU: edge.event_priority and "
-     "its like, in a file for --timing (timing)"},
+    {"PolicyOfAnotherBackEnd", "gpu: {backend: cuda, policy: gpes}\n",
+     "t.yaml:1:30: policy: sharing policy 'gpes': the cuda back-end can do: "
+     "priority"},
+    {"PolicyOfSimulatedTime", "gpu: {backend: cpu, policy: configured}\n",
+     "t.yaml:1:29: policy: sharing policy 'configured': the cpu back-end, and "
+     "sim in wall time, can do: first_come, priority, p1, p2, reservation, "
+     "dynamic_reservation, exclusive, gpes"},
     {"NoDimensions", "devices: [{name: f, kind: fpga, size: 64}]\n",
      "t.yaml:1:39: size: '64' is not WIDTHxHEIGHT, like 640x480"},
     {"DimensionsTooLarge", "devices: [{name: f, kind: fpga, size: 64x9999}]\n",

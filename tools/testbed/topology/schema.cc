@@ -112,7 +112,9 @@ Json DeviceSchema(const DeviceKind& kind) {
            "ready. "
            "Default: true"}}},
         {RestartKey().key, KeySchema(RestartKey())},
-        {UserKey().key, KeySchema(UserKey())}}}};
+        {UserKey().key, KeySchema(UserKey())},
+        {WeightKey().key, KeySchema(WeightKey())},
+        {MaxPriorityKey().key, KeySchema(MaxPriorityKey())}}}};
   if (kind.name == kExecKind) {
     schema["required"].push_back("command");
     schema["properties"]["command"] = {

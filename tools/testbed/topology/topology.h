@@ -31,6 +31,8 @@ struct DeviceEntry {
   RestartPolicy restart = RestartPolicy::kNever;
   // The user of this machine whom its process runs as; empty: the testbed's.
   std::string user;
+  uint64_t weight = 1;
+  uint64_t max_priority = gpud::kHighestPriority;
 };
 
 struct Topology {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ranges>
 #include <utility>
 
 #include "base/clock.h"
@@ -114,6 +115,24 @@ std::array<uint32_t, kPriorities> Background::waiting() const {
     counts[i] = static_cast<uint32_t>(waiting_[i].size());
   }
   return counts;
+}
+
+std::vector<LaunchProgress> Background::launches() const {
+  std::vector<LaunchProgress> all;
+  MutexLock lock(mutex_);
+  for (const StreamSlot& slot : slots_) {
+    if (slot.launch == nullptr) continue;
+    all.push_back(ProgressOf(*slot.launch));
+    all.back().running = all.back().blocks;
+  }
+  const Nanoseconds now = NowNs();
+  for (const auto& queue : waiting_ | std::views::reverse) {
+    for (const auto& launch : queue) {
+      all.push_back(ProgressOf(*launch));
+      all.back().wait_ns = now - std::min(now, launch->life.queued_ns);
+    }
+  }
+  return all;
 }
 
 bool Background::idle() const {

@@ -35,6 +35,9 @@ class Background : private Gpu::ContextUser {
   void Cancel(const LaunchFilter& which, shm::EventStatus why);
   // Kernels that wait, by priority.
   std::array<uint32_t, kPriorities> waiting() const;
+  // What runs, all of its blocks at once as far as is known here, and then what
+  // waits, by priority.
+  std::vector<LaunchProgress> launches() const;
   bool idle() const;
   uint64_t kernels() const { return kernels_.load(std::memory_order_relaxed); }
   uint64_t blocks() const { return blocks_.load(std::memory_order_relaxed); }

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "base/status.h"
 #include "base/text.h"
@@ -18,7 +19,35 @@ absl::Status Show(OpenTestbed& open, Console& console) {
     if (queue.kernels() == 0) continue;
     table.AddRow(queue.name(), queue.priority(), FormatCount(queue.kernels()));
   }
-  console.Print(ToJson(queues), table, "nothing waits in the KMU");
+  if (console.json()) {
+    console.PrintDocument(ToJson(queues));
+    return absl::OkStatus();
+  }
+  Table launches({"DEVICE", "KERNEL", "EVENT", ">PRIORITY", ">BLOCKS",
+                  ">RUNNING", ">LEFT", ">SLICES DONE", ">WAIT"});
+  for (const v1::Launch& launch : queues.launches()) {
+    const bool event = launch.sequence() != 0;
+    launches.AddRow(launch.device(), launch.kernel(),
+                    event ? std::to_string(launch.sequence()) : "-",
+                    launch.priority(), FormatCount(launch.blocks()),
+                    FormatCount(launch.blocks_running()),
+                    FormatCount(launch.blocks() - launch.blocks_ended()),
+                    launch.slices() != 0 ? FormatCount(launch.slices()) : "-",
+                    launch.wait_ns() != 0 ? FormatAge(launch.wait_ns()) : "-");
+  }
+  if (launches.empty()) {
+    console.Say("no launch waits or runs");
+    return absl::OkStatus();
+  }
+  if (!table.empty()) {
+    console.Print(table);
+    console.Print("\n");
+  }
+  console.Print(launches);
+  if (queues.left_out() != 0) {
+    console.Say(
+        fmt::format("and {} more launches", FormatCount(queues.left_out())));
+  }
   return absl::OkStatus();
 }
 

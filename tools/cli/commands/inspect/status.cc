@@ -143,6 +143,12 @@ std::string Overview(const v1::GetStatusResponse& status, const Fates& fates,
   line("background", fmt::format("{} kernels, {} blocks",
                                  FormatCount(status.background_kernels()),
                                  FormatCount(status.background_blocks())));
+  if (const v1::Launch& launch = status.longest_wait();
+      !launch.kernel().empty()) {
+    line("waits", fmt::format("{} of {}, priority {}, longest: {}",
+                              launch.kernel(), launch.device(),
+                              launch.priority(), FormatAge(launch.wait_ns())));
+  }
   line("telemetry", fmt::format("{} messages, {} dropped",
                                 FormatCount(status.telemetry_sent()),
                                 FormatCount(status.telemetry_dropped())));

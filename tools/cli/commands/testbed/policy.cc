@@ -3,27 +3,78 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/option_table.h"
 #include "base/status.h"
 #include "tools/cli/commands/inspect/inspect.h"
 #include "tools/cli/commands/testbed/commands.h"
+#include "tools/cli/ui/proto_json.h"
 
 namespace carillon::cli {
 namespace {
 
-absl::Status Show(OpenTestbed& open, const std::string& wanted,
-                  Console& console) {
+struct Options {
+  std::string policy;
+  std::string device;
+  std::string weight;
+  std::string max_priority;
+};
+
+absl::Status SetShare(OpenTestbed& open, const Options& options,
+                      Console& console) {
+  const bool any = !options.weight.empty() || !options.max_priority.empty();
+  if (any == options.device.empty()) {
+    return absl::InvalidArgumentError(
+        "--device goes with --weight or --max-priority, and they with it");
+  }
+  if (!any) return absl::OkStatus();
+  v1::DeviceShare share;
+  share.set_device(options.device);
+  // gpud says which are too large.
+  if (!options.weight.empty()) {
+    ASSIGN_OR_RETURN(const auto weight,
+                     ReadInteger(options.weight, 1, UINT32_MAX));
+    share.set_weight(static_cast<uint32_t>(weight));
+  }
+  if (!options.max_priority.empty()) {
+    ASSIGN_OR_RETURN(const auto priority,
+                     ReadInteger(options.max_priority, 0, UINT32_MAX));
+    share.set_max_priority(static_cast<uint32_t>(priority));
+  }
+  RETURN_IF_ERROR(open.client->SetShare(share));
+  if (!console.json()) {
+    console.Say(fmt::format("the share of {} is set", options.device));
+  }
+  return absl::OkStatus();
+}
+
+Table TableOf(const v1::GetStatusResponse& status) {
+  Table table({"POLICY", "WHO IS NEXT", "WHO MAY WAIT FOR EVER"});
+  for (const v1::Policy& policy : status.policies()) {
+    const bool current = policy.name() == status.policy();
+    table.AddRow(fmt::format("{} {}", current ? "*" : " ", policy.name()),
+                 policy.summary(),
+                 policy.starves().empty() ? "nobody" : policy.starves());
+  }
+  return table;
+}
+
+absl::Status Show(OpenTestbed& open, const Options& options, Console& console) {
+  RETURN_IF_ERROR(SetShare(open, options, console));
   ASSIGN_OR_RETURN(const auto status, open.client->GetStatus());
   std::string previous = status.policy();
-  if (!wanted.empty()) {
-    ASSIGN_OR_RETURN(previous, open.client->SetPolicy(wanted));
+  if (!options.policy.empty()) {
+    ASSIGN_OR_RETURN(previous, open.client->SetPolicy(options.policy));
   }
-  const std::string current = wanted.empty() ? previous : wanted;
+  const std::string current =
+      options.policy.empty() ? previous : options.policy;
   if (console.json()) {
-    console.PrintDocument({{"policy", current}, {"previous", previous}});
-  } else if (wanted.empty()) {
-    console.Print(fmt::format("{}\n", current));
-  } else {
+    Json document = {{"policy", current}, {"previous", previous}};
+    document["policies"] = ToJson(status)["policies"];
+    console.PrintDocument(document);
+  } else if (!options.policy.empty()) {
     console.Say(fmt::format("policy {} instead of {}", current, previous));
+  } else if (options.device.empty()) {
+    console.Print(TableOf(status));
   }
   return absl::OkStatus();
 }
@@ -31,12 +82,19 @@ absl::Status Show(OpenTestbed& open, const std::string& wanted,
 }  // namespace
 
 Run MakePolicy(Arguments& arguments, Console& console) {
-  auto wanted = std::make_shared<std::string>();
-  arguments.Text("policy POLICY", *wanted,
-                 "Set this one: first_come or priority");
+  auto options = std::make_shared<Options>();
+  arguments.Text("policy POLICY", options->policy,
+                 "Set this one, whatever runs; without it, show those that "
+                 "there are");
+  arguments.Text("--device DEVICE", options->device,
+                 "Set what the operator lets this device have");
+  arguments.Text("--weight WEIGHT", options->weight,
+                 "Its share of the turns under the policy exclusive, 1 to 100");
+  arguments.Text("--max-priority PRIORITY", options->max_priority,
+                 "The highest priority that it may ask for, 0 to 7");
   return MakeInspection(arguments, console,
-                        [wanted](OpenTestbed& open, Console& console) {
-                          return Show(open, *wanted, console);
+                        [options](OpenTestbed& open, Console& console) {
+                          return Show(open, *options, console);
                         });
 }
 
