@@ -202,7 +202,9 @@ class LiveRouterTest : public ::testing::Test {
     argv.push_back(to);
     return argv;
   }
-  // Of a ping that runs. It does not wait for the answer to its last packet.
+  // Of a ping that runs, up to the last one: it waits for none that are under way
+  // when it ends. So packets must have passed by then behind all that could have
+  // lost some.
   static void EndAndExpectEveryAnswer(Process& ping) {
     ping.Signal(SIGINT);
     EXPECT_EQ(ping.Wait(), 0);
@@ -216,13 +218,10 @@ class LiveRouterTest : public ::testing::Test {
       ASSERT_EQ(sscanf(line.c_str() + at, "icmp_seq=%d", &number), 1);
       EXPECT_TRUE(answered.insert(number).second) << "twice: " << line;
     }
-    int sent = 0;
-    const size_t at = output.find("ping statistics ---\n");
-    ASSERT_NE(at, output.npos);
-    ASSERT_EQ(sscanf(output.c_str() + at, "ping statistics ---\n%d", &sent), 1);
-    EXPECT_GT(sent, 100);
-    for (int number = 1; number < sent; ++number) {
-      EXPECT_TRUE(answered.contains(number)) << number << " of " << sent;
+    ASSERT_GT(answered.size(), 100u);
+    for (int number = 1; number < *answered.rbegin(); ++number) {
+      EXPECT_TRUE(answered.contains(number))
+          << number << " of " << *answered.rbegin();
     }
   }
   uint64_t Counter(const std::string& name) {
@@ -482,7 +481,8 @@ TEST_F(LiveRouterTest, TwoRoutersForwardOverFourAfXdpPorts) {
                       middle[0], kXdpMtu, middle[1], kXdpMtu)));
   for (size_t i = 0; i < 2; ++i) {
     // AF_XDP has no checksums completed that a sender leaves to its interface.
-    ASSERT_EQ(Run(i, {"ethtool", "-K", "eth0", "tx", "off"}), 0) << output_;
+    ASSERT_EQ(Run(i, {"/usr/sbin/ethtool", "-K", "eth0", "tx", "off"}), 0)
+        << output_;
   }
   std::unique_ptr<Process> routers[2];
   for (size_t i = 0; i < 2; ++i) {

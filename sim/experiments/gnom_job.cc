@@ -368,7 +368,7 @@ class GnomRun {
       status_.Update(absl::InternalError(
           fmt::format("a kernel failed: {}", failure_.values[0])));
     }
-    if (!status_.ok()) return;
+    if (!status_.ok() || finished_) return;
     if (grid.id == background_) {
       background_ = 0;
       ended_ = grid.completed;
