@@ -1,5 +1,5 @@
 // Copies between the host's memory and the GPU's, beside the queue of kernels
-// (GPES III-D): one is cut into chunks, and where a chunk ends, the copy of the
+// (GPES IV-B): one is cut into chunks, and where a chunk ends, the copy of the
 // highest priority goes on, whosever it is.
 #ifndef CARILLON_GPU_DAEMON_DISPATCH_COPY_QUEUE_H_
 #define CARILLON_GPU_DAEMON_DISPATCH_COPY_QUEUE_H_

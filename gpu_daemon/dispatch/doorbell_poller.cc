@@ -196,8 +196,8 @@ void DoorbellPoller::CollectFrom(Line& line) {
   }
   for (; left != 0; left &= left - 1) {
     const auto index = static_cast<uint32_t>(std::countr_zero(left));
-    rung_.push_back({&line, index, line.event(index)->allowed_priority(),
-                     line.served_at[index]});
+    rung_.push_back(
+        {&line, index, line.event(index)->priority(), line.served_at[index]});
   }
 }
 
@@ -232,6 +232,11 @@ Ticks DoorbellPoller::SortRung() {
   const bool many = rung_.size() > kManyRings;
   const Ticks began = many ? Now() : 0;
   if (many) clock_.Mark(began);
+  // Here, and not for a ring that is alone: no higher than its device may have.
+  for (Rung& rung : rung_) {
+    const uint32_t most = rung.line->memory()->share().max_priority();
+    rung.priority = std::min(rung.priority, most);
+  }
   std::sort(rung_.begin(), rung_.end());
   rings_sorted_ += rung_.size();
   return many ? clock_.End(Now() - began).ticks : 0;

@@ -43,7 +43,7 @@ struct BackendOptions {
   // What malloc() of kernels takes from, where they run as PTX.
   uint64_t heap_bytes = kDefaultHeapBytes;
   // Bytes of a copy to GPU memory, and from there, after which another may go
-  // first. By default what GPES took for its video (V-D).
+  // first. By default what GPES took for its video (V-E).
   uint64_t copy_in_chunk = uint64_t{4} << 20;
   uint64_t copy_out_chunk = uint64_t{512} << 10;
   // The configuration of the simulated GPU in whose time the testbed lives (a

@@ -1,6 +1,6 @@
 // The copy engine of the simulated GPU, in its time: one chunk at once, at the
 // rate of its PCIe link, the most urgent copy first at each chunk's end (GPES
-// III-D). It takes nothing from the bandwidth of DRAM.
+// IV-B). It takes nothing from the bandwidth of DRAM.
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_SIM_TIMED_COPIES_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_SIM_TIMED_COPIES_H_
 

@@ -160,8 +160,8 @@ void Describe(const Session& session, Nanoseconds now, v1::Device* out) {
   v1::DeviceShare* share = out->mutable_share();
   share->set_device(identity.name);
   share->set_weight(session.memory().share().weight());
-  share->set_max_priority(std::min(session.memory().share().max_priority(),
-                                   kPriorities - 1));
+  share->set_max_priority(
+      std::min(session.memory().share().max_priority(), kPriorities - 1));
   DescribeFigures(session, out);
 }
 

@@ -258,13 +258,17 @@ TEST_F(SharingTest,
 // One grid of large blocks beside small and urgent ones of another device that
 // never stop coming.
 TEST_F(SharingTest, ALargeBlockIsNotKeptOutForEver) {
+  // There is always a small block that is ready.
+  config_.dispatch.grids = 64;
   for (const Sharing sharing :
        {kFirstCome, kReservation, kDynamicReservation, kExclusive}) {
     gpu_.reset();
     results_.clear();
     Share(sharing);
-    const auto flood = [this] {
-      Submit(Work(20, 1),
+    // Of many lengths, so that an SM does not happen to stand empty.
+    uint32_t made = 0;
+    const auto flood = [this, &made] {
+      Submit(Work(20 + 7 * (++made % 17), 1),
              {.priority = 7, .not_before = gpu().cycle(), .device = 2});
     };
     on_end_ = [&](const GridResult& result) {

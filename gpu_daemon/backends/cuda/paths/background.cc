@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <ranges>
 #include <utility>
 
 #include "base/clock.h"
@@ -126,8 +125,8 @@ std::vector<LaunchProgress> Background::launches() const {
     all.back().running = all.back().blocks;
   }
   const Nanoseconds now = NowNs();
-  for (const auto& queue : waiting_ | std::views::reverse) {
-    for (const auto& launch : queue) {
+  for (uint32_t priority = kPriorities; priority-- > 0;) {
+    for (const auto& launch : waiting_[priority]) {
       all.push_back(ProgressOf(*launch));
       all.back().wait_ns = now - std::min(now, launch->life.queued_ns);
     }
