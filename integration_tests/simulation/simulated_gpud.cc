@@ -123,6 +123,9 @@ class SimulatedBackend : public gpud::Backend {
   void Submit(std::unique_ptr<gpud::KernelLaunch>) override {
     FAIL() << "no background kernels here";
   }
+  void Submit(std::unique_ptr<gpud::MemoryCopy>) override {
+    FAIL() << "no copies here";
+  }
   void Cancel(const gpud::LaunchFilter& which, shm::EventStatus why) override {
     if (const DeviceMemory* device = which.device()) {
       // A device that finds it takes what has ended, and no more.
