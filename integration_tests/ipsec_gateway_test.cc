@@ -361,11 +361,15 @@ class IpsecGateway : public ::testing::TestWithParam<Form> {
     output_ = (*process)->output();
     return exit;
   }
-  // From host a to host b, and all answers come.
+  // From host a to host b, all at once, and all answers come. For the last one ping
+  // waits no longer than the interval, or twice as long as another took.
   void ExpectPings(const std::string& to, int count,
                    std::vector<std::string> more = {}) {
-    std::vector<std::string> argv = {
-        "ping", "-n", "-W", "50", "-i", "0.002", "-c", std::to_string(count)};
+    std::vector<std::string> argv = {"ping", "-n",
+                                     "-W",   "50",
+                                     "-i",   "50",
+                                     "-l",   std::to_string(count),
+                                     "-c",   std::to_string(count)};
     argv.insert(argv.end(), more.begin(), more.end());
     argv.push_back(to);
     EXPECT_EQ(Run(HostOf(0), argv), 0) << output_;

@@ -112,7 +112,8 @@ TEST(Events, NoDeviceGetsAPriorityAboveTheOperators) {
               "device 'nic0' asks for priority " + std::to_string(priority) +
                   ", and gpud's operator allows 3 at most: ask for less, or "
                   "have gpud started with a higher --max-priority "
-                  "(max_priority in a topology)");
+                  "(max_priority in a topology), or the device's share raised "
+                  "(carillon policy --device)");
   }
   EXPECT_EQ(testbed.Ekt().entries_size(), 0);
   request.set_priority(3);

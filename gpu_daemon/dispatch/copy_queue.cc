@@ -35,6 +35,10 @@ void CopyQueue::Submit(std::unique_ptr<MemoryCopy> copy) {
 
 void CopyQueue::Cancel(const LaunchFilter& which, shm::EventStatus why) {
   MutexLock lock(mutex_);
+  CancelLocked(which, why);
+}
+
+void CopyQueue::CancelLocked(const LaunchFilter& which, shm::EventStatus why) {
   for (const auto& [place, copy] : copies_) {
     if (which.Matches(*copy) && !copy->cancelled) copy->cancelled = why;
   }
@@ -46,8 +50,8 @@ bool CopyQueue::idle() const {
 }
 
 void CopyQueue::Stop() {
-  Cancel(LaunchFilter::All(), shm::EventStatus::kShutdown);
   MutexLock lock(mutex_);
+  CancelLocked(LaunchFilter::All(), shm::EventStatus::kShutdown);
   stopped_ = true;
   changed_.NotifyAll();
 }
@@ -77,15 +81,19 @@ void CopyQueue::Run() {
 
 void CopyQueue::CopyChunk(MemoryCopy& copy) {
   const uint64_t bytes = copy.NextChunk(chunks_);
-  if (!copy.started_ns) copy.started_ns = NowNs();
+  if (!copy.started_ns) {
+    copy.started_ns = NowNs();
+    copy.losses = memory_->losses();
+  }
   mutex_.Unlock();
   const absl::Status status = memory_->Copy(
       copy.direction, copy.to + copy.copied, copy.from + copy.copied, bytes);
   mutex_.Lock();
   copy.copied += bytes;
-  if (status.ok()) return;
-  spdlog::error("a copy of device '{}' failed: {}", copy.memory->name(),
-                status.message());
+  if (status.ok() && memory_->losses() == copy.losses) return;
+  spdlog::error(
+      "a copy of device '{}' failed: {}", copy.memory->name(),
+      status.ok() ? "the GPU was lost between its chunks" : status.message());
   copy.failed = true;
 }
 

@@ -40,6 +40,8 @@ class CopyQueue {
   using Place = std::pair<uint32_t, uint64_t>;
 
   void Run();
+  void CancelLocked(const LaunchFilter& which, shm::EventStatus why)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CopyChunk(MemoryCopy& copy) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   KernelMemory* const memory_;

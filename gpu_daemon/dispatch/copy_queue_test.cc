@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <future>
 #include <memory>
@@ -48,6 +49,9 @@ class GatedMemory final : public KernelMemory {
     return absl::OkStatus();
   }
 
+  uint64_t losses() const override { return losses_; }
+
+  void LoseBytes() { ++losses_; }
   void LetPass(uint32_t chunks) {
     MutexLock lock(mutex_);
     allowed_ += chunks;
@@ -74,6 +78,7 @@ class GatedMemory final : public KernelMemory {
   uint32_t allowed_ ABSL_GUARDED_BY(mutex_) = 0;
   bool fails_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<Chunk> chunks_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<uint64_t> losses_{3};
 };
 
 class CopyQueueTest : public testing::Test {
@@ -206,6 +211,19 @@ TEST_F(CopyQueueTest, OneThatTheGpuLosesFailsAloneAndAtOnce) {
   EXPECT_NE(result.status, 0u);
   EXPECT_EQ(memory_.chunks().size(), 1u);
   EXPECT_TRUE(queue_->idle());
+}
+
+// The later chunks arrive, and the first one has gone with the context.
+TEST_F(CopyQueueTest, OneWhoseFirstChunksAreLostBehindItsBackFails) {
+  Copying copying = Submit(250);
+  memory_.AwaitChunk();
+  memory_.LetPass(1);
+  memory_.AwaitChunk();
+  memory_.LoseBytes();
+  memory_.LetPass(1);
+  EXPECT_EQ(copying.result.get().state, EventState::kFailed);
+  memory_.LetPass(3);
+  EXPECT_EQ(Submit(250).result.get().state, EventState::kDone);
 }
 
 }  // namespace

@@ -46,7 +46,17 @@ struct LaunchProgress {
   Nanoseconds wait_ns = 0;
 };
 // Without wait_ns.
-LaunchProgress ProgressOf(const KernelLaunch& launch);
+inline LaunchProgress ProgressOf(const KernelLaunch& launch) {
+  return {.device = launch.memory == nullptr ? "" : launch.memory->name(),
+          .kernel = std::string(launch.kmd.kernel->name),
+          .event = launch.is_event(),
+          .sequence = launch.is_event() ? launch.sequence.value() : 0,
+          .priority = launch.priority,
+          .blocks = launch.kmd.blocks(),
+          .running = launch.running(),
+          .ended = launch.ended_blocks,
+          .slices = launch.slices};
+}
 
 struct BackendFigures {
   uint32_t resident_blocks = 0;
@@ -85,8 +95,8 @@ class Backend {
   // (dispatch/chain.h): not where the GPU itself ends them.
   virtual bool has_chains() const { return false; }
 
-  // A background kernel, or the second event of a chain; it ends exactly once, by KernelLaunch::on_end. Its
-  // block must fit an SM (CheckKernelMetadata).
+  // A background kernel, or the second event of a chain; it ends exactly once, by
+  // KernelLaunch::on_end. Its block must fit an SM (CheckKernelMetadata).
   virtual void Submit(std::unique_ptr<KernelLaunch> launch) = 0;
   // It ends exactly once, by MemoryCopy::on_end.
   virtual void Submit(std::unique_ptr<MemoryCopy> copy) = 0;

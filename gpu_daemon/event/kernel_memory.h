@@ -55,6 +55,8 @@ class KernelMemory {
   // is lost).
   virtual absl::Status Copy(CopyDirection direction, std::byte* to,
                             const std::byte* from, uint64_t bytes) = 0;
+  // How often the GPU's own memory may have lost its bytes.
+  virtual uint64_t losses() const { return 0; }
 };
 
 }  // namespace carillon::gpud

@@ -40,6 +40,7 @@ struct MemoryCopy {
   // The back-end's:
   uint64_t copied = 0;
   std::optional<Nanoseconds> started_ns;
+  uint64_t losses = 0;  // KernelMemory::losses() when it started
   bool failed = false;  // the GPU was lost
   // Set: no chunk follows, and it ends as aborted for this reason.
   std::optional<shm::EventStatus> cancelled;

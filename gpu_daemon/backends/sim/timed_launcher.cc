@@ -307,7 +307,9 @@ std::pair<Nanoseconds, uint64_t> TimedLauncher::BeginCall(
     const DeviceMemory* memory) {
   Participant* const participant = Find(memory);
   if (participant == nullptr) return {now_ns(), 0};
-  participant->state = Participant::State::kLaunches;
+  if (participant->state != Participant::State::kEvicted) {
+    participant->state = Participant::State::kLaunches;
+  }
   return {participant->now, ++participant->calls};
 }
 

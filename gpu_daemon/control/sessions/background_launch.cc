@@ -148,13 +148,15 @@ void BackgroundLaunch::End(const LaunchResult& result) {
   ended_.NotifyAll();
 }
 
+bool BackgroundLaunch::ended() const {
+  MutexLock lock(mutex_);
+  return result_.has_value();
+}
+
 bool BackgroundLaunch::Uses(const Buffer& buffer) const {
-  {
-    // A kernel that has ended does not use its buffers any more.
-    MutexLock lock(mutex_);
-    if (result_) return false;
-  }
-  return std::any_of(buffers_.begin(), buffers_.end(),
+  // A kernel that has ended does not use its buffers any more.
+  return !ended() &&
+         std::any_of(buffers_.begin(), buffers_.end(),
                      [&](const auto& used) { return used.get() == &buffer; });
 }
 

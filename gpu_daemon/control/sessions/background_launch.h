@@ -45,6 +45,7 @@ class BackgroundLaunch : public std::enable_shared_from_this<BackgroundLaunch> {
   // back-end (running blocks and chunks run to their end) and returns nothing.
   std::optional<LaunchResult> Wait(const std::function<bool()>& given_up);
 
+  bool ended() const;
   bool Uses(const Buffer& buffer) const;
 
  private:

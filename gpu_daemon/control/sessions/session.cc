@@ -427,12 +427,17 @@ template <class Request>
 absl::StatusOr<LaunchResult> Session::Launch(const Request& request,
                                              const GivenUp& given_up) {
   std::shared_ptr<BackgroundLaunch> launch;
+  // The last owner of one frees buffers: not under the lock.
+  std::vector<std::shared_ptr<BackgroundLaunch>> others;
   {
     MutexLock lock(mutex_);
     RETURN_IF_ERROR(CheckOpen());
     RETURN_IF_ERROR(CheckPriority(identity_.name, request.priority(),
                                   context_->HighestPriorityOf(memory())));
-    std::erase_if(launches_, [](const auto& weak) { return weak.expired(); });
+    std::erase_if(launches_, [&](const auto& weak) {
+      others.push_back(weak.lock());
+      return others.back() == nullptr || others.back()->ended();
+    });
     const uint32_t waiting =
         context_->waiting_launches.load(std::memory_order_relaxed);
     if (launches_.size() >= kMaxLaunches || waiting >= kMaxWaitingLaunches) {
@@ -450,6 +455,7 @@ absl::StatusOr<LaunchResult> Session::Launch(const Request& request,
     context_->waiting_launches.fetch_add(1, std::memory_order_relaxed);
     launch->Submit();
   }
+  others.clear();
   const auto result = launch->Wait(given_up);
   context_->waiting_launches.fetch_sub(1, std::memory_order_relaxed);
   if (!result) {

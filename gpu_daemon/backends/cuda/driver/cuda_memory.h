@@ -30,6 +30,7 @@ class CudaMemory : public KernelMemory, private Gpu::ContextUser {
   // By the GPU's copy engine; kernels that stay on the GPU do not hold it up.
   absl::Status Copy(CopyDirection direction, std::byte* to,
                     const std::byte* from, uint64_t bytes) override;
+  uint64_t losses() const override { return gpu_->losses(); }
 
  private:
   class Mapping;
