@@ -295,9 +295,21 @@ void EventQueue::NoteMismatch() {
 
 absl::StatusOr<uint32_t> EventQueue::ParameterOffset(
     std::string_view name) const {
+  ASSIGN_OR_RETURN(const WritableParameter* const found, FindWritable(name));
+  return found->offset;
+}
+
+absl::StatusOr<uint32_t> EventQueue::ParameterBytes(
+    std::string_view name) const {
+  ASSIGN_OR_RETURN(const WritableParameter* const found, FindWritable(name));
+  return found->bytes;
+}
+
+absl::StatusOr<const EventQueue::WritableParameter*> EventQueue::FindWritable(
+    std::string_view name) const {
   std::string names;
   for (const WritableParameter& parameter : writable_) {
-    if (parameter.name == name) return parameter.offset;
+    if (parameter.name == name) return &parameter;
     names += (names.empty() ? "" : ", ") + parameter.name;
   }
   return absl::NotFoundError(

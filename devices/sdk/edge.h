@@ -162,6 +162,8 @@ class EventQueue {
   // A writable parameter's place in the entry. NotFound, naming those that
   // there are.
   absl::StatusOr<uint32_t> ParameterOffset(std::string_view name) const;
+  // How many bytes of the entry it takes. Errors as there.
+  absl::StatusOr<uint32_t> ParameterBytes(std::string_view name) const;
 
   uint32_t free_slots() const {
     if (faults::Armed(faults::Point::kDeviceSlots)) [[unlikely]]
@@ -252,7 +254,10 @@ class EventQueue {
   struct WritableParameter {
     std::string name;
     uint32_t offset;
+    uint32_t bytes;
   };
+  absl::StatusOr<const WritableParameter*> FindWritable(
+      std::string_view name) const;
   EventQueue(Device* device, EventSpec spec, std::string launch_path,
              const shm::RingLayout& layout,
              std::vector<WritableParameter> writable);

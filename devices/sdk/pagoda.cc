@@ -75,7 +75,9 @@ absl::StatusOr<Function> Tasks::AddFunction(edge::EventSpec spec) {
     }
     ASSIGN_OR_RETURN(const uint32_t offset,
                      queue->ParameterOffset(parameter.name));
-    function.places.push_back({offset, is_buffer});
+    ASSIGN_OR_RETURN(const uint32_t bytes,
+                     queue->ParameterBytes(parameter.name));
+    function.places.push_back({parameter.name, offset, bytes, is_buffer});
   }
   functions_.push_back(std::move(function));
   return static_cast<Function>(functions_.size() - 1);
@@ -104,17 +106,22 @@ absl::StatusOr<TaskId> Tasks::Spawn(uint32_t threads, uint32_t blocks,
         arguments.size(), queue.kernel(), registered.places.size()));
   }
   for (size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i].is_buffer != registered.places[i].is_buffer) {
-      return absl::InvalidArgumentError(fmt::format(
-          "argument {} of '{}' must be a {}", i, queue.kernel(),
-          registered.places[i].is_buffer ? "shm::BufferRef" : "number"));
+    const Registered::Place& place = registered.places[i];
+    if (arguments[i].is_buffer == place.is_buffer &&
+        arguments[i].bytes == place.bytes) {
+      continue;
     }
+    return absl::InvalidArgumentError(fmt::format(
+        "argument {} of '{}', parameter '{}', must be a {} of {} bytes", i,
+        queue.kernel(), place.name,
+        place.is_buffer ? "shm::BufferRef" : "number", place.bytes));
   }
   if (open_.size() >= kMaxNotWaitedFor) {
     return absl::ResourceExhaustedError(fmt::format(
         "{} tasks were spawned that nobody has waited for: call waitAll",
         open_.size()));
   }
+  RETURN_IF_ERROR(device_.status());
   Collect();
   if (queue.free_slots() == 0) {
     device_.WaitForCompletion(
@@ -166,7 +173,9 @@ absl::Status Tasks::wait(TaskId id, std::chrono::nanoseconds bound) {
 absl::StatusOr<bool> Tasks::check(TaskId id) {
   RETURN_IF_ERROR(CheckThread());
   RETURN_IF_ERROR(CheckId(id));
-  return EndOf(id).has_value();
+  const bool ended = EndOf(id).has_value();
+  if (!ended) RETURN_IF_ERROR(device_.status());
+  return ended;
 }
 
 absl::Status Tasks::waitAll(std::chrono::nanoseconds bound) {

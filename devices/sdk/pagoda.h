@@ -22,6 +22,7 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <string>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -43,7 +44,9 @@ enum class Function : uint32_t {};
 // Belongs to the first thread that calls any of its functions but the
 // constructor: from another thread they return FAILED_PRECONDITION and do nothing.
 // After Device::Resume() it goes on; before that, check() or wait() must have been
-// called after the session's end.
+// called after the session's end. A task that had ended, and was waited for, runs
+// once more with the next gpud if one of its function before it had not ended: its
+// slot was not free.
 class Tasks {
  public:
   struct Options {
@@ -70,7 +73,7 @@ class Tasks {
   // hold runs as a kernel of its own. The paper's flag for barriers is missing: a
   // kernel says by itself whether its threads meet. Each argument must have its
   // parameter's type, and is a shm::BufferRef for a buffer. Errors: NOT_FOUND
-  // (function), INVALID_ARGUMENT (dimensions, number and kinds of arguments),
+  // (function), INVALID_ARGUMENT (dimensions, number, kinds and sizes of arguments),
   // RESOURCE_EXHAUSTED (as many tasks of the function as its ring has entries run
   // and none ends, or a million tasks were spawned that nobody has waited for),
   // UNAVAILABLE (gpud is gone).
@@ -88,7 +91,7 @@ class Tasks {
   // kernel has failed), ABORTED, UNAVAILABLE (gpud is gone).
   absl::Status wait(TaskId id, std::chrono::nanoseconds bound);
   // Whether it has ended, in whatever way; changes nothing. Errors: NOT_FOUND,
-  // FAILED_PRECONDITION as wait().
+  // FAILED_PRECONDITION, UNAVAILABLE as wait().
   absl::StatusOr<bool> check(TaskId id);
   // Until all tasks have ended. All have been waited for then, even if it returns
   // the error of one that has failed. DEADLINE_EXCEEDED: some run on, and none
@@ -111,7 +114,9 @@ class Tasks {
   struct Registered {
     edge::EventQueue* queue;
     struct Place {
+      std::string name;
       uint32_t offset;
+      uint32_t bytes;
       bool is_buffer;
     };
     std::vector<Place> places;  // of its arguments

@@ -242,6 +242,30 @@ TEST_F(PagodaTest, WhatNoTaskCanBeIsRefusedBeforeItIsRung) {
       StatusCode::kInvalidArgument);
 }
 
+TEST_F(PagodaTest, AnArgumentOfAnotherSizeIsRefusedByItsParametersName) {
+  const Function function = Add();
+  const auto refused = tasks_->taskSpawn(32, 1, 0, function, uint32_t{1});
+  EXPECT_EQ(refused.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.status().message()),
+              HasSubstr("parameter 'x', must be a number of 8 bytes"));
+  EXPECT_EQ(gpud_->ring().LoadDoorbell(), 0u);
+}
+
+TEST_F(PagodaTest, WhoseGpudIsGoneIsToldByWhateverItCalls) {
+  const Function function = Add();
+  const TaskId ended = Spawned(function);
+  const TaskId open = Spawned(function);
+  End(1);
+  gpud_->Close(shm::CloseReason::kShutdown);
+  EXPECT_EQ(tasks_->wait(open, seconds(60)).code(), StatusCode::kUnavailable);
+  EXPECT_EQ(tasks_->check(open).status().code(), StatusCode::kUnavailable);
+  const auto ends = tasks_->check(ended);
+  EXPECT_TRUE(ends.ok() && *ends) << ends.status();
+  EXPECT_EQ(tasks_->taskSpawn(32, 1, 0, function, uint64_t{0}).status().code(),
+            StatusCode::kUnavailable);
+  EXPECT_EQ(gpud_->ring().LoadDoorbell(), 2u);
+}
+
 TEST_F(PagodaTest, ATaskWhoseGpudIsGoneIsNotWaitedForForEver) {
   const Function function = Add();
   const TaskId id = Spawned(function);

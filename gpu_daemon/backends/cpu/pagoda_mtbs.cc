@@ -70,6 +70,10 @@ void PagodaMtbPort::RunTask(const TaskEntry& entry, const TaskWarp& warp) {
   tasks_->EndBlock(task, runs);
 }
 
+bool PagodaMtbPort::SkipsTask(const TaskEntry& entry) {
+  return tasks_->cancelled(reinterpret_cast<PagodaTask*>(entry.kernel));
+}
+
 void PagodaMtbPort::Pause(uint32_t round) {
   if (round < kRoundsAwake) {
     sched_yield();

@@ -77,6 +77,8 @@ class PagodaMtbPort : public EdgeThreadPort {
   // before it frees its slot, so that counters need no alarm.
   void StoreBlock(uint32_t* word, uint32_t value);
   void RunTask(const TaskEntry& entry, const TaskWarp& warp);
+  // It was cancelled.
+  bool SkipsTask(const TaskEntry& entry);
   // A warp that has found nothing to do for some rounds sleeps.
   void Pause(uint32_t round);
 

@@ -300,19 +300,45 @@ TEST_P(PagodaPathsTest, WhatWaitsWhenGpudStopsIsToldAndWhatRunsEnds) {
   EXPECT_EQ(gate_.entered().size(), kWorkers);
 }
 
-TEST_P(PagodaPathsTest, BlocksRunAtOnceOnlyAsFarAsAnMtbsSharedMemoryGoes) {
-  for (const auto& [shared_bytes, most] :
-       {std::pair{16 * 1024u + 1, 1u}, {16 * 1024u, 2u}}) {
-    crowd_.most = 0;
-    auto event =
-        Add({.kernel = &kCrowdKernel,
-             .bindings = {Constant(reinterpret_cast<uint64_t>(&crowd_))},
-             .grid = {200, 1, 1},
-             .shared_bytes = shared_bytes});
-    Ring(event, 1);
-    ASSERT_EQ(device_.Wait(*event.ring).state, EventState::kDone);
-    EXPECT_LE(crowd_.most, most) << shared_bytes;
-  }
+TEST_P(PagodaPathsTest, ADeviceThatGoesLeavesNoTaskThatWaitsForSharedMemory) {
+  auto stuck = AddGate({.grid = {3, 1, 1}, .shared_bytes = 32 * 1024});
+  Ring(stuck, 2);
+  ASSERT_TRUE(gate_.WaitEntered(1));
+  auto other = Add(
+      {.kernel = simt::FindKernel("null_event"), .bindings = {Constant(0)}});
+  Ring(other, 1);
+  ASSERT_TRUE(Until([&] { return Counter("tasks") == 3; }));
+  EXPECT_EQ(TakeAway(stuck), 2u);
+  EXPECT_EQ(device_.Wait(*other.ring).state, EventState::kDone);
+  EXPECT_EQ(gate_.inside(), 1u);
+  EXPECT_EQ(gate_.entered().size(), 1u);
+  // Shared memory that its block had is there for others when it has ended.
+  auto next = Add({.kernel = simt::FindKernel("null_event"),
+                   .bindings = {Constant(0)},
+                   .shared_bytes = 32 * 1024});
+  gate_.LetPass(1);
+  Ring(next, 1);
+  EXPECT_EQ(device_.Wait(*next.ring).state, EventState::kDone);
+  EXPECT_TRUE(Until([&] { return backend_->idle(); }));
+}
+
+TEST_P(PagodaPathsTest, BlocksRunAtOnceAsFarAsAnMtbsSharedMemoryGoes) {
+  auto event = AddGate({.grid = {20, 1, 1}, .shared_bytes = 16 * 1024});
+  Ring(event, 1);
+  ASSERT_TRUE(gate_.WaitEntered(2));
+  EXPECT_EQ(gate_.inside(), 2u);
+  gate_.LetPass(20);
+  EXPECT_EQ(device_.Wait(*event.ring).state, EventState::kDone);
+}
+
+TEST_P(PagodaPathsTest, NoTwoBlocksRunAtOnceThatShareTooMuch) {
+  auto event = Add({.kernel = &kCrowdKernel,
+                    .bindings = {Constant(reinterpret_cast<uint64_t>(&crowd_))},
+                    .grid = {200, 1, 1},
+                    .shared_bytes = 16 * 1024 + 1});
+  Ring(event, 1);
+  ASSERT_EQ(device_.Wait(*event.ring).state, EventState::kDone);
+  EXPECT_EQ(crowd_.most, 1u);
 }
 
 }  // namespace

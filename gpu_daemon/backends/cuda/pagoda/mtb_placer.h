@@ -54,7 +54,9 @@ class MtbPlacer {
   CARILLON_EDGE bool Step() {
     while (left_ != 0) {
       if (!placing_) {
-        if ((meets_ || shared_bytes_ != 0) && !Provide()) return false;
+        if ((meets_ || shared_bytes_ != 0) && !Provide() && !Skips()) {
+          return false;
+        }
         port_.Elect([&] { port_.StoreBlock(&block_.to_place, warps_); });
         placing_ = true;
       }
@@ -87,6 +89,15 @@ class MtbPlacer {
       provided.barrier = next_.barrier;
       port_.StoreBlock(&provided.warps_left, warps_);
     });
+    return true;
+  }
+
+  // Whether the block, for which not all is free, goes on without it.
+  CARILLON_EDGE bool Skips() {
+    if (!port_.SkipsTask(column_[next_.row])) return false;
+    next_.node = 0;
+    next_.barrier = 0;
+    next_.block = kNoTaskBlock;
     return true;
   }
 

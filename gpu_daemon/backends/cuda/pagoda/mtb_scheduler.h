@@ -16,6 +16,7 @@
 // A Port is edge_dispatch.h's, with
 //   PollState(&state)  relaxed, system
 //   RunTask(entry, warp)  every lane its thread of the task's warp
+//   SkipsTask(entry)  true: RunTask() does nothing for its warps from now on
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_PAGODA_MTB_SCHEDULER_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_CUDA_PAGODA_MTB_SCHEDULER_H_
 

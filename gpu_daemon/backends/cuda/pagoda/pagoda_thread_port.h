@@ -36,6 +36,7 @@ class PagodaThreadPort : public EdgeThreadPort {
   void RunTask(const TaskEntry& entry, const TaskWarp& warp) {
     gpu_->RunTask(column_, entry, warp);
   }
+  bool SkipsTask(const TaskEntry&) { return false; }
   void Pause(uint32_t) {
     if (!gpu_->alive()) throw EdgeContextLost();
     sched_yield();

@@ -63,6 +63,7 @@ class PagodaWarpPort : public EdgeWarpPort {
     Tasks::Run(task.kernel, TaskThread(task, warp, shared_));
     __syncwarp();
   }
+  __device__ bool SkipsTask(const TaskEntry&) { return false; }
 
  private:
   std::byte* const shared_;
