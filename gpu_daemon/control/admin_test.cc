@@ -183,7 +183,8 @@ TEST(Admin, StatusShowsThePoliciesAndWhoTheyStarve) {
   }
   EXPECT_EQ(status.policies(0).name(), "first_come");
   EXPECT_EQ(starves["first_come"], "");
-  EXPECT_EQ(starves["p1"], "background kernels");
+  EXPECT_EQ(starves["p1"],
+            "background kernels, and events of lower priorities");
   EXPECT_EQ(starves.count("configured"), 0u);
   v1::SetPolicyRequest request;
   v1::SetPolicyResponse response;
@@ -194,6 +195,59 @@ TEST(Admin, StatusShowsThePoliciesAndWhoTheyStarve) {
   EXPECT_EQ(refused.reason, reason::kUnknownPolicy);
   EXPECT_NE(refused.status.error_message().find("can do: first_come"),
             std::string::npos);
+}
+
+TEST(Admin, WithoutAPolicyItStaysAndWithABadOneTheShareStaysToo) {
+  TestTestbed testbed({.device_shares = "nic0=4:5"});
+  AttachedDevice device(&testbed, "nic0");
+  const auto weight = [&] {
+    v1::ListDevicesResponse devices;
+    EXPECT_TRUE(TestTestbed::Call(testbed.admin(),
+                                  &v1::Admin::Stub::ListDevices,
+                                  v1::ListDevicesRequest(), &devices)
+                    .ok());
+    return devices.devices(0).share().weight();
+  };
+  const auto set = [&](const v1::SetPolicyRequest& request) {
+    v1::SetPolicyResponse response;
+    return TestTestbed::Call(testbed.admin(), &v1::Admin::Stub::SetPolicy,
+                             request, &response);
+  };
+  v1::SetPolicyRequest request;
+  request.set_policy("priority");
+  EXPECT_TRUE(set(request).ok());
+  EXPECT_TRUE(set({}).ok());
+  EXPECT_EQ(testbed.Status().policy(), "priority");
+  request.mutable_share()->set_device("nic0");
+  request.mutable_share()->set_weight(9);
+  request.set_policy("prioritty");
+  EXPECT_EQ(set(request).reason, reason::kUnknownPolicy);
+  EXPECT_EQ(weight(), 4u);
+  request.set_policy("first_come");
+  request.mutable_share()->set_weight(101);
+  EXPECT_EQ(set(request).reason, reason::kBadCount);
+  EXPECT_EQ(testbed.Status().policy(), "priority");
+  request.mutable_share()->set_weight(9);
+  EXPECT_TRUE(set(request).ok());
+  EXPECT_EQ(testbed.Status().policy(), "first_come");
+  EXPECT_EQ(weight(), 9u);
+}
+
+TEST(Admin, AtTheLimitOfSharesThoseThatThereAreCanBeChanged) {
+  TestTestbed testbed;
+  const auto set = [&](const std::string& name) {
+    v1::SetPolicyRequest request;
+    request.mutable_share()->set_device(name);
+    request.mutable_share()->set_weight(2);
+    v1::SetPolicyResponse response;
+    return TestTestbed::Call(testbed.admin(), &v1::Admin::Stub::SetPolicy,
+                             request, &response);
+  };
+  for (int i = 0; i < 1000; ++i) {
+    ASSERT_TRUE(set("nic" + std::to_string(i)).ok()) << i;
+  }
+  EXPECT_EQ(set("nic1000").reason, reason::kTooMany);
+  EXPECT_TRUE(set("nic7").ok());
 }
 
 TEST(Admin, AShareIsTheOperatorsToSet) {

@@ -198,13 +198,17 @@ std::optional<DispatchedBlock> Kmu::PlaceOne() {
   if (policy_->needs_plan()) Plan();
   order_.clear();
   policy_->Rank({.kdu = kdu_}, order_);
-  SmRange held{0, 0};  // for one that was overtaken too often
+  held_.clear();
   for (size_t i = 0; i < order_.size(); ++i) {
     const auto& [launch, range] = order_[i];
-    if (held.Meets(range)) continue;
+    if (std::ranges::any_of(held_, [&range = range](const SmRange& held) {
+          return held.Meets(range);
+        })) {
+      continue;
+    }
     const auto sm = sms_.Place(launch->cost, range);
     if (!sm) {
-      if (launch->overtaken >= kMostOvertakes) held = range;
+      if (launch->overtaken >= kMostOvertakes) held_.push_back(range);
       continue;
     }
     for (size_t j = 0; j < i; ++j) {

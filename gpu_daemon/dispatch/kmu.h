@@ -149,6 +149,8 @@ class Kmu {
   SmOccupancy sms_ ABSL_GUARDED_BY(mutex_);
   // Scratch of NextBlock():
   std::vector<Candidate> order_ ABSL_GUARDED_BY(mutex_);
+  // For those that were overtaken too often.
+  std::vector<SmRange> held_ ABSL_GUARDED_BY(mutex_);
   std::vector<PendingLaunches> seen_pending_ ABSL_GUARDED_BY(mutex_);
   uint64_t arrivals_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

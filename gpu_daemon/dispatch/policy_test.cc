@@ -436,14 +436,52 @@ bool EndsBesideAFlood(std::string_view policy, bool event, bool flood_events) {
 
 TEST(PolicyTest, NobodyStarvesButUnderAPolicyThatSaysSo) {
   for (const PolicyInfo* policy : PoliciesOf(Sharer::kKmu)) {
-    bool starves = false;
+    const bool by_class =
+        policy->name == kP1Policy || policy->name == kP2Policy;
     for (const bool event : {false, true}) {
       for (const bool flood_events : {false, true}) {
-        starves |= !EndsBesideAFlood(policy->name, event, flood_events);
+        const bool may_starve =
+            !policy->starves.empty() && (!by_class || !event || flood_events);
+        EXPECT_EQ(EndsBesideAFlood(policy->name, event, flood_events),
+                  !may_starve)
+            << policy->name << ": " << event << " beside " << flood_events;
       }
     }
-    EXPECT_EQ(starves, !policy->starves.empty()) << policy->name;
+    if (by_class) {
+      EXPECT_EQ(policy->starves,
+                "background kernels, and events of lower priorities");
+    }
   }
+}
+
+// Each side of a reservation has one that waits for room, and floods.
+TEST(PolicyTest, EverySideHoldsItsRoomForALargeBlockThatWasOvertaken) {
+  Stage stage({.sms = 2, .blocks_per_sm = 4, .threads_per_sm = 256},
+              "reservation");
+  const auto flood = [&](bool event) {
+    stage.Submit({.name = event ? "event" : "other", .event = event});
+  };
+  for (int i = 0; i < 4; ++i) {
+    flood(true);
+    flood(false);
+  }
+  ASSERT_EQ(stage.Place().size(), 8u);
+  stage.Submit({.name = "large other", .threads = 256});
+  stage.Submit({.name = "large event", .event = true, .threads = 256});
+  const auto next = [&](bool event) {
+    flood(event);
+    return stage.End(event ? "event" : "other");
+  };
+  for (uint32_t i = 0; i < Kmu::kMostOvertakes; ++i) {
+    ASSERT_THAT(next(true), ElementsAre("event"));
+    ASSERT_THAT(next(false), ElementsAre("other"));
+  }
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THAT(next(false), IsEmpty());
+    EXPECT_THAT(next(true), IsEmpty());
+  }
+  EXPECT_THAT(next(false), ElementsAre("large other"));
+  EXPECT_THAT(next(true), ElementsAre("large event"));
 }
 
 TEST(PolicyTest, WhoWaitsIsShownWithItsBlocks) {

@@ -14,7 +14,8 @@ constexpr uint8_t kEmulated = Bits(Sharer::kKmu) | kSimulatedGpu;
 constexpr uint8_t kEverywhere = kEmulated | Bits(Sharer::kCuda);
 
 constexpr std::string_view kLower = "lower priorities";
-constexpr std::string_view kNoEvents = "background kernels";
+constexpr std::string_view kNoEvents =
+    "background kernels, and events of lower priorities";
 
 constexpr PolicyInfo kPolicies[] = {
     {kConfiguredPolicy,

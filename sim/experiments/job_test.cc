@@ -396,7 +396,7 @@ Job GnomBatches(const char* name) {
   return job;
 }
 
-// RunGnom compares every reply, byte by byte.
+// RunGnom compares the text of each reply.
 TEST(RunJob, GnomAnswersKeysOfEveryLengthAndMisses) {
   Job job = GnomBatches("keys");
   job.gnom_keys = {{16, 40}, {32, 30}, {64, 20}, {128, 10}};

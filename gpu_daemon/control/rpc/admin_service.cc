@@ -210,7 +210,7 @@ void AdminService::CancelStuckStreams(Nanoseconds now) {
   }
 }
 
-absl::Status AdminService::SetShare(const v1::DeviceShare& share) {
+absl::Status AdminService::CheckShare(const v1::DeviceShare& share) const {
   RETURN_IF_ERROR(CheckName("share.device", share.device()));
   if (share.has_weight() &&
       (share.weight() == 0 || share.weight() > DeviceShare::kMostWeight)) {
@@ -225,13 +225,18 @@ absl::Status AdminService::SetShare(const v1::DeviceShare& share) {
                              share.max_priority(), kPriorities - 1),
                  reason::kBadPriority, "share.max_priority");
   }
-  if (context_->shares.size() >= kMaxShares) {
+  if (context_->shares.size() >= kMaxShares &&
+      !context_->shares.Has(share.device())) {
     return Error(absl::StatusCode::kResourceExhausted,
                  fmt::format("{} names of devices have a share: that is the "
                              "limit",
                              kMaxShares),
                  reason::kTooMany, "share.device");
   }
+  return absl::OkStatus();
+}
+
+void AdminService::SetShare(const v1::DeviceShare& share) {
   std::optional<uint32_t> weight;
   std::optional<uint32_t> max_priority;
   if (share.has_weight()) weight = share.weight();
@@ -241,7 +246,6 @@ absl::Status AdminService::SetShare(const v1::DeviceShare& share) {
     if (session->identity().name != share.device()) continue;
     context_->shares.Apply(share.device(), session->memory());
   }
-  return absl::OkStatus();
 }
 
 grpc::Status AdminService::SetPolicy(grpc::ServerContext* context,
@@ -249,23 +253,28 @@ grpc::Status AdminService::SetPolicy(grpc::ServerContext* context,
                                      v1::SetPolicyResponse* response) {
   if (auto s = PassRpc("SetPolicy"); !s.ok()) return ToGrpc(s, context);
   const std::string previous = context_->backend->policy();
+  // A call that fails changes nothing.
   if (request->has_share()) {
-    if (auto status = SetShare(request->share()); !status.ok()) {
+    if (auto status = CheckShare(request->share()); !status.ok()) {
       return ToGrpc(status, context);
     }
+  }
+  if (!request->policy().empty()) {
+    if (auto status = context_->backend->SetPolicy(request->policy());
+        !status.ok()) {
+      return ToGrpc(
+          WithDetail(status, reason::kUnknownPolicy, request->policy()),
+          context);
+    }
+  }
+  response->set_previous(previous);
+  if (request->has_share()) {
+    SetShare(request->share());
     changes_->Tell(
         *context, "SetPolicy",
         fmt::format("the share of device {}", request->share().device()));
   }
-  response->set_previous(previous);
-  if (request->policy().empty() && request->has_share()) {
-    return grpc::Status::OK;
-  }
-  if (auto status = context_->backend->SetPolicy(request->policy());
-      !status.ok()) {
-    return ToGrpc(WithDetail(status, reason::kUnknownPolicy, request->policy()),
-                  context);
-  }
+  if (request->policy().empty()) return grpc::Status::OK;
   v1::TelemetryEvent message;
   message.mutable_policy_changed()->set_from(previous);
   message.mutable_policy_changed()->set_to(request->policy());

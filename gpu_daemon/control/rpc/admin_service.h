@@ -92,7 +92,8 @@ class AdminService final : public v1::Admin::Service {
   };
 
   uint64_t InFlight() const;
-  absl::Status SetShare(const v1::DeviceShare& share);
+  absl::Status CheckShare(const v1::DeviceShare& share) const;
+  void SetShare(const v1::DeviceShare& share);
   // Adds the launch paths, the default first.
   void DescribePaths(v1::GetStatusResponse* response) const;
 

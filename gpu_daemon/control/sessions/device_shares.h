@@ -41,6 +41,10 @@ class DeviceShares {
     if (share.max_priority)
       memory.share().set_max_priority(*share.max_priority);
   }
+  bool Has(const std::string& device) const {
+    MutexLock lock(mutex_);
+    return shares_.contains(device);
+  }
   size_t size() const {
     MutexLock lock(mutex_);
     return shares_.size();

@@ -25,10 +25,11 @@ DeviceTurns::Account& DeviceTurns::AccountOf(Device device) {
 
 void DeviceTurns::Charge(uint64_t now, std::span<const Party> parties) {
   if (!owner_) return;
+  Account& account = AccountOf(*owner_);
   // One that has nothing any more held the GPU until now all the same.
   const Party* const party = Find(parties, *owner_);
-  const uint64_t weight = party == nullptr ? 1 : std::max(party->weight, 1u);
-  AccountOf(*owner_).used += (now - charged_) * kUnit / weight;
+  if (party != nullptr) account.weight = std::max(party->weight, 1u);
+  account.used += (now - charged_) * kUnit / account.weight;
   charged_ = now;
 }
 
@@ -38,6 +39,10 @@ bool DeviceTurns::Advance(uint64_t now, std::span<const Party> parties) {
   const bool others_wait = std::ranges::any_of(parties, [&](const Party& p) {
     return p.waits && (!owner_ || p.device != *owner_);
   });
+  // Time that nobody else wants is not paid back.
+  if (owner_ && !others_wait) {
+    floor_ = std::max(floor_, AccountOf(*owner_).used);
+  }
   may_begin_ = true;
   if (owner != nullptr) {
     const uint64_t quantum = quantum_ * std::max(owner->weight, 1u);
@@ -50,6 +55,7 @@ bool DeviceTurns::Advance(uint64_t now, std::span<const Party> parties) {
   for (const Party& party : parties) {
     Account& account = AccountOf(party.device);
     account.used = std::max(account.used, floor_);
+    account.weight = std::max(party.weight, 1u);
     if (!party.waits || account.used >= least) continue;
     least = account.used;
     next = &party;

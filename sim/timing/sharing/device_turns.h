@@ -41,7 +41,8 @@ class DeviceTurns {
  private:
   struct Account {
     Device device = 0;
-    uint64_t used = 0;  // time over weight, in 1/kUnit
+    uint64_t used = 0;    // time over weight, in 1/kUnit
+    uint32_t weight = 1;  // when it was last there
   };
   static constexpr uint64_t kUnit = 256;
 

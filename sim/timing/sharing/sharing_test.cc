@@ -10,10 +10,12 @@
 #include <optional>
 #include <random>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "sim/timing/gpu.h"
 #include "sim/timing/kernel_runner.h"
+#include "sim/timing/sharing/device_turns.h"
 
 namespace carillon::sim::timing {
 namespace {
@@ -283,6 +285,74 @@ TEST_F(SharingTest, ALargeBlockIsNotKeptOutForEver) {
     on_end_ = nullptr;
     gpu().Run();
   }
+}
+
+// A GPU whose kernels are as long as a quantum, and that is one device's at a
+// time: what each device has had of it.
+class Turns {
+ public:
+  static constexpr uint64_t kQuantum = 1000;
+  struct Client {
+    uint32_t weight = 1;
+    bool busy = true;  // else one launch at a time, with nothing between
+    bool here = true;
+    bool away = false;
+    uint64_t ran = 0;
+  };
+
+  explicit Turns(std::vector<Client> of) : clients(std::move(of)) {}
+
+  // The next kernel, of whoever's turn it is.
+  void RunOne() {
+    Look(std::nullopt);
+    for (Client& client : clients) client.away = false;
+    const auto owner = turns_.owner();
+    if (!owner) return Look(std::nullopt);
+    Look(*owner);
+    now_ += kQuantum;
+    ++clients[*owner].ran;
+    clients[*owner].away = !clients[*owner].busy;
+  }
+
+  std::vector<Client> clients;
+
+ private:
+  void Look(std::optional<uint64_t> running) {
+    std::vector<DeviceTurns::Party> parties;
+    for (uint64_t i = 0; i < clients.size(); ++i) {
+      const Client& client = clients[i];
+      if (!client.here || client.away) continue;
+      const bool begun = running == i;
+      parties.push_back({.device = i,
+                         .weight = client.weight,
+                         .waits = client.busy || !begun,
+                         .begun = begun});
+    }
+    turns_.Advance(now_, parties);
+  }
+
+  DeviceTurns turns_{kQuantum};
+  uint64_t now_ = 0;
+};
+
+TEST(DeviceTurnsTest, TimeThatNobodyElseWantedIsNotPaidBack) {
+  Turns turns({Turns::Client{}, Turns::Client{.here = false}});
+  for (int i = 0; i < 10'000; ++i) turns.RunOne();
+  ASSERT_EQ(turns.clients[0].ran, 10'000u);
+  turns.clients[1].here = true;
+  for (int i = 0; i < 20; ++i) turns.RunOne();
+  EXPECT_GE(turns.clients[0].ran, 10'009u);
+  EXPECT_GE(turns.clients[1].ran, 9u);
+}
+
+TEST(DeviceTurnsTest, OneLaunchAtATimeIsChargedByItsDevicesWeight) {
+  Turns turns({Turns::Client{.weight = 100, .busy = false}, Turns::Client{},
+               Turns::Client{}});
+  for (int i = 0; i < 1000; ++i) turns.RunOne();
+  // Whoever is there when it has nothing has the next kernel.
+  EXPECT_GE(turns.clients[0].ran, 450u);
+  EXPECT_GE(turns.clients[1].ran, 200u);
+  EXPECT_GE(turns.clients[2].ran, 200u);
 }
 
 }  // namespace
