@@ -90,7 +90,9 @@ void CopyQueue::CopyChunk(MemoryCopy& copy) {
       copy.direction, copy.to + copy.copied, copy.from + copy.copied, bytes);
   mutex_.Lock();
   copy.copied += bytes;
-  if (status.ok() && memory_->losses() == copy.losses) return;
+  // What is before the first chunk, nobody can lose.
+  const bool first = copy.copied == bytes;
+  if (status.ok() && (first || memory_->losses() == copy.losses)) return;
   spdlog::error(
       "a copy of device '{}' failed: {}", copy.memory->name(),
       status.ok() ? "the GPU was lost between its chunks" : status.message());
