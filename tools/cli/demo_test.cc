@@ -70,6 +70,10 @@ TEST(Demo, ServesRealClientsAndLeavesNothing) {
   EXPECT_GT(report["fpga"]["frames_done"], 0);
   EXPECT_EQ(report["fpga"]["mismatches"], 0);
   EXPECT_GT(report["background"]["launches"], 0);
+  // The policy was changed while the clients asked.
+  ASSERT_EQ(report["policies"].size(), 2u);
+  EXPECT_EQ(report["policies"][0]["policy"], "priority");
+  EXPECT_EQ(report["policies"][1]["policy"], "exclusive");
   for (const char* stage :
        {"rung_to_seen", "seen_to_dispatched", "dispatched_to_finished",
         "finished_to_completion_seen", "rung_to_completion_seen"}) {

@@ -47,6 +47,21 @@ Json CountersToJson(const v1::Device& device) {
   return counters;
 }
 
+Json PoliciesToJson(const std::vector<PolicyFigures>& policies) {
+  Json result = Json::array();
+  for (const PolicyFigures& figures : policies) {
+    result.push_back(
+        {{"policy", figures.policy},
+         {"seconds", figures.seconds},
+         {"requests", figures.requests},
+         {"frames", figures.frames},
+         {"background_kernels", figures.kernel_time.count()},
+         {"event_latency", PercentilesToJson(figures.event_latency)},
+         {"kernel_time", PercentilesToJson(figures.kernel_time)}});
+  }
+  return result;
+}
+
 Json ToDocument(const DemoFigures& figures,
                 const std::vector<std::string>& complaints) {
   Json stages = Json::object();
@@ -66,6 +81,7 @@ Json ToDocument(const DemoFigures& figures,
            {{"ratio", Slowdown(figures)},
             {"alone", PercentilesToJson(figures.kernel_time_alone)},
             {"loaded", PercentilesToJson(figures.kernel_time_loaded)}}},
+          {"policies", PoliciesToJson(figures.policies)},
           {"ledger",
            {{"rung", ledger.rung()},
             {"done", ledger.done()},
@@ -91,6 +107,24 @@ void PrintLatencies(const DemoFigures& figures, Console& console) {
     add(Arrow(name), histogram);
   }
   add("a request in the NIC", figures.request_latency);
+  console.Print(table);
+}
+
+void PrintPolicies(const std::vector<PolicyFigures>& policies,
+                   Console& console) {
+  Table table({"POLICY", ">REQUESTS/S", ">EVENT P50", ">P99", ">FRAMES/S",
+               ">KERNELS/S", ">KERNEL P50"});
+  for (const PolicyFigures& figures : policies) {
+    const auto rate = [&](uint64_t count) {
+      return FormatCount(
+          static_cast<uint64_t>(count / std::max(figures.seconds, 0.001)));
+    };
+    table.AddRow({figures.policy, rate(figures.requests),
+                  FormatNanoseconds(figures.event_latency.Percentile(0.5)),
+                  FormatNanoseconds(figures.event_latency.Percentile(0.99)),
+                  rate(figures.frames), rate(figures.kernel_time.count()),
+                  FormatNanoseconds(figures.kernel_time.Percentile(0.5))});
+  }
   console.Print(table);
 }
 
@@ -158,6 +192,10 @@ absl::Status Judge(const DemoFigures& figures,
   require(CounterOf(figures.fpga, "frames_done") > 0, "no frame was computed");
   require(CounterOf(figures.host, "launches") > 0,
           "no background kernel was launched");
+  for (const PolicyFigures& policy : figures.policies) {
+    require(policy.event_latency.count() > 0,
+            fmt::format("no event ended under policy {}", policy.policy));
+  }
   if (complaints->empty()) return absl::OkStatus();
   const std::string text = fmt::format("{}", fmt::join(*complaints, "; "));
   return violated ? absl::DataLossError(text)
@@ -212,6 +250,8 @@ void PrintReport(const DemoFigures& figures,
                    ledger.failed(), ledger.aborted()));
   console.Print("\n");
   PrintLatencies(figures, console);
+  console.Print("\n");
+  PrintPolicies(figures.policies, console);
   console.Print("\n");
   for (const std::string& complaint : complaints) {
     console.Print(fmt::format("{}: {}\n", console.Bad("WRONG"), complaint));

@@ -15,6 +15,17 @@
 
 namespace carillon::cli {
 
+// What a policy had while it was the one in force.
+struct PolicyFigures {
+  std::string policy;
+  double seconds = 0;
+  uint64_t requests = 0;
+  uint64_t frames = 0;
+  // From rung to completion seen, of the NIC's events.
+  shm::HistogramSnapshot event_latency;
+  shm::HistogramSnapshot kernel_time;
+};
+
 struct DemoFigures {
   MemcaslapResult client;
   // The NIC's request latencies, from datagram in to reply out, and the stages
@@ -27,6 +38,8 @@ struct DemoFigures {
   // The background kernel's times without and with the client's load.
   shm::HistogramSnapshot kernel_time_alone;
   shm::HistogramSnapshot kernel_time_loaded;
+  // In their order; one if the back-end has no other.
+  std::vector<PolicyFigures> policies;
   // The ledger of all devices, after they have ended.
   v1::EventCounts ledger;
   // The processes that did not end well.

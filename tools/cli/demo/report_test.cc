@@ -9,6 +9,7 @@
 namespace carillon::cli {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -36,6 +37,10 @@ DemoFigures GoodFigures() {
   figures.kernel_time_alone.AddBucket(shm::HistogramBucket(1'000'000), 10);
   figures.kernel_time_loaded.AddBucket(shm::HistogramBucket(2'000'000), 10);
   figures.stages = {{"rung_to_seen", {}}};
+  figures.policies = {{.policy = "priority", .seconds = 1, .requests = 300},
+                      {.policy = "p2", .seconds = 2, .requests = 700}};
+  figures.policies[0].event_latency.AddBucket(shm::HistogramBucket(50'000), 9);
+  figures.policies[1].event_latency.AddBucket(shm::HistogramBucket(20'000), 9);
   return figures;
 }
 
@@ -96,6 +101,10 @@ INSTANTIATE_TEST_SUITE_P(
               [](DemoFigures& f) { SetCounter(f.host, "launches", 0); },
               absl::StatusCode::kFailedPrecondition,
               "no background kernel was launched"},
+        Fault{"NoEventUnderAPolicy",
+              [](DemoFigures& f) { f.policies[1].event_latency = {}; },
+              absl::StatusCode::kFailedPrecondition,
+              "no event ended under policy p2"},
         Fault{"Casualty",
               [](DemoFigures& f) { f.casualties = {"nic0 (SIGSEGV)"}; },
               absl::StatusCode::kDataLoss,
@@ -129,11 +138,16 @@ TEST(DemoReport, IsForPeopleOrForPrograms) {
   EXPECT_THAT(text, HasSubstr("500 rung = 500 done + 0 failed + 0 aborted"));
   EXPECT_THAT(text, HasSubstr("900 of 900 GETs, 0 values wrong"));
   EXPECT_THAT(text, HasSubstr("rung -> seen"));
+  EXPECT_THAT(text, HasSubstr("priority"));
+  // 700 requests in 2 s.
+  EXPECT_THAT(text, ContainsRegex("p2 +350 "));
   const Json json = Json::parse(Printed(GoodFigures(), true), nullptr, false);
   ASSERT_FALSE(json.is_discarded());
   EXPECT_EQ(json["ok"], true);
   EXPECT_EQ(json["ledger"]["rung"], 500);
   EXPECT_EQ(json["client"]["hits"], 900);
+  EXPECT_EQ(json["policies"][0]["policy"], "priority");
+  EXPECT_EQ(json["policies"][1]["requests"], 700);
   EXPECT_NEAR(json["background_slowdown"]["ratio"].get<double>(), 2, 0.1);
 }
 

@@ -36,6 +36,8 @@ constexpr milliseconds kTick{250};
 constexpr milliseconds kAlone{2000};
 // The last replies may take so long after the client has ended.
 constexpr milliseconds kSettle{5000};
+// The policy for the second half of the load, where the back-end can do it.
+constexpr char kSecondPolicy[] = "exclusive";
 // memcaslap fills its keys first, and may be late on a busy machine.
 constexpr milliseconds kClientSlack{60'000};
 
@@ -167,8 +169,14 @@ class Demo {
              .inherited = {configuration.get()},
              .log_path = log}));
     start_ = Clock::now();
+    const auto half = start_ + milliseconds(500) * options_.seconds;
     const auto deadline =
         start_ + std::chrono::seconds(options_.seconds) + kClientSlack;
+    ASSIGN_OR_RETURN(const auto status, client_->GetStatus());
+    const bool has_second_policy = std::any_of(
+        status.policies().begin(), status.policies().end(),
+        [](const auto& policy) { return policy.name() == kSecondPolicy; });
+    RETURN_IF_ERROR(BeginPolicy(status.policy()));
     while (!load.Reap()) {
       RETURN_IF_ERROR(Watch(kTick));
       if (Clock::now() > deadline) {
@@ -177,6 +185,14 @@ class Demo {
                         testbed::LastLines(log, 10)));
       }
       RETURN_IF_ERROR(ShowProgress());
+      if (has_second_policy && figures_.policies.empty() &&
+          Clock::now() >= half) {
+        RETURN_IF_ERROR(EndPolicy());
+        console_.Say(
+            fmt::format("the policy is {} from now on", kSecondPolicy));
+        RETURN_IF_ERROR(client_->SetPolicy(kSecondPolicy).status());
+        RETURN_IF_ERROR(BeginPolicy(kSecondPolicy));
+      }
     }
     if (!load.Reap()->ok()) {
       return absl::AbortedError(
@@ -184,6 +200,36 @@ class Demo {
                       load.Reap()->ToString(), testbed::LastLines(log, 10)));
     }
     ASSIGN_OR_RETURN(figures_.client, ParseMemcaslap(FileText(log)));
+    return EndPolicy();
+  }
+
+  // What all devices have had so far.
+  absl::StatusOr<PolicyFigures> ReadPolicy() {
+    RETURN_IF_ERROR(ReadDevices());
+    return PolicyFigures{
+        .seconds = std::chrono::duration<double>(Clock::now() - start_).count(),
+        .requests = CounterOf(figures_.nic, "udp_requests"),
+        .frames = CounterOf(figures_.fpga, "frames_done"),
+        .event_latency = HistogramOf(figures_.nic, "event_latency"),
+        .kernel_time = HistogramOf(figures_.host, "kernel_time")};
+  }
+
+  absl::Status BeginPolicy(const std::string& policy) {
+    ASSIGN_OR_RETURN(policy_begin_, ReadPolicy());
+    policy_begin_.policy = policy;
+    return absl::OkStatus();
+  }
+
+  absl::Status EndPolicy() {
+    ASSIGN_OR_RETURN(PolicyFigures end, ReadPolicy());
+    const PolicyFigures& begin = policy_begin_;
+    figures_.policies.push_back(
+        {.policy = begin.policy,
+         .seconds = end.seconds - begin.seconds,
+         .requests = end.requests - begin.requests,
+         .frames = end.frames - begin.frames,
+         .event_latency = Difference(end.event_latency, begin.event_latency),
+         .kernel_time = Difference(end.kernel_time, begin.kernel_time)});
     return absl::OkStatus();
   }
 
@@ -268,6 +314,7 @@ class Demo {
   std::unique_ptr<testbed::TestbedRun> run_;
   std::unique_ptr<testbed::AdminClient> client_;
   DemoFigures figures_;
+  PolicyFigures policy_begin_;
   Clock::time_point start_;
   Clock::time_point shown_;
   uint64_t shown_requests_ = 0;
