@@ -122,6 +122,8 @@ struct GridRun {
 
   bool failed() const { return !result.status.ok(); }
   bool has_blocks() const { return more || !flushed.empty(); }
+  // Its blocks must run together.
+  bool waits_for_all_blocks() const { return launch.grid_workspace != 0; }
   bool begun() const { return result.dispatched != kNever; }
   bool done() const { return (!has_blocks() || failed()) && running == 0; }
   // Takes the index of the block that starts next.

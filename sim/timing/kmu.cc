@@ -225,7 +225,12 @@ GridRun* Kmu::ChooseSlice(Cycle now, const Sm& sm) {
     if (grid == slice_grid_ && slice_left_ != 0) {
       return sm.Fits(*grid) ? grid : nullptr;
     }
-    if (grid->running != 0) return nullptr;
+    if (grid->running != 0) {
+      // Blocks that wait for those which have not begun would not end.
+      if (!grid->waits_for_all_blocks() || !grid->has_blocks()) return nullptr;
+      next = grid;
+      break;
+    }
     if (next == nullptr && grid->ready <= now && grid->has_blocks()) {
       next = grid;
     }
@@ -233,14 +238,10 @@ GridRun* Kmu::ChooseSlice(Cycle now, const Sm& sm) {
   if (next == nullptr || !sm.Fits(*next)) return nullptr;
   slice_grid_ = next;
   ++next->slices;
-  // Blocks that wait for all others of their grid must run together.
-  const uint64_t of_all = next->launch.grid.count();
-  slice_left_ =
-      next->launch.grid_workspace != 0
-          ? of_all
-          : std::min<uint64_t>(uint64_t{config_.sm.count} *
-                                   OccupancyOf(next->contexts, config_).blocks,
-                               of_all - next->started);
+  const uint64_t left = next->launch.grid.count() - next->started;
+  const uint64_t wave =
+      uint64_t{config_.sm.count} * OccupancyOf(next->contexts, config_).blocks;
+  slice_left_ = next->waits_for_all_blocks() ? left : std::min(wave, left);
   return next;
 }
 

@@ -46,6 +46,22 @@ again:
   red.global.add.u32 [%d0], 1;
   ret;
 }
+
+// Waits until as many threads have come.
+.visible .entry meet(.param .u64 out, .param .u32 all)
+{
+  .reg .pred %p<2>;
+  .reg .b32 %r<4>;
+  .reg .b64 %d<4>;
+  ld.param.u64 %d0, [out];
+  ld.param.u32 %r0, [all];
+  red.global.add.u32 [%d0], 1;
+again:
+  ld.volatile.global.u32 %r1, [%d0];
+  setp.lt.u32 %p0, %r1, %r0;
+  @%p0 bra again;
+  ret;
+}
 )";
 
 class SharingTest : public testing::Test {
@@ -207,6 +223,23 @@ TEST_F(SharingTest, GpesGivesTheGpuToOneSliceAtATimeTheMostUrgentNext) {
     running += step.start ? 1 : -1;
     EXPECT_LE(running, 8);
   }
+}
+
+TEST_F(SharingTest,
+       BlocksThatWaitForEachOtherHaveOneSliceAlsoWhenHalfHaveBegun) {
+  Share(kFirstCome);
+  const GridId before = Submit(Work(100, 4));
+  Launch launch =
+      runner_.MakeLaunch("meet", {8, 1, 1}, {32, 1, 1}, {data_ + 8}, {8 * 32});
+  launch.grid_workspace = 1;
+  const GridId meeting = Submit(launch, {.not_before = 10});
+  const GridId urgent = Submit(Work(1, 8), {.priority = 7, .not_before = 20});
+  while (gpu().progress(meeting)->started == 0) gpu().Run(gpu().cycle() + 1);
+  Share(kGpes);
+  gpu().Run(100'000);
+  EXPECT_TRUE(results_.contains(before));
+  EXPECT_TRUE(results_.contains(meeting));
+  EXPECT_TRUE(results_.contains(urgent));
 }
 
 TEST_F(SharingTest, WithAPreemptionTechniqueTheConfigurationDecides) {
