@@ -80,7 +80,8 @@ std::vector<Job> Th4_13Jobs(const ExperimentOptions& options) {
 }
 
 Json Th4_13(const Results& results, const ExperimentOptions& options) {
-  const auto period = static_cast<double>(GnomJob(0, options).arrivals.least);
+  const Job job = GnomJob(0, options);
+  const auto period = static_cast<double>(job.arrivals.least);
   const Rtt alone = RttOf(results.at(NameOf(0)), period);
   Json rows = {{0, Json(), Number(alone.mean_us), Number(alone.most_us), Json(),
                 Json(), Json(), Json()}};
@@ -115,19 +116,28 @@ Json Th4_13(const Results& results, const ExperimentOptions& options) {
         SummaryRow("background's time, 16 launches over 1", "x", 1.5, slower));
   }
   return Figure(
-      {"memc_gnom_get, batches of 512 GETs of 16-byte keys, one every 128 us "
-       "(4 MRPS), 8,192 keys; beside 256 blocks of 1,024 threads of a vector "
-       "multiplication, in launches of which each comes 5 us after the one "
-       "before has ended",
-       "RTT: until the batch is full (64 us in the mean, 128 us at most), and "
-       "from there to the kernel's end, of the batches that come while the "
-       "background runs; no network",
+      {fmt::format("memc_gnom_get, batches of {} GETs of 16-byte keys, one "
+                   "every {:.3g} "
+                   "us ({:.2g} MRPS), 8,192 keys; beside 256 blocks of 1,024 "
+                   "threads of "
+                   "a vector multiplication, in launches of which each comes 5 "
+                   "us after "
+                   "the one before has ended",
+                   job.gnom_batch, period / kMhz,
+                   job.gnom_batch * kMhz / period),
+       fmt::format(
+           "RTT: until the batch is full ({:.3g} us in the mean, {:.3g} us at "
+           "most), and from there to the kernel's end, of the batches that "
+           "come "
+           "while the background runs; no network",
+           period / 2 / kMhz, period / kMhz),
        "both have the same priority and come from the host: blocks go out in "
        "the order of their launches; the GET kernel's block fits an SM beside "
        "one block of the background, not beside two",
-       "the thesis's background takes 32 ms on a K20c; here it has 16 elements "
-       "a "
-       "thread, as a run's cost allows, and takes 5 ms"},
+       fmt::format(
+           "the thesis's background takes 32 ms on a K20c; here it has 16 "
+           "elements a thread, as a run's cost allows, and takes {:.2g} ms",
+           one_cycles / kMhz / 1000)},
       Json::array({Table("GETs beside the background",
                          {"launches", "blocks of each", "RTT, us, mean",
                           "longest", "1 launch's mean to it", "longest to it",
