@@ -180,6 +180,20 @@ TEST_F(EndlessCopyTest, ItsBuffersCannotBeFreed) {
   caller_.join();
 }
 
+TEST_F(EndlessCopyTest, ItIsListedBesideTheQueues) {
+  v1::ListQueuesResponse queues;
+  ASSERT_TRUE(TestTestbed::Call(testbed_.admin(), &v1::Admin::Stub::ListQueues,
+                                v1::ListQueuesRequest(), &queues)
+                  .ok());
+  ASSERT_EQ(queues.copies_size(), 1);
+  EXPECT_EQ(queues.copies(0).device(), "host0");
+  EXPECT_TRUE(queues.copies(0).in());
+  EXPECT_EQ(queues.copies(0).bytes(), 4096u);
+  EXPECT_EQ(queues.copies_left_out(), 0u);
+  context_->TryCancel();
+  caller_.join();
+}
+
 TEST_F(EndlessCopyTest, ItsDevicesEndAbortsIt) {
   EXPECT_TRUE(device_.Detach().ok());
   caller_.join();

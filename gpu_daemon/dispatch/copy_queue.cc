@@ -44,6 +44,16 @@ void CopyQueue::CancelLocked(const LaunchFilter& which, shm::EventStatus why) {
   }
 }
 
+std::vector<CopyProgress> CopyQueue::copies() const {
+  std::vector<CopyProgress> result;
+  MutexLock lock(mutex_);
+  const Nanoseconds now = NowNs();
+  for (const auto& [place, copy] : copies_) {
+    result.push_back(ProgressOf(*copy, now));
+  }
+  return result;
+}
+
 bool CopyQueue::idle() const {
   MutexLock lock(mutex_);
   return copies_.empty();

@@ -9,6 +9,7 @@
 #include <memory>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/mutex.h"
 #include "gpu_daemon/event/kernel_memory.h"
@@ -30,6 +31,8 @@ class CopyQueue {
   // Those that `which` names end as aborted: a chunk that is under way ends
   // first, and may do so after this has returned.
   void Cancel(const LaunchFilter& which, shm::EventStatus why);
+  // The most urgent first, then the oldest.
+  std::vector<CopyProgress> copies() const;
   bool idle() const;
 
   // Cancels all with kShutdown, and takes no more.

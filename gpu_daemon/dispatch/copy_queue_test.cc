@@ -123,6 +123,25 @@ class CopyQueueTest : public testing::Test {
   std::optional<CopyQueue> queue_{std::in_place, &memory_, kChunks};
 };
 
+TEST_F(CopyQueueTest, ShowsWhatHasNotEndedTheMostUrgentFirst) {
+  EXPECT_TRUE(queue_->copies().empty());
+  Copying large = Submit(250);
+  memory_.LetPass(1);
+  memory_.AwaitChunk();
+  Copying urgent = Submit(30, 5, 0, CopyDirection::kOut);
+  const auto copies = queue_->copies();
+  ASSERT_EQ(copies.size(), 2u);
+  EXPECT_EQ(copies[0].priority, 5u);
+  EXPECT_EQ(copies[0].direction, CopyDirection::kOut);
+  EXPECT_EQ(copies[0].copied, 0u);
+  EXPECT_EQ(copies[1].device, device_.memory->name());
+  EXPECT_EQ(copies[1].bytes, 250u);
+  EXPECT_EQ(copies[1].copied, 100u);
+  memory_.LetPass(1000);
+  large.result.get();
+  urgent.result.get();
+}
+
 TEST_F(CopyQueueTest, CopiesAllOfItInChunksOfItsDirection) {
   memory_.LetPass(1000);
   Copying in = Submit(250);

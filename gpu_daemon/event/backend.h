@@ -80,6 +80,8 @@ class Backend {
   // Launches that have not ended, but for events that launch paths hold or run
   // by themselves.
   virtual std::vector<LaunchProgress> launches() const = 0;
+  // Copies that have not ended; their order says nothing.
+  virtual std::vector<CopyProgress> copies() const = 0;
   // True when nothing waits and nothing runs.
   virtual bool idle() const = 0;
 

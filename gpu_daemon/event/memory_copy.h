@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "base/clock.h"
 #include "gpu_daemon/event/device_memory.h"
@@ -64,6 +65,24 @@ struct MemoryCopy {
     return result;
   }
 };
+
+// A copy that has not ended.
+struct CopyProgress {
+  std::string device;
+  CopyDirection direction = CopyDirection::kIn;
+  uint32_t priority = 0;
+  uint64_t bytes = 0;
+  uint64_t copied = 0;
+  Nanoseconds age_ns = 0;  // since it came
+};
+inline CopyProgress ProgressOf(const MemoryCopy& copy, Nanoseconds now) {
+  return {.device = copy.memory->name(),
+          .direction = copy.direction,
+          .priority = copy.priority,
+          .bytes = copy.bytes,
+          .copied = copy.copied,
+          .age_ns = now - std::min(now, copy.queued_ns)};
+}
 
 }  // namespace carillon::gpud
 

@@ -118,6 +118,7 @@ class SimulatedBackend : public gpud::Backend {
   gpud::BackendFigures figures() const override { return {}; }
   std::vector<gpud::QueueLength> queue_lengths() const override { return {}; }
   std::vector<gpud::LaunchProgress> launches() const override { return {}; }
+  std::vector<gpud::CopyProgress> copies() const override { return {}; }
   bool idle() const override { return launcher_.pending() == 0; }
   gpud::PathSet& paths() override { return paths_; }
   void Submit(std::unique_ptr<gpud::KernelLaunch>) override {

@@ -42,6 +42,7 @@ class CpuBackend : public Backend {
   std::vector<LaunchProgress> launches() const override {
     return kmu_.launches();
   }
+  std::vector<CopyProgress> copies() const override { return copies_.copies(); }
   bool idle() const override;
 
   PathSet& paths() override { return paths_; }

@@ -53,6 +53,9 @@ class CudaBackend : public Backend {
   std::vector<LaunchProgress> launches() const override {
     return background_->launches();
   }
+  std::vector<CopyProgress> copies() const override {
+    return copies_->copies();
+  }
   bool idle() const override { return background_->idle() && copies_->idle(); }
 
   PathSet& paths() override { return *paths_; }

@@ -131,6 +131,12 @@ std::vector<LaunchProgress> TimedBackend::launches() const {
   return launches;
 }
 
+std::vector<CopyProgress> TimedBackend::copies() const {
+  std::vector<CopyProgress> copies;
+  front_end_->Call([&] { copies = launcher_->copies(); });
+  return copies;
+}
+
 std::string TimedBackend::policy() const {
   MutexLock lock(policy_mutex_);
   return policy_;

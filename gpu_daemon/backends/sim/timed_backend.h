@@ -40,6 +40,7 @@ class TimedBackend final : public Backend {
   BackendFigures figures() const override;
   std::vector<QueueLength> queue_lengths() const override { return {}; }
   std::vector<LaunchProgress> launches() const override;
+  std::vector<CopyProgress> copies() const override;
   bool idle() const override { return launcher_->unfinished() == 0; }
 
   PathSet& paths() override { return paths_; }

@@ -430,6 +430,12 @@ TEST_F(TimedBackendTest, AMoreUrgentCopyWaitsForTheChunkAndNoLonger) {
   auto large_end = Copy(*slow, large, CopyDirection::kIn, 1);
   ASSERT_TRUE(urgent->WaitForTurn());
   ASSERT_EQ(urgent->time.now(), 500u);
+  const auto copies = backend_->copies();
+  ASSERT_EQ(copies.size(), 1u);
+  EXPECT_EQ(copies[0].device, "a");
+  EXPECT_EQ(copies[0].bytes, 3 * kChunk);
+  EXPECT_EQ(copies[0].copied, 0u);
+  EXPECT_EQ(copies[0].age_ns, 500u);
   const LaunchResult result = Copy(*urgent, small, CopyDirection::kIn, 2).get();
   EXPECT_EQ(result.queued_ns, 500u);
   EXPECT_EQ(result.dispatched_ns, kChunk + 100);

@@ -15,6 +15,15 @@ void TimedCopies::Submit(std::unique_ptr<MemoryCopy> copy, uint64_t order) {
   copies_.emplace(std::move(place), std::move(copy));
 }
 
+std::vector<CopyProgress> TimedCopies::List(Nanoseconds now) const {
+  std::vector<CopyProgress> result;
+  for (const auto& [place, copy] : copies_) {
+    if (std::get<0>(place) > now) break;
+    result.push_back(ProgressOf(*copy, now));
+  }
+  return result;
+}
+
 Nanoseconds TimedCopies::next() const {
   if (running_ != nullptr) return chunk_end_;
   if (copies_.empty()) return shm::kNoTime;

@@ -34,6 +34,8 @@ class TimedCopies {
   // Copies that arrive at the same time go by `order`, their device's own, and
   // by the device's name.
   void Submit(std::unique_ptr<MemoryCopy> copy, uint64_t order);
+  // Those that have arrived, the oldest first.
+  std::vector<CopyProgress> List(Nanoseconds now) const;
   // When a chunk begins or ends next; shm::kNoTime: never.
   Nanoseconds next() const;
   // To be called at each of these times.

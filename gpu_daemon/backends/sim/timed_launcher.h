@@ -77,6 +77,7 @@ class TimedLauncher final : public Launcher {
     return gpu_.SetSharing(sharing, reserve_sms);
   }
   std::vector<LaunchProgress> launches() const;
+  std::vector<CopyProgress> copies() const { return copies_.List(now_ns()); }
 
   sim::timing::Statistics statistics() { return gpu_.statistics(); }
 

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "base/clock.h"
@@ -28,7 +30,11 @@ namespace {
 // Each holds one of gRPC's threads.
 constexpr size_t kMaxStreams = 32;
 constexpr uint32_t kMaxDrains = 16;
-constexpr size_t kMaxListedLaunches = 1000;
+constexpr size_t kMaxListed = 1000;
+template <class T>
+std::span<const T> Listed(const std::vector<T>& all) {
+  return {all.data(), std::min(all.size(), kMaxListed)};
+}
 // Names of devices that have a share, whether they are attached or not.
 constexpr size_t kMaxShares = 1000;
 // A caller that missed a change must take the news of it within this time.
@@ -162,11 +168,15 @@ grpc::Status AdminService::ListQueues(grpc::ServerContext* context,
     queue->set_kernels(length.kernels);
   }
   const auto launches = context_->backend->launches();
-  const size_t shown = std::min(launches.size(), kMaxListedLaunches);
-  for (size_t i = 0; i < shown; ++i) {
-    Describe(launches[i], response->add_launches());
+  for (const LaunchProgress& launch : Listed(launches)) {
+    Describe(launch, response->add_launches());
   }
-  response->set_left_out(launches.size() - shown);
+  response->set_left_out(launches.size() - response->launches_size());
+  const auto copies = context_->backend->copies();
+  for (const CopyProgress& copy : Listed(copies)) {
+    Describe(copy, response->add_copies());
+  }
+  response->set_copies_left_out(copies.size() - response->copies_size());
   return grpc::Status::OK;
 }
 

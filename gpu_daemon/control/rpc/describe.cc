@@ -177,4 +177,13 @@ void Describe(const LaunchProgress& launch, v1::Launch* out) {
   out->set_wait_ns(launch.wait_ns);
 }
 
+void Describe(const CopyProgress& copy, v1::Copy* out) {
+  out->set_device(copy.device);
+  out->set_in(copy.direction == CopyDirection::kIn);
+  out->set_priority(copy.priority);
+  out->set_bytes(copy.bytes);
+  out->set_bytes_copied(copy.copied);
+  out->set_age_ns(copy.age_ns);
+}
+
 }  // namespace carillon::gpud

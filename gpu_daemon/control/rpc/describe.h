@@ -24,6 +24,7 @@ void Describe(const Session& session, Nanoseconds now, v1::Device* out);
 void Describe(std::string_view name, const shm::HistogramSnapshot& histogram,
               v1::Histogram* out);
 void Describe(const LaunchProgress& launch, v1::Launch* out);
+void Describe(const CopyProgress& copy, v1::Copy* out);
 
 }  // namespace carillon::gpud
 

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "base/status.h"
 #include "base/text.h"
@@ -35,18 +36,25 @@ absl::Status Show(OpenTestbed& open, Console& console) {
                     launch.slices() != 0 ? FormatCount(launch.slices()) : "-",
                     launch.wait_ns() != 0 ? FormatAge(launch.wait_ns()) : "-");
   }
-  if (launches.empty()) {
-    console.Say("no launch waits or runs");
-    return absl::OkStatus();
+  Table copies({"DEVICE", "COPY", ">PRIORITY", ">BYTES", ">LEFT", ">AGE"});
+  for (const v1::Copy& copy : queues.copies()) {
+    copies.AddRow(copy.device(), copy.in() ? "to the GPU" : "from the GPU",
+                  copy.priority(), FormatBytes(copy.bytes()),
+                  FormatBytes(copy.bytes() - copy.bytes_copied()),
+                  FormatAge(copy.age_ns()));
   }
-  if (!table.empty()) {
-    console.Print(table);
-    console.Print("\n");
+  if (launches.empty()) console.Say("no launch waits or runs");
+  bool first = true;
+  for (const Table* shown : {&table, &launches, &copies}) {
+    if (shown->empty()) continue;
+    if (!std::exchange(first, false)) console.Print("\n");
+    console.Print(*shown);
   }
-  console.Print(launches);
-  if (queues.left_out() != 0) {
-    console.Say(
-        fmt::format("and {} more launches", FormatCount(queues.left_out())));
+  for (const auto& [what, left_out] :
+       {std::pair("launches", queues.left_out()),
+        std::pair("copies", queues.copies_left_out())}) {
+    if (left_out == 0) continue;
+    console.Say(fmt::format("and {} more {}", FormatCount(left_out), what));
   }
   return absl::OkStatus();
 }
