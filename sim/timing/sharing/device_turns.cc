@@ -35,28 +35,34 @@ void DeviceTurns::Charge(uint64_t now, std::span<const Party> parties) {
 
 bool DeviceTurns::Advance(uint64_t now, std::span<const Party> parties) {
   Charge(now, parties);
-  const Party* const owner = owner_ ? Find(parties, *owner_) : nullptr;
-  const bool others_wait = std::ranges::any_of(parties, [&](const Party& p) {
-    return p.waits && (!owner_ || p.device != *owner_);
-  });
-  // Time that nobody else wants is not paid back.
-  if (owner_ && !others_wait) {
+  // Time that nobody else wanted is not paid back.
+  if (owner_ && !others_waited_) {
     floor_ = std::max(floor_, AccountOf(*owner_).used);
   }
+  const auto others_wait = [&] {
+    return std::ranges::any_of(parties, [&](const Party& party) {
+      return party.waits && party.device != owner_;
+    });
+  };
+  others_waited_ = others_wait();
+  const Party* const owner = owner_ ? Find(parties, *owner_) : nullptr;
   may_begin_ = true;
   if (owner != nullptr) {
     const uint64_t quantum = quantum_ * std::max(owner->weight, 1u);
-    may_begin_ = !others_wait || now - began_ < quantum;
+    may_begin_ = !others_waited_ || now - began_ < quantum;
     if (owner->begun || (owner->waits && may_begin_)) return false;
   }
   // Who has been away begins where the others are: idling saves nothing up.
-  uint64_t least = ~uint64_t{0};
+  uint64_t least = 0;
   const Party* next = nullptr;
   for (const Party& party : parties) {
     Account& account = AccountOf(party.device);
     account.used = std::max(account.used, floor_);
     account.weight = std::max(party.weight, 1u);
-    if (!party.waits || account.used >= least) continue;
+    // Of equals, the first that has not had it just now.
+    const bool better = next == nullptr || account.used < least ||
+                        (account.used == least && next->device == owner_);
+    if (!party.waits || !better) continue;
     least = account.used;
     next = &party;
   }
@@ -66,6 +72,7 @@ bool DeviceTurns::Advance(uint64_t now, std::span<const Party> parties) {
   may_begin_ = false;
   if (next != nullptr && !begun) {
     owner_ = next->device;
+    others_waited_ = others_wait();
     may_begin_ = true;
     began_ = charged_ = now;
     floor_ = least;

@@ -54,6 +54,7 @@ class DeviceTurns {
   uint64_t floor_ = 0;  // where those who come begin
   std::optional<Device> owner_;
   bool may_begin_ = false;
+  bool others_waited_ = false;  // when Advance() last looked
   uint64_t began_ = 0;  // the turn
   uint64_t charged_ = 0;
 };

@@ -378,6 +378,28 @@ TEST(DeviceTurnsTest, TimeThatNobodyElseWantedIsNotPaidBack) {
   EXPECT_GE(turns.clients[1].ran, 9u);
 }
 
+TEST(DeviceTurnsTest, NorIsThatOfALongLaunchFromBeforeTheOtherCame) {
+  DeviceTurns turns(100);
+  using Party = DeviceTurns::Party;
+  turns.Advance(0, std::vector{Party{.device = 1, .waits = true}});
+  turns.Advance(0, std::vector{Party{.device = 1, .begun = true}});
+  ASSERT_EQ(turns.owner(), 1u);
+  const Party both[] = {{.device = 1, .begun = true},
+                        {.device = 2, .waits = true}};
+  turns.Advance(1'000'000, both);
+  // It ends at once, and both want the GPU from now on.
+  uint64_t now = 1'000'010;
+  uint64_t had[3] = {};
+  for (int i = 0; i < 100; ++i) {
+    turns.Advance(now, std::vector{Party{.device = 1, .waits = true},
+                                   Party{.device = 2, .waits = true}});
+    ASSERT_TRUE(turns.owner());
+    ++had[*turns.owner()];
+    now += 10;
+  }
+  EXPECT_GE(had[1], 40u);
+  EXPECT_GE(had[2], 40u);
+}
 TEST(DeviceTurnsTest, OneLaunchAtATimeIsChargedByItsDevicesWeight) {
   Turns turns({Turns::Client{.weight = 100, .busy = false}, Turns::Client{},
                Turns::Client{}});
