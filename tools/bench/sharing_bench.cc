@@ -30,8 +30,8 @@ absl::Status Run(const SharingOptions& options, const Output& output,
     RETURN_IF_ERROR(plots::CheckWritable(output.folder));
   }
   ASSIGN_OR_RETURN(auto document, RunSharing(options));
-  document["when"] = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}",
-                                 fmt::gmtime(time(nullptr)));
+  document["when"] =
+      fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(time(nullptr)));
   document["machine"] = DescribeMachine();
   document["command"] = command;
   if (output.json) {
@@ -54,6 +54,7 @@ int Main(int argc, char** argv) {
   SharingOptions options;
   options.gpud = plots::Runfile("gpu_daemon/gpud");
   options.timing = plots::Runfile("tools/bench/sharing/four_places.yaml");
+  options.trace = plots::Runfile("tools/bench/sharing/bursts.trace");
   Output output;
   CLI::App app(
       "Events beside background kernels under each sharing policy: responses, "
@@ -71,7 +72,7 @@ int Main(int argc, char** argv) {
                  "Only these policies, separated by commas")
       ->delimiter(',');
   app.add_option("--trace", options.trace,
-                 "Also a traced load: a file of times in us, one a line");
+                 "The traced load: a file of times in us, one a line");
   app.add_option("--rounds", options.rounds,
                  "How often each is measured, with another seed")
       ->check(CLI::Range(1, 100))
@@ -85,9 +86,10 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  // The options that decide the figures.
-  std::string command = "sharing --backend " + options.backend;
-  if (options.quick) command += " --quick";
+  // What decides the figures, without paths.
+  const std::string command = fmt::format(
+      "sharing --backend {} --rounds {} --seed {}{}", options.backend,
+      options.rounds, options.seed, options.quick ? " --quick" : "");
   CatchInterrupts();
   const absl::Status status = Run(options, output, command);
   if (status.ok()) return 0;

@@ -31,9 +31,8 @@ absl::StatusOr<Nanoseconds> ParseTime(std::string_view text) {
   // Not a number is neither below nor above anything.
   if (error != std::errc() || rest != end ||
       !(microseconds >= 0 && microseconds <= kMostMicroseconds)) {
-    return absl::InvalidArgumentError(
-        fmt::format("{} is no time in microseconds from 0 to an hour",
-                    Quote(text)));
+    return absl::InvalidArgumentError(fmt::format(
+        "{} is no time in microseconds from 0 to an hour", Quote(text)));
   }
   return static_cast<Nanoseconds>(std::llround(microseconds * 1000));
 }
@@ -105,8 +104,7 @@ Arrivals TracedArrivals(const Arrivals& trace, Nanoseconds mean_gap,
   // A round ends a mean gap behind the last arrival, where the next one begins.
   const auto span = static_cast<double>(trace.back() - trace.front());
   const auto count = static_cast<double>(trace.size());
-  const double stretch =
-      static_cast<double>(mean_gap) * (count - 1) / span;
+  const double stretch = static_cast<double>(mean_gap) * (count - 1) / span;
   Arrivals arrivals;
   for (double round = 0;; round += static_cast<double>(mean_gap) * count) {
     for (const Nanoseconds time : trace) {

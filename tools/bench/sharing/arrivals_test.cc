@@ -117,8 +117,7 @@ TEST(Arrivals, ATraceIsStretchedToAMeanGapAndGoesRound) {
 TEST(Arrivals, AFileThatIsNotThereOrIsBadIsNamed) {
   const TempDirectory directory;
   const std::string path = directory.path() + "/times";
-  EXPECT_THAT(std::string(ReadTrace(path).status().message()),
-              HasSubstr(path));
+  EXPECT_THAT(std::string(ReadTrace(path).status().message()), HasSubstr(path));
   std::ofstream(path) << "1\nx\n";
   EXPECT_THAT(std::string(ReadTrace(path).status().message()),
               AllOf(HasSubstr(path), HasSubstr("line 2")));

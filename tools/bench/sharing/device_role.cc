@@ -2,9 +2,9 @@
 
 #include <sys/prctl.h>
 
+#include <chrono>
 #include <cstdio>
 #include <iostream>
-#include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -71,13 +71,13 @@ class SharingDevice {
 absl::StatusOr<Json> SharingDevice::Prepare(const Json& plan) {
   plan_ = plan;
   const uint64_t copied = plan.value("bytes", uint64_t{0});
-  ASSIGN_OR_RETURN(
-      device_, edge::Device::Attach({.testbed_directory = testbed_,
-                                     .name = name_,
-                                     .kind = "bench",
-                                     .submission_bytes = copied + (2 << 20),
-                                     .completion_bytes = 2 << 20,
-                                     .takes_simulated_time = true}));
+  ASSIGN_OR_RETURN(device_,
+                   edge::Device::Attach({.testbed_directory = testbed_,
+                                         .name = name_,
+                                         .kind = "bench",
+                                         .submission_bytes = copied + (2 << 20),
+                                         .completion_bytes = 2 << 20,
+                                         .takes_simulated_time = true}));
   if (plan.contains("policy")) {
     testbed::AdminClient admin{TestbedPaths(testbed_)};
     const auto set = admin.SetPolicy(Of<std::string>("policy"));
@@ -95,14 +95,15 @@ absl::StatusOr<Json> SharingDevice::Prepare(const Json& plan) {
 
 absl::Status SharingDevice::PrepareEvents() {
   ASSIGN_OR_RETURN(
-      queue_, edge::edgeRegisterEvent(
-                  *device_, {.kernel = "busy",
-                             .grid = {Of<uint32_t>("blocks"), 1, 1},
-                             .block = {Of<uint32_t>("threads"), 1, 1},
-                             .max_in_flight = kEntries,
-                             .priority = Of<uint32_t>("priority"),
-                             .parameters = {edge::Constant(
-                                 "iterations", Of("iterations"))}}));
+      queue_,
+      edge::edgeRegisterEvent(
+          *device_,
+          {.kernel = "busy",
+           .grid = {Of<uint32_t>("blocks"), 1, 1},
+           .block = {Of<uint32_t>("threads"), 1, 1},
+           .max_in_flight = kEntries,
+           .priority = Of<uint32_t>("priority"),
+           .parameters = {edge::Constant("iterations", Of("iterations"))}}));
   return absl::OkStatus();
 }
 
@@ -166,17 +167,16 @@ absl::StatusOr<Json> SharingDevice::Events() {
     }
     while (const auto completion = queue_->Poll()) {
       if (completion->state != edge::EventState::kDone) {
-        return absl::InternalError(
-            fmt::format("event {} ended in state {} with status {}",
-                        completion->sequence.value(),
-                        static_cast<int>(completion->state),
-                        completion->status));
+        return absl::InternalError(fmt::format(
+            "event {} ended in state {} with status {}",
+            completion->sequence.value(), static_cast<int>(completion->state),
+            completion->status));
       }
       const auto life = queue_->life();
       const Nanoseconds due = due_of[queue_->SlotOf(completion->sequence)];
       const Nanoseconds end = Since(life.finished_ns);
-      served.push_back({due, std::max(due, Since(life.dispatched_ns)),
-                        std::max(due, end)});
+      served.push_back(
+          {due, std::max(due, Since(life.dispatched_ns)), std::max(due, end)});
       queue_->Free();
       if (closed && end + Of("gap") < Of("end")) next = end + Of("gap");
     }

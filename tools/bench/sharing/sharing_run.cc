@@ -40,8 +40,7 @@ struct Rate {
   double share;
 };
 constexpr Rate kRates[] = {{"low", 0.025}, {"high", 0.25}};
-constexpr const char* kOpenShapes[] = {"uniform", "poisson", "closed"};
-constexpr const char* kTraced = "traced";
+constexpr const char* kShapes[] = {"uniform", "poisson", "closed", "traced"};
 
 // A background's work: launches of kernels, one after the other, whose blocks all
 // take as long.
@@ -131,8 +130,8 @@ class Run {
   const SharingOptions options_;
   const uint32_t rounds_;
   Arrivals trace_;
-  uint64_t places_ = kSms;   // blocks that run at once
-  uint32_t workers_ = kSms;  // cpu
+  uint64_t places_ = kSms;                       // blocks that run at once
+  uint32_t workers_ = kSms;                      // cpu
   std::map<uint32_t, double> ns_per_iteration_;  // by threads of a block
   std::map<std::tuple<Nanoseconds, uint64_t, uint64_t, std::string>,
            std::vector<double>>
@@ -209,7 +208,7 @@ SharingDevicePlan Run::LoadPlan(const Load& load, std::string_view policy,
     plan.plan["end"] = end;
   } else if (load.shape == "uniform") {
     plan.plan["due"] = UniformArrivals(gap, end);
-  } else if (load.shape == kTraced) {
+  } else if (load.shape == "traced") {
     plan.plan["due"] = TracedArrivals(trace_, gap, end);
   } else {
     plan.plan["due"] = PoissonArrivals(gap, end, options_.seed + round);
@@ -281,10 +280,10 @@ absl::StatusOr<Json> Run::Cell(std::string_view part, const std::string& policy,
   std::vector<double> ends;
   bool beyond = false;
   for (uint32_t round = 0; round < rounds_; ++round) {
-    ASSIGN_OR_RETURN(const auto saw,
-                     RunDevices(Gpud(), {LoadPlan(load, policy, end, round),
-                                         BackgroundPlan("background", work,
-                                                        policy)}));
+    ASSIGN_OR_RETURN(
+        const auto saw,
+        RunDevices(Gpud(), {LoadPlan(load, policy, end, round),
+                            BackgroundPlan("background", work, policy)}));
     if (saw[0].contains("refused")) {
       cell["status"] = "refused";
       cell["reason"] = saw[0]["refused"];
@@ -313,8 +312,8 @@ absl::StatusOr<Json> Run::Cell(std::string_view part, const std::string& policy,
   const double work_together = MeanOf(ends);
   const Program programs[] = {{response_alone, MeanOf(responses)},
                               {work_alone, work_together}};
-  const auto late = std::ranges::count_if(
-      tardiness, [](double by) { return by > 0; });
+  const auto late =
+      std::ranges::count_if(tardiness, [](double by) { return by > 0; });
   cell["status"] = "measured";
   cell["response_us"] = SpreadToJson(responses);
   cell["response_alone_us"] = std::round(response_alone) / 1000;
@@ -344,10 +343,7 @@ absl::Status Run::AddCells(Json& cells) {
   if (options_.quick) {
     measured.emplace_back("load", poisson, plain);
   } else {
-    std::vector<std::string> shapes(std::begin(kOpenShapes),
-                                    std::end(kOpenShapes));
-    if (!trace_.empty()) shapes.emplace_back(kTraced);
-    for (const std::string& shape : shapes) {
+    for (const char* shape : kShapes) {
       for (const Rate& rate : kRates) {
         measured.emplace_back("load", Load{shape, rate}, plain);
       }
@@ -383,10 +379,9 @@ absl::StatusOr<Json> Run::Pending() {
     const char* policy;
     uint64_t waves;
   };
-  constexpr Way kWays[] = {{"first_come", 32}, {"exclusive", 32},
-                           {"priority", 32},   {"priority", 2},
-                           {"gpes", 2},        {"gpes", 8},
-                           {"gpes", 32}};
+  constexpr Way kWays[] = {
+      {"first_come", 32}, {"exclusive", 32}, {"priority", 32}, {"priority", 2},
+      {"gpes", 2},        {"gpes", 8},       {"gpes", 32}};
   Json rows = Json::array();
   for (const Way& way : kWays) {
     const Work work{length / way.waves, way.waves, 1};
@@ -408,10 +403,10 @@ absl::StatusOr<Json> Run::Pending() {
           RunDevices(Gpud(),
                      {event, BackgroundPlan("background0", work, way.policy),
                       BackgroundPlan("background1", work, way.policy)}));
-      pending.push_back(PendingOf(ServedOf(saw[0]["served"]),
-                                  ServedOf(by_itself[0]["served"])[0].response())
-                            [0] /
-                        kernel);
+      pending.push_back(
+          PendingOf(ServedOf(saw[0]["served"]),
+                    ServedOf(by_itself[0]["served"])[0].response())[0] /
+          kernel);
     }
     if (pending.empty()) {
       row["status"] = "refused";
@@ -445,8 +440,7 @@ absl::StatusOr<Json> Run::Losses() {
     } else {
       ASSIGN_OR_RETURN(const auto sliced, WorkAlone(work, "gpes"));
       row["status"] = "measured";
-      row["loss_percent"] =
-          Rounded(100 * (MeanOf(sliced) / MeanOf(whole) - 1));
+      row["loss_percent"] = Rounded(100 * (MeanOf(sliced) / MeanOf(whole) - 1));
     }
     rows.push_back(std::move(row));
   }
@@ -476,9 +470,9 @@ absl::StatusOr<Json> Run::Copies() {
     if (chunks == 1) one_chunk = took;
     ASSIGN_OR_RETURN(
         const auto both,
-        RunDevices(gpud, {{"large", plan(bytes, 0, 0)},
-                          {"urgent", plan(kUrgentBytes, kEventPriority,
-                                          took / 10)}}));
+        RunDevices(
+            gpud, {{"large", plan(bytes, 0, 0)},
+                   {"urgent", plan(kUrgentBytes, kEventPriority, took / 10)}}));
     const Served urgent = ServedOf(both[1]["copies"])[0];
     rows.push_back(
         {{"bytes", bytes},
@@ -563,9 +557,7 @@ Json Run::Summary(const Json& document) const {
 }
 
 absl::StatusOr<Json> Run::All() {
-  if (!options_.trace.empty()) {
-    ASSIGN_OR_RETURN(trace_, ReadTrace(options_.trace));
-  }
+  ASSIGN_OR_RETURN(trace_, ReadTrace(options_.trace));
   if (options_.backend == "cpu") {
     workers_ =
         std::clamp(std::thread::hardware_concurrency(), 2u, kSms + 1) - 1;
@@ -574,12 +566,9 @@ absl::StatusOr<Json> Run::All() {
     places_ = kCudaPlaces;
   }
   RETURN_IF_ERROR(Calibrate());
-  Json document = {{"bench", "sharing"},
-                   {"backend", options_.backend},
-                   {"quick", options_.quick},
-                   {"seed", options_.seed},
-                   {"rounds", rounds_},
-                   {"conditions", Conditions()}};
+  Json document = {{"bench", "sharing"},      {"backend", options_.backend},
+                   {"quick", options_.quick}, {"seed", options_.seed},
+                   {"rounds", rounds_},       {"conditions", Conditions()}};
   document["cells"] = Json::array();
   RETURN_IF_ERROR(AddCells(document["cells"]));
   ASSIGN_OR_RETURN(document["pending"], Pending());

@@ -15,17 +15,16 @@
 namespace carillon::bench {
 
 inline constexpr std::array<std::string_view, 8> kSharingPolicies = {
-    "first_come",  "priority",           "p1",        "p2",
-    "reservation", "dynamic_reservation", "exclusive", "gpes"};
+    "first_come",          "priority",  "p1",  "p2", "reservation",
+    "dynamic_reservation", "exclusive", "gpes"};
 
 struct SharingOptions {
   std::string gpud;             // the program
   std::string backend = "cpu";  // cpu, cuda; sim: in simulated time
-  // The simulated GPU's file (sim).
-  std::string timing;
+  std::string timing;           // the simulated GPU's file (sim)
   std::vector<std::string> policies{kSharingPolicies.begin(),
                                     kSharingPolicies.end()};
-  std::string trace;  // a file of arrivals; empty: no traced load
+  std::string trace;  // a file of arrivals
   uint32_t rounds = 2;
   uint32_t seed = 1;
   bool quick = false;

@@ -20,16 +20,16 @@ std::string Text(const Json& value) {
 // A row's reason in place of its numbers, where it has none.
 bool AddRefused(const Json& row, std::vector<std::string>& cells) {
   if (row.value("status", "measured") == "measured") return false;
-  cells.push_back(fmt::format("{}: {}", Text(row["status"]),
-                              Text(row["reason"])));
+  cells.push_back(
+      fmt::format("{}: {}", Text(row["status"]), Text(row["reason"])));
   return true;
 }
 
 std::string CellsTable(const Json& cells) {
-  cli::Table table({"part", "load", "rate", ">block us", ">kernel us",
-                    "policy", ">events", ">resp p50", ">p99", ">wait p50",
-                    ">p99", ">pending", ">tardy max", ">late %", ">jitter",
-                    ">ANTT", ">STP", ">kept"});
+  cli::Table table({"part", "load", "rate", ">block us", ">kernel us", "policy",
+                    ">events", ">resp p50", ">p99", ">wait p50", ">p99",
+                    ">pending", ">tardy max", ">late %", ">jitter", ">ANTT",
+                    ">STP", ">kept"});
   for (const Json& cell : cells) {
     std::vector<std::string> row;
     for (const char* key :
@@ -80,17 +80,15 @@ std::string SharingTables(const Json& document) {
   text += RowsTable(
       "an urgent kernel beside two that are queued: pending, of the time that "
       "one of them takes alone",
-      document["pending"],
-      {"policy", ">waves", ">block us", ">worst", ">mean"},
+      document["pending"], {"policy", ">waves", ">block us", ">worst", ">mean"},
       {"policy", "waves", "block_us", "worst", "mean"});
   text += RowsTable("a background alone, in slices of a wave",
                     document["losses"], {">block us", ">slices", ">loss %"},
                     {"block_us", "slices", "loss_percent"});
-  text += RowsTable("a copy in chunks, and an urgent one beside it",
-                    document["copies"],
-                    {">bytes", ">chunks", ">us", ">slower %", ">pending"},
-                    {"bytes", "chunks", "took_us", "slower_percent",
-                     "urgent_pending"});
+  text += RowsTable(
+      "a copy in chunks, and an urgent one beside it", document["copies"],
+      {">bytes", ">chunks", ">us", ">slower %", ">pending"},
+      {"bytes", "chunks", "took_us", "slower_percent", "urgent_pending"});
   cli::Table summary({"what was hoped for", ">is", "", ">hoped"});
   for (const Json& row : document["summary"]) {
     summary.AddRow({Text(row["what"]), Text(row["is"]),
@@ -101,8 +99,8 @@ std::string SharingTables(const Json& document) {
   for (const Json& condition : document["conditions"]) {
     text += fmt::format("- {}\n", Text(condition));
   }
-  return text + fmt::format("- not compared: {}\n",
-                            Text(document["not_compared"]));
+  return text +
+         fmt::format("- not compared: {}\n", Text(document["not_compared"]));
 }
 
 }  // namespace carillon::bench

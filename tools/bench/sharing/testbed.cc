@@ -78,8 +78,8 @@ absl::StatusOr<std::vector<Json>> RunDevices(
       TempDirectory::Make(std::filesystem::temp_directory_path().string()));
   const std::string testbed = directory.path() + "/testbed";
   const std::string log = directory.path() + "/gpud.log";
-  std::vector<std::string> arguments = {gpud.program, "--dir", testbed,
-                                        "--trace", "--log-level", "warn"};
+  std::vector<std::string> arguments = {gpud.program, "--dir",       testbed,
+                                        "--trace",    "--log-level", "warn"};
   if (gpud.simulated) {
     arguments.insert(arguments.end(),
                      {"--first-devices", std::to_string(plans.size())});
