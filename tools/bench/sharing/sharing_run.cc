@@ -79,7 +79,8 @@ double MeanOf(std::span<const double> values) {
 // Four significant digits.
 double Rounded(double value) {
   if (value == 0 || !std::isfinite(value)) return 0;
-  const double scale = std::pow(10, 3 - std::floor(std::log10(value)));
+  const double scale =
+      std::pow(10, 3 - std::floor(std::log10(std::abs(value))));
   return std::round(value * scale) / scale;
 }
 
@@ -92,6 +93,14 @@ class Run {
 
  private:
   bool simulated() const { return options_.backend == "sim"; }
+  // What is measured alone is measured under this one.
+  std::string AlonePolicy() const {
+    return options_.backend == "cuda" ? "priority" : "first_come";
+  }
+  // In simulated time only another seed makes another run.
+  uint32_t RoundsOf(const Load& load) const {
+    return simulated() && load.shape != "poisson" ? 1 : rounds_;
+  }
   SharingGpud Gpud(const std::vector<std::string>& more = {}) const;
   absl::Status Calibrate();
   uint64_t IterationsOf(Nanoseconds ns, uint32_t threads) const {
@@ -250,10 +259,10 @@ absl::StatusOr<double> Run::ResponseAlone(const Load& load) {
   double& response = responses_[{load.shape, load.rate.share}];
   if (response != 0) return response;
   std::vector<double> all;
-  for (uint32_t round = 0; round < rounds_; ++round) {
+  for (uint32_t round = 0; round < RoundsOf(load); ++round) {
     ASSIGN_OR_RETURN(
         const auto saw,
-        RunDevices(Gpud(), {LoadPlan(load, "first_come", end, round)}));
+        RunDevices(Gpud(), {LoadPlan(load, AlonePolicy(), end, round)}));
     std::ranges::copy(ResponsesOf(ServedOf(saw[0]["served"])),
                       std::back_inserter(all));
   }
@@ -271,7 +280,7 @@ absl::StatusOr<Json> Run::Cell(std::string_view part, const std::string& policy,
                {"block_us", work.block_ns / kUs},
                {"kernel_us", work.kernel_ns() / kUs},
                {"launches", work.launches}};
-  ASSIGN_OR_RETURN(const auto alone, WorkAlone(work, "first_come"));
+  ASSIGN_OR_RETURN(const auto alone, WorkAlone(work, AlonePolicy()));
   const double work_alone = MeanOf(alone);
   // Events come for twice the time that the background takes alone.
   const auto end = static_cast<Nanoseconds>(2 * work_alone);
@@ -279,7 +288,7 @@ absl::StatusOr<Json> Run::Cell(std::string_view part, const std::string& policy,
   std::vector<double> responses, preemptions, pending, tardiness, jitter, kept;
   std::vector<double> ends;
   bool beyond = false;
-  for (uint32_t round = 0; round < rounds_; ++round) {
+  for (uint32_t round = 0; round < RoundsOf(load); ++round) {
     ASSIGN_OR_RETURN(
         const auto saw,
         RunDevices(Gpud(), {LoadPlan(load, policy, end, round),
@@ -388,7 +397,7 @@ absl::StatusOr<Json> Run::Pending() {
     Json row = {{"policy", way.policy},
                 {"waves", way.waves},
                 {"block_us", static_cast<double>(work.block_ns) / 1000}};
-    ASSIGN_OR_RETURN(const auto alone, WorkAlone(work, "first_come"));
+    ASSIGN_OR_RETURN(const auto alone, WorkAlone(work, AlonePolicy()));
     const double kernel = MeanOf(alone);
     // It fills the GPU once, with blocks as long as the shortest here.
     SharingDevicePlan event = EventPlan(way.policy, places_, length / 32);
@@ -430,7 +439,7 @@ absl::StatusOr<Json> Run::Losses() {
     if (options_.quick && block == kMs) continue;
     const Work work{block, 8, 1};
     Json row = {{"block_us", block / kUs}, {"slices", work.waves}};
-    ASSIGN_OR_RETURN(const auto whole, WorkAlone(work, "first_come"));
+    ASSIGN_OR_RETURN(const auto whole, WorkAlone(work, AlonePolicy()));
     ASSIGN_OR_RETURN(
         const auto saw,
         RunDevices(Gpud(), {BackgroundPlan("background", work, "gpes")}));
@@ -500,7 +509,7 @@ Json Run::Conditions() const {
       fmt::format("events come for twice the time that the background takes "
                   "alone; {} rounds, Poisson's with seeds from {} on",
                   rounds_, options_.seed),
-      "alone: under first_come"};
+      fmt::format("alone: under {}", AlonePolicy())};
   if (options_.backend == "cpu") {
     conditions.push_back(
         "cpu back-end: for function; a policy's cost there says nothing of a "

@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "fmt/format.h"
-#include "tools/bench/report.h"
 #include "tools/bench/sharing/sharing_run.h"
 #include "tools/cli/ui/table.h"
 
@@ -13,7 +12,7 @@ namespace {
 std::string Text(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (!value.is_number()) return "-";
-  return value.is_number_float() ? Short(value.get<double>())
+  return value.is_number_float() ? fmt::format("{:.4g}", value.get<double>())
                                  : fmt::format("{}", value.get<int64_t>());
 }
 
