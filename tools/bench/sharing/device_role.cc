@@ -41,6 +41,7 @@ class SharingDevice {
 
  private:
   absl::Status PrepareEvents();
+  absl::Status PrepareBackground();
   absl::Status PrepareCopies();
   absl::StatusOr<Json> Events();
   absl::StatusOr<Json> Background();
@@ -64,7 +65,8 @@ class SharingDevice {
   Json plan_;
   std::unique_ptr<edge::Device> device_;
   edge::EventQueue* queue_ = nullptr;
-  edge::Buffer from_, to_;  // of copies
+  edge::Device::LaunchSpec launch_;  // of a background
+  edge::Buffer from_, to_;           // of copies
   Nanoseconds start_ = 0;
 };
 
@@ -89,6 +91,7 @@ absl::StatusOr<Json> SharingDevice::Prepare(const Json& plan) {
   }
   const auto what = Of<std::string>("do");
   if (what == "events") RETURN_IF_ERROR(PrepareEvents());
+  if (what == "background") RETURN_IF_ERROR(PrepareBackground());
   if (what == "copies") RETURN_IF_ERROR(PrepareCopies());
   return Json::object();
 }
@@ -104,6 +107,31 @@ absl::Status SharingDevice::PrepareEvents() {
            .max_in_flight = kEntries,
            .priority = Of<uint32_t>("priority"),
            .parameters = {edge::Constant("iterations", Of("iterations"))}}));
+  return absl::OkStatus();
+}
+
+absl::Status SharingDevice::PrepareBackground() {
+  launch_ = {.grid = {Of<uint32_t>("blocks"), 1, 1},
+             .block = {Of<uint32_t>("threads"), 1, 1},
+             .timeout = kPatience};
+  if (!plan_.contains("mandelbrot")) {
+    launch_.kernel = "busy";
+    launch_.parameters = {edge::Constant("iterations", Of("iterations"))};
+    return absl::OkStatus();
+  }
+  const auto side = Of<uint32_t>("mandelbrot");
+  ASSIGN_OR_RETURN(
+      const auto counts,
+      device_->AllocateBuffer(edge::Place::kGpuMemory,
+                              uint64_t{side} * side * sizeof(uint32_t)));
+  launch_.kernel = "mandelbrot";
+  launch_.parameters = {edge::Fixed("counts", counts),
+                        edge::Constant("width", side),
+                        edge::Constant("height", side),
+                        edge::Constant("most", 1000),
+                        edge::ConstantFloat("first_real", -2),
+                        edge::ConstantFloat("first_imaginary", -1.25),
+                        edge::ConstantFloat("step", 2.5 / side)};
   return absl::OkStatus();
 }
 
@@ -189,14 +217,7 @@ absl::StatusOr<Json> SharingDevice::Background() {
   const auto count = Of("launches");
   for (uint64_t i = 0; i < count; ++i) {
     const Nanoseconds launched = now();
-    ASSIGN_OR_RETURN(
-        const auto times,
-        device_->LaunchKernel(
-            {.kernel = "busy",
-             .grid = {Of<uint32_t>("blocks"), 1, 1},
-             .block = {Of<uint32_t>("threads"), 1, 1},
-             .parameters = {edge::Constant("iterations", Of("iterations"))},
-             .timeout = kPatience}));
+    ASSIGN_OR_RETURN(const auto times, device_->LaunchKernel(launch_));
     launches.push_back({launched, launched + times.dispatched_ns,
                         launched + times.finished_ns});
   }

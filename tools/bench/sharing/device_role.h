@@ -11,13 +11,16 @@
 //                                       one's end, up to `end`
 //     -> served: [[due, dispatched, finished], ...]
 //   {do: background, iterations, blocks, threads, launches}
-//                                       one launch after the other
+//   {do: background, mandelbrot: SIDE, blocks, threads, launches}
+//                                       one launch after the other; of a picture
+//                                       whose blocks differ
 //     -> launches: [[launched, dispatched, finished], ...]
 //   {do: copies, bytes, priority, due: [NS, ...]}
 //                                       to GPU memory, one after the other
 //     -> copies: [[due, started, finished], ...]
 //
-// With `policy`, it sets that first. The kernel is busy, of so many iterations.
+// With `policy`, it sets that first. The kernel is busy, of so many iterations,
+// where no other is named.
 #ifndef CARILLON_TOOLS_BENCH_SHARING_DEVICE_ROLE_H_
 #define CARILLON_TOOLS_BENCH_SHARING_DEVICE_ROLE_H_
 

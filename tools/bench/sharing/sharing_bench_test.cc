@@ -67,7 +67,7 @@ void ExpectEveryPolicy(const Json& document, const std::string& backend) {
   for (const Json& row : document.at("pending")) {
     EXPECT_EQ(row.at("pending").size(), 4u) << row;
   }
-  EXPECT_EQ(document.at("losses").size(), 2u);
+  EXPECT_EQ(document.at("losses").size(), 3u);
   EXPECT_EQ(document.at("copies").size(), 5u);
   EXPECT_FALSE(document.at("summary").empty());
 }

@@ -121,8 +121,7 @@ class Run {
                              Nanoseconds end, uint32_t round) const;
 
   // Of each round.
-  absl::StatusOr<std::vector<double>> WorkAlone(const Work& work,
-                                                std::string_view policy);
+  absl::StatusOr<std::vector<double>> WorkAlone(const Work& work);
   // The mean of all rounds.
   absl::StatusOr<double> ResponseAlone(const Load& load);
   absl::StatusOr<Json> Cell(std::string_view part, const std::string& policy,
@@ -142,8 +141,7 @@ class Run {
   uint64_t places_ = kSms;                       // blocks that run at once
   uint32_t workers_ = kSms;                      // cpu
   std::map<uint32_t, double> ns_per_iteration_;  // by threads of a block
-  std::map<std::tuple<Nanoseconds, uint64_t, uint64_t, std::string>,
-           std::vector<double>>
+  std::map<std::tuple<Nanoseconds, uint64_t, uint64_t>, std::vector<double>>
       alone_;
   std::map<std::pair<std::string, double>, double> responses_;
 };
@@ -239,16 +237,13 @@ double EndOf(const Json& background) {
   return background["launches"].back()[2].get<double>();
 }
 
-absl::StatusOr<std::vector<double>> Run::WorkAlone(const Work& work,
-                                                   std::string_view policy) {
-  std::vector<double>& alone =
-      alone_[std::tuple_cat(work.key(), std::tuple(std::string(policy)))];
+absl::StatusOr<std::vector<double>> Run::WorkAlone(const Work& work) {
+  std::vector<double>& alone = alone_[work.key()];
   // In simulated time all rounds are the same.
-  for (uint32_t i = 0; i < (simulated() ? 1 : rounds_) && alone.size() <= i;
-       ++i) {
-    ASSIGN_OR_RETURN(
-        const auto saw,
-        RunDevices(Gpud(), {BackgroundPlan("background", work, policy)}));
+  while (alone.size() < (simulated() ? 1 : rounds_)) {
+    ASSIGN_OR_RETURN(const auto saw,
+                     RunDevices(Gpud(), {BackgroundPlan("background", work,
+                                                        AlonePolicy())}));
     alone.push_back(EndOf(saw[0]));
   }
   return alone;
@@ -280,7 +275,7 @@ absl::StatusOr<Json> Run::Cell(std::string_view part, const std::string& policy,
                {"block_us", work.block_ns / kUs},
                {"kernel_us", work.kernel_ns() / kUs},
                {"launches", work.launches}};
-  ASSIGN_OR_RETURN(const auto alone, WorkAlone(work, AlonePolicy()));
+  ASSIGN_OR_RETURN(const auto alone, WorkAlone(work));
   const double work_alone = MeanOf(alone);
   // Events come for twice the time that the background takes alone.
   const auto end = static_cast<Nanoseconds>(2 * work_alone);
@@ -397,7 +392,7 @@ absl::StatusOr<Json> Run::Pending() {
     Json row = {{"policy", way.policy},
                 {"waves", way.waves},
                 {"block_us", static_cast<double>(work.block_ns) / 1000}};
-    ASSIGN_OR_RETURN(const auto alone, WorkAlone(work, AlonePolicy()));
+    ASSIGN_OR_RETURN(const auto alone, WorkAlone(work));
     const double kernel = MeanOf(alone);
     // It fills the GPU once, with blocks as long as the shortest here.
     SharingDevicePlan event = EventPlan(way.policy, places_, length / 32);
@@ -432,22 +427,45 @@ absl::StatusOr<Json> Run::Pending() {
   return rows;
 }
 
-// What a background alone loses to slices of one wave each.
+// What a background alone loses to slices of one wave each: with blocks that are
+// alike, and with a picture's, of which most end at once.
 absl::StatusOr<Json> Run::Losses() {
-  Json rows = Json::array();
+  std::vector<std::pair<Json, SharingDevicePlan>> backgrounds;
   for (const Nanoseconds block : {10 * kUs, 100 * kUs, 1 * kMs}) {
     if (options_.quick && block == kMs) continue;
-    const Work work{block, 8, 1};
-    Json row = {{"block_us", block / kUs}, {"slices", work.waves}};
-    ASSIGN_OR_RETURN(const auto whole, WorkAlone(work, AlonePolicy()));
-    ASSIGN_OR_RETURN(
-        const auto saw,
-        RunDevices(Gpud(), {BackgroundPlan("background", work, "gpes")}));
-    if (saw[0].contains("refused")) {
-      row["status"] = "refused";
-      row["reason"] = saw[0]["refused"];
-    } else {
-      ASSIGN_OR_RETURN(const auto sliced, WorkAlone(work, "gpes"));
+    constexpr uint64_t kWaves = 8;
+    backgrounds.emplace_back(
+        Json{{"kernel", "busy"}, {"block_us", block / kUs}, {"slices", kWaves}},
+        BackgroundPlan("background", {block, kWaves, 1}, AlonePolicy()));
+  }
+  const uint64_t side = options_.quick ? 32 : 128;
+  const uint64_t blocks = side * side / kThreads;
+  backgrounds.emplace_back(Json{{"kernel", "mandelbrot"},
+                                {"slices", (blocks + places_ - 1) / places_}},
+                           SharingDevicePlan{"background",
+                                             {{"do", "background"},
+                                              {"policy", AlonePolicy()},
+                                              {"mandelbrot", side},
+                                              {"blocks", blocks},
+                                              {"threads", kThreads},
+                                              {"launches", 1}}});
+  Json rows = Json::array();
+  for (auto& [row, plan] : backgrounds) {
+    std::vector<double> whole, sliced;
+    for (uint32_t round = 0; round < (simulated() ? 1 : rounds_); ++round) {
+      plan.plan["policy"] = AlonePolicy();
+      ASSIGN_OR_RETURN(const auto alone, RunDevices(Gpud(), {plan}));
+      plan.plan["policy"] = "gpes";
+      ASSIGN_OR_RETURN(const auto saw, RunDevices(Gpud(), {plan}));
+      if (saw[0].contains("refused")) {
+        row["status"] = "refused";
+        row["reason"] = saw[0]["refused"];
+        break;
+      }
+      whole.push_back(EndOf(alone[0]));
+      sliced.push_back(EndOf(saw[0]));
+    }
+    if (!row.contains("status")) {
       row["status"] = "measured";
       row["loss_percent"] = Rounded(100 * (MeanOf(sliced) / MeanOf(whole) - 1));
     }
@@ -543,8 +561,11 @@ Json Run::Summary(const Json& document) const {
   }
   for (const Json& row : document["losses"]) {
     if (row["status"] != "measured") continue;
-    add(fmt::format("background alone loses to slices, blocks of {} us, %",
-                    row["block_us"].get<uint64_t>()),
+    const std::string of =
+        row.contains("block_us")
+            ? fmt::format("blocks of {} us", row["block_us"].get<uint64_t>())
+            : row["kernel"].get<std::string>();
+    add(fmt::format("background alone loses to slices, {}, %", of),
         row["loss_percent"], 5, true);
   }
   for (const Json& row : document["copies"]) {

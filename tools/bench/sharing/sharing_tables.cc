@@ -65,6 +65,8 @@ std::string RowsTable(std::string_view title, const Json& rows,
         cells.push_back(Text(row[key]));
       } else if (AddRefused(row, cells)) {
         break;
+      } else {
+        cells.push_back("-");
       }
     }
     table.AddRow(std::move(cells));
@@ -81,9 +83,10 @@ std::string SharingTables(const Json& document) {
       "one of them takes alone",
       document["pending"], {"policy", ">waves", ">block us", ">worst", ">mean"},
       {"policy", "waves", "block_us", "worst", "mean"});
-  text += RowsTable("a background alone, in slices of a wave",
-                    document["losses"], {">block us", ">slices", ">loss %"},
-                    {"block_us", "slices", "loss_percent"});
+  text +=
+      RowsTable("a background alone, in slices of a wave", document["losses"],
+                {"kernel", ">block us", ">slices", ">loss %"},
+                {"kernel", "block_us", "slices", "loss_percent"});
   text += RowsTable(
       "a copy in chunks, and an urgent one beside it", document["copies"],
       {">bytes", ">chunks", ">us", ">slower %", ">pending"},
