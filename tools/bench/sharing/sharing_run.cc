@@ -379,6 +379,7 @@ absl::Status Run::AddCells(Json& cells) {
 absl::StatusOr<Json> Run::Pending() {
   const Nanoseconds length = (options_.quick ? 1 : 3) * 3'200 * kUs / 3;
   constexpr double kComes[] = {0.01, 0.26, 0.51, 0.76};
+  const auto comes = std::span(kComes).first(options_.quick ? 1 : 4);
   struct Way {
     const char* policy;
     uint64_t waves;
@@ -399,8 +400,8 @@ absl::StatusOr<Json> Run::Pending() {
     event.plan["due"] = {Nanoseconds{0}};
     ASSIGN_OR_RETURN(const auto by_itself, RunDevices(Gpud(), {event}));
     std::vector<double> pending;
-    for (const double comes : kComes) {
-      event.plan["due"] = {static_cast<Nanoseconds>(comes * kernel)};
+    for (const double share : comes) {
+      event.plan["due"] = {static_cast<Nanoseconds>(share * kernel)};
       if (by_itself[0].contains("refused")) break;
       ASSIGN_OR_RETURN(
           const auto saw,
