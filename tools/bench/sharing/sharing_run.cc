@@ -510,7 +510,7 @@ absl::StatusOr<Json> Run::Copies() {
         {{"bytes", bytes},
          {"chunks", chunks},
          {"took_us", Rounded(took / 1000)},
-         {"slower_percent", Rounded(100 * std::max(0.0, took / one_chunk - 1))},
+         {"slower_percent", Rounded(100 * (took / one_chunk - 1))},
          {"urgent_pending",
           Rounded(static_cast<double>(urgent.dispatched - urgent.due) /
                   took)}});
