@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -105,6 +106,26 @@ TEST(SharingBench, SimulatedTimeGivesEveryPolicyTheSameNumbersTwice) {
 
 TEST(SharingBench, CpuCoresGiveEveryPolicyARow) {
   ExpectEveryPolicy(Measure("--backend cpu"), "cpu");
+}
+
+// The cuda back-end, on the driver that executes PTX on this machine.
+TEST(SharingBench, APolicyThatTheBackEndLacksIsARowWithGpudsReason) {
+  const TempDirectory directory;
+  const std::string gpud = directory.path() + "/gpud";
+  std::ofstream(gpud) << "#!/bin/sh\nexec "
+                      << std::filesystem::current_path().string()
+                      << "/gpu_daemon/gpud \"$@\" --driver sim\n";
+  std::filesystem::permissions(gpud, std::filesystem::perms::owner_all);
+  const Json document =
+      Measure("--backend cuda --policies gpes,p1 --gpud " + gpud);
+  ASSERT_EQ(document.at("cells").size(), 2u);
+  for (const Json& cell : document.at("cells")) {
+    EXPECT_EQ(cell.at("status"), "refused");
+    EXPECT_THAT(cell.at("reason").get<std::string>(),
+                HasSubstr("can do: priority"));
+  }
+  EXPECT_EQ(document.at("losses").at(0).at("status"), "refused");
+  EXPECT_EQ(document.at("copies").size(), 5u);
 }
 
 TEST(SharingBench, WhatIsWrongIsRefused) {

@@ -24,7 +24,6 @@ namespace {
 constexpr uint32_t kSms = 4;  // each holds one block at a time
 // An H100's 132 SMs with 32 blocks each.
 constexpr uint64_t kCudaPlaces = 4224;
-constexpr uint64_t kEventBlocks = 2;
 constexpr uint32_t kEventThreads = 64;
 constexpr uint32_t kThreads = 32;  // of a background's block
 constexpr Nanoseconds kEventBlockNs = 10'000;
@@ -97,6 +96,8 @@ class Run {
   std::string AlonePolicy() const {
     return options_.backend == "cuda" ? "priority" : "first_come";
   }
+  // Of an event: half of a GPU.
+  uint64_t event_blocks() const { return std::max<uint64_t>(2, places_ / 2); }
   // In simulated time only another seed makes another run.
   uint32_t RoundsOf(const Load& load) const {
     return simulated() && load.shape != "poisson" ? 1 : rounds_;
@@ -110,7 +111,7 @@ class Run {
   }
   Nanoseconds GapOf(const Rate& rate) const {
     return static_cast<Nanoseconds>(
-        static_cast<double>(kEventBlocks * kEventBlockNs) /
+        static_cast<double>(event_blocks() * kEventBlockNs) /
         (static_cast<double>(places_) * rate.share));
   }
   SharingDevicePlan BackgroundPlan(std::string name, const Work& work,
@@ -120,6 +121,10 @@ class Run {
   SharingDevicePlan LoadPlan(const Load& load, std::string_view policy,
                              Nanoseconds end, uint32_t round) const;
 
+  // Why the back-end cannot do it; empty: it can.
+  absl::StatusOr<std::string> Refusal(const std::string& policy);
+  // {"status", "reason"} where it cannot; empty where it can.
+  absl::StatusOr<Json> Refused(const std::string& policy);
   // Of each round.
   absl::StatusOr<std::vector<double>> WorkAlone(const Work& work);
   // The mean of all rounds.
@@ -132,6 +137,10 @@ class Run {
   absl::StatusOr<Json> Copies();
   Json Conditions() const;
   Json Summary(const Json& document) const;
+  bool Chosen(std::string_view policy) const {
+    return std::ranges::find(options_.policies, policy) !=
+           options_.policies.end();
+  }
   // Progress, for people.
   void Say(const std::string& what) const { fmt::print(stderr, "{}\n", what); }
 
@@ -144,6 +153,7 @@ class Run {
   std::map<std::tuple<Nanoseconds, uint64_t, uint64_t>, std::vector<double>>
       alone_;
   std::map<std::pair<std::string, double>, double> responses_;
+  std::map<std::string, std::string> refusals_;  // by policy
 };
 
 SharingGpud Run::Gpud(const std::vector<std::string>& more) const {
@@ -208,7 +218,7 @@ SharingDevicePlan Run::EventPlan(std::string_view policy, uint64_t blocks,
 
 SharingDevicePlan Run::LoadPlan(const Load& load, std::string_view policy,
                                 Nanoseconds end, uint32_t round) const {
-  SharingDevicePlan plan = EventPlan(policy, kEventBlocks, kEventBlockNs);
+  SharingDevicePlan plan = EventPlan(policy, event_blocks(), kEventBlockNs);
   const Nanoseconds gap = GapOf(load.rate);
   if (load.shape == "closed") {
     plan.plan["gap"] = gap;
@@ -235,6 +245,21 @@ std::vector<Served> ServedOf(const Json& events) {
 // When the last launch ended.
 double EndOf(const Json& background) {
   return background["launches"].back()[2].get<double>();
+}
+
+absl::StatusOr<std::string> Run::Refusal(const std::string& policy) {
+  const auto known = refusals_.find(policy);
+  if (known != refusals_.end()) return known->second;
+  SharingDevicePlan plan = EventPlan(policy, 1, kEventBlockNs);
+  plan.plan["due"] = Json::array();
+  ASSIGN_OR_RETURN(const auto saw, RunDevices(Gpud(), {plan}));
+  return refusals_[policy] = saw[0].value("refused", "");
+}
+
+absl::StatusOr<Json> Run::Refused(const std::string& policy) {
+  ASSIGN_OR_RETURN(const auto reason, Refusal(policy));
+  if (reason.empty()) return Json::object();
+  return Json{{"status", "refused"}, {"reason", reason}};
 }
 
 absl::StatusOr<std::vector<double>> Run::WorkAlone(const Work& work) {
@@ -275,6 +300,9 @@ absl::StatusOr<Json> Run::Cell(std::string_view part, const std::string& policy,
                {"block_us", work.block_ns / kUs},
                {"kernel_us", work.kernel_ns() / kUs},
                {"launches", work.launches}};
+  ASSIGN_OR_RETURN(const auto refused, Refused(policy));
+  cell.update(refused);
+  if (!refused.empty()) return cell;
   ASSIGN_OR_RETURN(const auto alone, WorkAlone(work));
   const double work_alone = MeanOf(alone);
   // Events come for twice the time that the background takes alone.
@@ -288,11 +316,6 @@ absl::StatusOr<Json> Run::Cell(std::string_view part, const std::string& policy,
         const auto saw,
         RunDevices(Gpud(), {LoadPlan(load, policy, end, round),
                             BackgroundPlan("background", work, policy)}));
-    if (saw[0].contains("refused")) {
-      cell["status"] = "refused";
-      cell["reason"] = saw[0]["refused"];
-      return cell;
-    }
     ends.push_back(EndOf(saw[1]));
     beyond |= ends.back() > static_cast<double>(end);
     // Those that came behind its end had the GPU to themselves.
@@ -393,10 +416,17 @@ absl::StatusOr<Json> Run::Pending() {
       {"gpes", 2},        {"gpes", 8},       {"gpes", 32}};
   Json rows = Json::array();
   for (const Way& way : kWays) {
+    if (!Chosen(way.policy)) continue;
     const Work work{length / way.waves, way.waves, 1};
     Json row = {{"policy", way.policy},
                 {"waves", way.waves},
                 {"block_us", static_cast<double>(work.block_ns) / 1000}};
+    ASSIGN_OR_RETURN(const auto refused, Refused(way.policy));
+    if (!refused.empty()) {
+      row.update(refused);
+      rows.push_back(std::move(row));
+      continue;
+    }
     ASSIGN_OR_RETURN(const auto alone, WorkAlone(work));
     const double kernel = MeanOf(alone);
     // It fills the GPU once, with blocks as long as the shortest here.
@@ -406,7 +436,6 @@ absl::StatusOr<Json> Run::Pending() {
     std::vector<double> pending;
     for (const double share : comes) {
       event.plan["due"] = {static_cast<Nanoseconds>(share * kernel)};
-      if (by_itself[0].contains("refused")) break;
       ASSIGN_OR_RETURN(
           const auto saw,
           RunDevices(Gpud(),
@@ -417,16 +446,11 @@ absl::StatusOr<Json> Run::Pending() {
                     ServedOf(by_itself[0]["served"])[0].response())[0] /
           kernel);
     }
-    if (pending.empty()) {
-      row["status"] = "refused";
-      row["reason"] = by_itself[0]["refused"];
-    } else {
-      row["status"] = "measured";
-      row["pending"] = Json::array();
-      for (const double one : pending) row["pending"].push_back(Rounded(one));
-      row["worst"] = Rounded(std::ranges::max(pending));
-      row["mean"] = Rounded(MeanOf(pending));
-    }
+    row["status"] = "measured";
+    row["pending"] = Json::array();
+    for (const double one : pending) row["pending"].push_back(Rounded(one));
+    row["worst"] = Rounded(std::ranges::max(pending));
+    row["mean"] = Rounded(MeanOf(pending));
     rows.push_back(std::move(row));
   }
   return rows;
@@ -455,25 +479,25 @@ absl::StatusOr<Json> Run::Losses() {
                                               {"threads", kThreads},
                                               {"launches", 1}}});
   Json rows = Json::array();
+  if (!Chosen("gpes")) return rows;
+  ASSIGN_OR_RETURN(const auto refused, Refused("gpes"));
   for (auto& [row, plan] : backgrounds) {
+    row.update(refused);
+    if (!refused.empty()) {
+      rows.push_back(std::move(row));
+      continue;
+    }
     std::vector<double> whole, sliced;
     for (uint32_t round = 0; round < (simulated() ? 1 : rounds_); ++round) {
       plan.plan["policy"] = AlonePolicy();
       ASSIGN_OR_RETURN(const auto alone, RunDevices(Gpud(), {plan}));
       plan.plan["policy"] = "gpes";
       ASSIGN_OR_RETURN(const auto saw, RunDevices(Gpud(), {plan}));
-      if (saw[0].contains("refused")) {
-        row["status"] = "refused";
-        row["reason"] = saw[0]["refused"];
-        break;
-      }
       whole.push_back(EndOf(alone[0]));
       sliced.push_back(EndOf(saw[0]));
     }
-    if (!row.contains("status")) {
-      row["status"] = "measured";
-      row["loss_percent"] = Rounded(100 * (MeanOf(sliced) / MeanOf(whole) - 1));
-    }
+    row["status"] = "measured";
+    row["loss_percent"] = Rounded(100 * (MeanOf(sliced) / MeanOf(whole) - 1));
     rows.push_back(std::move(row));
   }
   return rows;
@@ -523,7 +547,7 @@ Json Run::Conditions() const {
       fmt::format("places for blocks: {}; events of {} blocks of {} us and {} "
                   "threads at priority {}, backgrounds of {} threads a block "
                   "at priority 0; all blocks of a kernel are alike",
-                  places_, kEventBlocks, kEventBlockNs / kUs, kEventThreads,
+                  places_, event_blocks(), kEventBlockNs / kUs, kEventThreads,
                   kEventPriority, kThreads),
       fmt::format("low: events want {} % of all places, high: {} %; deadline: "
                   "{} us after an event came",
