@@ -110,6 +110,9 @@ TEST(SharingBench, CpuCoresGiveEveryPolicyARow) {
 
 // The cuda back-end, on the driver that executes PTX on this machine.
 TEST(SharingBench, APolicyThatTheBackEndLacksIsARowWithGpudsReason) {
+#ifndef CARILLON_HAVE_CUDA
+  GTEST_SKIP() << "built without the CUDA toolkit";
+#endif
   const TempDirectory directory;
   const std::string gpud = directory.path() + "/gpud";
   std::ofstream(gpud) << "#!/bin/sh\nexec "
