@@ -105,7 +105,12 @@ TEST(SharingBench, SimulatedTimeGivesEveryPolicyTheSameNumbersTwice) {
 }
 
 TEST(SharingBench, CpuCoresGiveEveryPolicyARow) {
-  ExpectEveryPolicy(Measure("--backend cpu"), "cpu");
+  const TempDirectory directory;
+  const Json document =
+      Measure("--backend cpu --out " + directory.path() + "/out");
+  ExpectEveryPolicy(document, "cpu");
+  std::ifstream file(directory.path() + "/out/sharing.json");
+  EXPECT_EQ(Json::parse(file, nullptr, false), document);
 }
 
 // The cuda back-end, on the driver that executes PTX on this machine.
