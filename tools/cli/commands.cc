@@ -138,7 +138,8 @@ constexpr Command kCommands[] = {
      MakeTest},
     {"bench", kProve, "run the benchmarks",
      "carillon bench --list\ncarillon bench --out results\n"
-     "carillon bench launch --backend auto --out results",
+     "carillon bench launch --backend auto --out results\n"
+     "carillon bench sharing --backend sim",
      MakeBench},
     {"gpu-bundle", kProve,
      "make a directory that runs every GPU test and bench elsewhere",

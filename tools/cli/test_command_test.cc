@@ -1,5 +1,6 @@
 // `carillon test`, `bench` and `gpu-bundle` with a fake Bazel that writes what
 // the test says.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -297,6 +298,22 @@ TEST_F(BenchCommand, TellsLaunchTheBackEndAndNobodyElse) {
   EXPECT_EQ(both.out, "launch --backend=cpu\nevent \n");
   EXPECT_EQ(RunCli({"bench", "event", "--backend", "cpu"}).code, 2);
   EXPECT_EQ(RunCli({"bench", "launch", "--backend", "vax"}).code, 2);
+}
+
+TEST_F(BenchCommand, TellsNobodyABackEndThatItHasNot) {
+  MakeBazel("exit 0\n");
+  for (const char* name : {"event", "ipc", "launch", "memcached", "sharing"}) {
+    MakeBenchmark(fmt::format("echo {} \"$*\"\n", name), name);
+  }
+  EXPECT_EQ(RunCli({"bench", "sharing", "--backend", "sim"}).out,
+            "sharing --backend=sim\n");
+  const CliResult launch = RunCli({"bench", "launch", "--backend", "sim"});
+  EXPECT_EQ(launch.code, 2);
+  EXPECT_THAT(launch.err,
+              HasSubstr("launch runs on --backend auto, cpu, cuda, not sim"));
+  EXPECT_EQ(RunCli({"bench", "sharing", "--backend", "auto"}).code, 2);
+  EXPECT_EQ(RunCli({"bench", "--backend", "auto"}).out,
+            "event \nipc \nlaunch --backend=auto\nmemcached \nsharing \n");
 }
 
 TEST_F(BenchCommand, TellsABrokenInvariantAndAnInterruptFromAFailure) {

@@ -46,6 +46,7 @@ absl::Status WriteDocument(const std::string& directory, std::string_view name,
   }
   written->push_back(stem + ".json");
 
+  if (plotter.empty()) return absl::OkStatus();
   const std::string script = Runfile(plotter);
   if (script.empty()) {
     fmt::print(stderr, "no plot here: draw it with {} {}.json {}.png\n",

@@ -15,8 +15,8 @@ namespace carillon::plots {
 // run whose document it is to hold. Errors: PermissionDenied.
 absl::Status CheckWritable(const std::string& directory);
 
-// Writes <directory>/<name>.json and, with `plotter` (a Runfile()),
-// <directory>/<name>.png; makes the directory. `written` receives the paths.
+// Writes <directory>/<name>.json and, with `plotter` (a Runfile(), or empty: no
+// plot), <directory>/<name>.png; makes the directory. `written` receives the paths.
 // Errors: PermissionDenied and the like; Unavailable when only the plot failed.
 // Without the plotter (binaries outside of the tree) there is no plot, and no
 // error.

@@ -34,7 +34,33 @@ std::string LastLine(const std::string& path) {
   return last;
 }
 
+absl::Status WithLog(const absl::Status& status, const std::string& log) {
+  const std::string logged = LastLine(log);
+  if (status.ok() || logged.empty()) return status;
+  return absl::Status(status.code(), fmt::format("{}; gpud's last message: {}",
+                                                 status.message(), logged));
+}
+
 }  // namespace
+
+absl::Status WaitForGpud(const LineProcess& gpud, const std::string& testbed,
+                         const std::string& log) {
+  const std::string socket = TestbedPaths(testbed).control_socket();
+  const auto deadline = std::chrono::steady_clock::now() + kStartTime;
+  while (access(socket.c_str(), F_OK) != 0) {
+    if (gpud.ended()) {
+      return WithLog(absl::FailedPreconditionError("gpud does not come up"),
+                     log);
+    }
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return WithLog(absl::FailedPreconditionError(fmt::format(
+                         "gpud is not up after {} s", kStartTime.count())),
+                     log);
+    }
+    RETURN_IF_ERROR(Sleep(milliseconds(10)));
+  }
+  return absl::OkStatus();
+}
 
 CpuShares ShareCpus() {
   const std::vector<int> cpus = UsableCpus();
@@ -102,7 +128,7 @@ absl::StatusOr<std::unique_ptr<LaunchTestbed>> LaunchTestbed::Start(
            .log_path = log}));
   std::unique_ptr<LaunchTestbed> testbed(
       new LaunchTestbed(options, std::move(directory), std::move(gpud)));
-  RETURN_IF_ERROR(testbed->WaitForGpud());
+  RETURN_IF_ERROR(WaitForGpud(testbed->gpud_, testbed->testbed(), log));
   auto device = LaunchDeviceProcess::Start(
       testbed->testbed(), "launcher", testbed->cpus_.device,
       testbed->cpus_.separate(), options.realtime);
@@ -113,22 +139,6 @@ absl::StatusOr<std::unique_ptr<LaunchTestbed>> LaunchTestbed::Start(
   }
   testbed->device_.emplace(*std::move(device));
   return testbed;
-}
-
-absl::Status LaunchTestbed::WaitForGpud() const {
-  const std::string socket = TestbedPaths(testbed()).control_socket();
-  const auto deadline = std::chrono::steady_clock::now() + kStartTime;
-  while (access(socket.c_str(), F_OK) != 0) {
-    if (gpud_.ended()) {
-      return WithLog(absl::FailedPreconditionError("gpud does not come up"));
-    }
-    if (std::chrono::steady_clock::now() >= deadline) {
-      return WithLog(absl::FailedPreconditionError(
-          fmt::format("gpud is not up after {} s", kStartTime.count())));
-    }
-    RETURN_IF_ERROR(Sleep(milliseconds(10)));
-  }
-  return absl::OkStatus();
 }
 
 LaunchTestbed::~LaunchTestbed() {
@@ -143,10 +153,7 @@ absl::StatusOr<LaunchDeviceProcess> LaunchTestbed::AddDevice(
 }
 
 absl::Status LaunchTestbed::WithLog(const absl::Status& status) const {
-  const std::string logged = LastLine(directory_.path() + "/gpud.log");
-  if (status.ok() || logged.empty()) return status;
-  return absl::Status(status.code(), fmt::format("{}; gpud's last message: {}",
-                                                 status.message(), logged));
+  return bench::WithLog(status, directory_.path() + "/gpud.log");
 }
 
 }  // namespace carillon::bench

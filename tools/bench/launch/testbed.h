@@ -59,6 +59,11 @@ class LaunchDeviceProcess {
   Json about_;
 };
 
+// Until gpud answers. Errors: FailedPrecondition (it has ended, or takes too
+// long; with the last that it has logged), Cancelled.
+absl::Status WaitForGpud(const LineProcess& gpud, const std::string& testbed,
+                         const std::string& log);
+
 struct LaunchTestbedOptions {
   std::string gpud;     // the program
   std::string backend;  // auto, cpu, cuda
@@ -93,8 +98,6 @@ class LaunchTestbed {
       : options_(options),
         directory_(std::move(directory)),
         gpud_(std::move(gpud)) {}
-  // Until it answers, or has ended.
-  absl::Status WaitForGpud() const;
   std::string testbed() const { return directory_.path() + "/testbed"; }
 
   const LaunchTestbedOptions options_;

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -26,19 +27,26 @@ struct Benchmark {
   std::string_view name;
   std::string_view summary;
   std::string_view program;  // "tools/bench/..."
-  bool takes_backend = false;
+  // The back-ends that it has, if it takes --backend.
+  std::vector<std::string_view> backends = {};
 };
 
 // A new benchmark is one line here.
-constexpr Benchmark kBenchmarks[] = {
+const Benchmark kBenchmarks[] = {
     {"event", "what an event costs: spinning, from idle, pipelined",
      "tools/bench/event_bench"},
     {"ipc", "rings and events beside gRPC, ZeroMQ, Boost and Unix sockets",
      "tools/bench/ipc_bench"},
-    {"launch", "the back-end's launch paths side by side",
-     "tools/bench/launch_bench", /*takes_backend=*/true},
+    {"launch",
+     "the back-end's launch paths side by side",
+     "tools/bench/launch_bench",
+     {"auto", "cpu", "cuda"}},
     {"memcached", "GETs over UDP beside Debian's memcached",
      "tools/bench/memcached_bench"},
+    {"sharing",
+     "events beside background kernels, by sharing policy",
+     "tools/bench/sharing_bench",
+     {"cpu", "sim", "cuda"}},
 };
 
 struct Options {
@@ -61,6 +69,11 @@ absl::Status List(Console& console) {
   return absl::OkStatus();
 }
 
+bool Takes(const Benchmark& benchmark, std::string_view backend) {
+  return std::ranges::find(benchmark.backends, backend) !=
+         benchmark.backends.end();
+}
+
 absl::StatusOr<std::vector<Benchmark>> Choose(const Options& options) {
   std::vector<Benchmark> chosen;
   std::vector<std::string_view> known;
@@ -78,11 +91,22 @@ absl::StatusOr<std::vector<Benchmark>> Choose(const Options& options) {
     }
     chosen.push_back(*found);
   }
-  if (!options.names.empty() && !options.backend.empty() &&
-      !std::ranges::any_of(chosen, &Benchmark::takes_backend)) {
-    return absl::InvalidArgumentError(fmt::format(
-        "{} always runs on the cpu back-end: --backend is for launch",
-        chosen[0].name));
+  if (options.names.empty() || options.backend.empty()) return chosen;
+  for (const Benchmark& benchmark : chosen) {
+    if (benchmark.backends.empty() || Takes(benchmark, options.backend)) {
+      continue;
+    }
+    return absl::InvalidArgumentError(
+        fmt::format("{} runs on --backend {}, not {}", benchmark.name,
+                    fmt::join(benchmark.backends, ", "), options.backend));
+  }
+  if (std::ranges::all_of(chosen, [](const Benchmark& benchmark) {
+        return benchmark.backends.empty();
+      })) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} always runs on the cpu back-end: --backend is for "
+                    "launch and sharing",
+                    chosen[0].name));
   }
   return chosen;
 }
@@ -202,7 +226,8 @@ absl::Status Bench(const Options& options, Console& console) {
     std::vector<std::string> arguments = {program};
     if (!options.out.empty()) arguments.push_back("--out=" + options.out);
     if (options.quick) arguments.push_back("--quick");
-    if (!options.backend.empty() && benchmark.takes_backend) {
+    // Of all benchmarks, those that have no such back-end take their own.
+    if (Takes(benchmark, options.backend)) {
       arguments.push_back("--backend=" + options.backend);
     }
     if (console.json()) arguments.push_back("--json");
@@ -229,8 +254,10 @@ Run MakeBench(Arguments& arguments, Console& console) {
                  "Folder for result files and plots");
   arguments.Flag("--quick", options->quick,
                  "One short round: a look, no figures");
-  arguments.Choice("--backend auto|cpu|cuda", options->backend,
-                   {"auto", "cpu", "cuda"}, "What runs the kernels of launch");
+  arguments.Choice("--backend auto|cpu|sim|cuda", options->backend,
+                   {"auto", "cpu", "sim", "cuda"},
+                   "What runs the kernels of launch (not sim) and of sharing "
+                   "(not auto; sim: in simulated time)");
   return [options, &console] { return Bench(*options, console); };
 }
 

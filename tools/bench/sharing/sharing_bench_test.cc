@@ -1,0 +1,162 @@
+// Runs the program: each policy has its row, what is wrong is refused, and
+// simulated time gives the same numbers twice. No number of wall time is judged.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "base/json.h"
+#include "base/temp_directory.h"
+#include "tools/bench/sharing/sharing_run.h"
+
+namespace carillon::bench {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A run's output, its messages too, and its exit code.
+std::pair<std::string, int> Output(const std::string& options) {
+  FILE* const pipe =
+      popen(("tools/bench/sharing_bench --quick " + options).c_str(), "r");
+  std::string text;
+  char piece[4096];
+  for (size_t n; (n = fread(piece, 1, sizeof(piece), pipe)) > 0;) {
+    text.append(piece, n);
+  }
+  const int status = pclose(pipe);
+  return {text, WIFEXITED(status) ? WEXITSTATUS(status) : -1};
+}
+
+Json Measure(const std::string& options) {
+  const auto [text, code] = Output(options + " --json");
+  EXPECT_EQ(code, 0);
+  Json document = Json::parse(text, nullptr, false);
+  EXPECT_TRUE(document.is_object()) << text;
+  return document.is_object() ? document : Json::object();
+}
+
+// Whatever the clock is.
+void ExpectEveryPolicy(const Json& document, const std::string& backend) {
+  EXPECT_EQ(document.at("bench"), "sharing");
+  EXPECT_EQ(document.at("backend"), backend);
+  EXPECT_FALSE(document.at("conditions").empty());
+  std::set<std::string> policies;
+  for (const Json& cell : document.at("cells")) {
+    SCOPED_TRACE(cell.at("policy").get<std::string>());
+    policies.insert(cell.at("policy"));
+    ASSERT_EQ(cell.at("status"), "measured") << cell;
+    EXPECT_GT(cell.at("response_us").at("samples"), 0);
+    EXPECT_GT(cell.at("response_us").at("p50"), 0);
+    EXPECT_GE(cell.at("response_us").at("p99"),
+              cell.at("response_us").at("p50"));
+    EXPECT_LE(cell.at("preemption_us").at("p99"),
+              cell.at("response_us").at("p99"));
+    EXPECT_GT(cell.at("background_us"), 0);
+    EXPECT_GT(cell.at("antt"), 0);
+    EXPECT_GT(cell.at("stp"), 0);
+  }
+  EXPECT_EQ(policies, std::set<std::string>(kSharingPolicies.begin(),
+                                            kSharingPolicies.end()));
+  ASSERT_EQ(document.at("pending").size(), 7u);
+  for (const Json& row : document.at("pending")) {
+    EXPECT_EQ(row.at("pending").size(), 1u) << row;
+  }
+  EXPECT_EQ(document.at("losses").size(), 3u);
+  EXPECT_EQ(document.at("copies").size(), 5u);
+  EXPECT_FALSE(document.at("summary").empty());
+}
+
+double NumberOf(const Json& document, const char* policy, const char* at) {
+  for (const Json& cell : document.at("cells")) {
+    if (cell.at("policy") == policy) {
+      return cell.at(Json::json_pointer(at)).get<double>();
+    }
+  }
+  ADD_FAILURE() << "no " << policy;
+  return 0;
+}
+
+TEST(SharingBench, SimulatedTimeGivesEveryPolicyTheSameNumbersTwice) {
+  Json first = Measure("--backend sim");
+  ExpectEveryPolicy(first, "sim");
+  // Orders that the policies promise: those that let an event wait for one block
+  // at most, or none, beside the one that lets it wait for all before it.
+  for (const char* urgent : {"priority", "p1", "p2", "reservation"}) {
+    EXPECT_LT(NumberOf(first, urgent, "/preemption_us/p99"),
+              NumberOf(first, "first_come", "/preemption_us/p99"))
+        << urgent;
+  }
+  // Each place begins a new block when its last one ends.
+  EXPECT_LE(NumberOf(first, "p2", "/background_kept"),
+            NumberOf(first, "first_come", "/background_kept"));
+  Json again = Measure("--backend sim");
+  for (Json* document : {&first, &again}) {
+    document->erase("when");
+    document->erase("machine");
+  }
+  EXPECT_EQ(first, again);
+}
+
+TEST(SharingBench, CpuCoresGiveEveryPolicyARow) {
+  const TempDirectory directory;
+  const Json document =
+      Measure("--backend cpu --out " + directory.path() + "/out");
+  ExpectEveryPolicy(document, "cpu");
+  std::ifstream file(directory.path() + "/out/sharing.json");
+  EXPECT_EQ(Json::parse(file, nullptr, false), document);
+}
+
+// The cuda back-end, on the driver that executes PTX on this machine.
+TEST(SharingBench, APolicyThatTheBackEndLacksIsARowWithGpudsReason) {
+#ifndef CARILLON_HAVE_CUDA
+  GTEST_SKIP() << "built without the CUDA toolkit";
+#endif
+  const TempDirectory directory;
+  const std::string gpud = directory.path() + "/gpud";
+  std::ofstream(gpud) << "#!/bin/sh\nexec "
+                      << std::filesystem::current_path().string()
+                      << "/gpu_daemon/gpud \"$@\" --driver sim\n";
+  std::filesystem::permissions(gpud, std::filesystem::perms::owner_all);
+  const Json document =
+      Measure("--backend cuda --policies gpes,p1 --gpud " + gpud);
+  ASSERT_EQ(document.at("cells").size(), 2u);
+  for (const Json& cell : document.at("cells")) {
+    EXPECT_EQ(cell.at("status"), "refused");
+    EXPECT_THAT(cell.at("reason").get<std::string>(),
+                HasSubstr("can do: priority"));
+  }
+  EXPECT_EQ(document.at("losses").at(0).at("status"), "refused");
+  EXPECT_EQ(document.at("copies").size(), 5u);
+}
+
+TEST(SharingBench, WhatIsWrongIsRefused) {
+  EXPECT_EQ(Output("--backend vax").second, 2);
+  EXPECT_EQ(Output("--backend auto").second, 2);
+  EXPECT_EQ(Output("--rounds 0").second, 2);
+  EXPECT_EQ(Output("--seed -1").second, 2);
+  EXPECT_EQ(Output("--colour").second, 2);
+  EXPECT_EQ(Output("--gpud /bin/false").second, 1);
+  const auto [text, code] = Output("--policies teleport 2>&1");
+  EXPECT_EQ(code, 3);
+  EXPECT_THAT(text, HasSubstr("no sharing policy 'teleport'"));
+}
+
+TEST(SharingBench, ABadTraceIsRefusedBeforeAnythingRuns) {
+  const TempDirectory directory;
+  const std::string path = directory.path() + "/times";
+  std::ofstream(path) << "1\n2\n1.5\n";
+  const auto [text, code] = Output("--trace " + path + " 2>&1");
+  EXPECT_EQ(code, 2);
+  EXPECT_THAT(text, HasSubstr("times: line 3: '1.5' comes after 2.000"));
+  EXPECT_EQ(Output("--trace /nonexistent/times 2>&1").second, 3);
+}
+
+}  // namespace
+}  // namespace carillon::bench

@@ -1,0 +1,98 @@
+#include "tools/bench/sharing/testbed.h"
+
+#include <signal.h>
+
+#include <chrono>
+#include <filesystem>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/line_process.h"
+#include "base/status.h"
+#include "base/temp_directory.h"
+#include "fmt/format.h"
+#include "tools/bench/launch/interrupt.h"
+#include "tools/bench/launch/testbed.h"
+#include "tools/bench/sharing/device_role.h"
+
+namespace carillon::bench {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+constexpr seconds kReadyTime{30};
+// Simulated milliseconds may take minutes of a busy machine.
+constexpr minutes kRunTime{20};
+constexpr seconds kGrace{6};
+// From when all are ready until they begin: in wall time they must have read
+// the line that says so.
+constexpr Nanoseconds kSimulatedStart = 1'000'000;
+constexpr Nanoseconds kStartIn = 20'000'000;
+
+absl::StatusOr<Json> Answer(LineProcess& device, milliseconds timeout) {
+  ASSIGN_OR_RETURN(const auto line, AwaitLine(device, timeout));
+  Json answer = Json::parse(line, nullptr, false);
+  if (!answer.is_object()) {
+    return absl::InternalError(fmt::format("a device says '{}'", line));
+  }
+  if (!answer.contains("error")) return answer;
+  const Json& error = answer["error"];
+  return absl::Status(static_cast<absl::StatusCode>(error["code"].get<int>()),
+                      error["message"].get<std::string>());
+}
+
+absl::StatusOr<std::vector<Json>> Play(
+    const std::string& testbed, bool simulated,
+    const std::vector<SharingDevicePlan>& plans) {
+  std::vector<LineProcess> devices;
+  for (const auto& [name, plan] : plans) {
+    ASSIGN_OR_RETURN(
+        auto device,
+        LineProcess::Start({.argv = SharingDeviceArguments(testbed, name)}));
+    devices.push_back(std::move(device));
+    RETURN_IF_ERROR(devices.back().WriteLine(plan.dump()));
+    ASSIGN_OR_RETURN(auto ready, Answer(devices.back(), kReadyTime));
+    if (ready.contains("refused")) return std::vector<Json>{std::move(ready)};
+  }
+  const Json start = {
+      {"start_ns", simulated ? kSimulatedStart : NowNs() + kStartIn}};
+  for (LineProcess& device : devices) {
+    RETURN_IF_ERROR(device.WriteLine(start.dump()));
+  }
+  std::vector<Json> answers;
+  for (LineProcess& device : devices) {
+    ASSIGN_OR_RETURN(auto answer, Answer(device, kRunTime));
+    answers.push_back(std::move(answer));
+  }
+  return answers;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Json>> RunDevices(
+    const SharingGpud& gpud, const std::vector<SharingDevicePlan>& plans) {
+  ASSIGN_OR_RETURN(
+      const auto directory,
+      TempDirectory::Make(std::filesystem::temp_directory_path().string()));
+  const std::string testbed = directory.path() + "/testbed";
+  const std::string log = directory.path() + "/gpud.log";
+  std::vector<std::string> arguments = {gpud.program, "--dir",       testbed,
+                                        "--trace",    "--log-level", "warn"};
+  if (gpud.simulated) {
+    arguments.insert(arguments.end(),
+                     {"--first-devices", std::to_string(plans.size())});
+  }
+  arguments.insert(arguments.end(), gpud.flags.begin(), gpud.flags.end());
+  ASSIGN_OR_RETURN(auto process,
+                   LineProcess::Start({.argv = arguments, .log_path = log}));
+  auto answers = [&]() -> absl::StatusOr<std::vector<Json>> {
+    RETURN_IF_ERROR(WaitForGpud(process, testbed, log));
+    return Play(testbed, gpud.simulated, plans);
+  }();
+  process.End(SIGTERM, kGrace);
+  return answers;
+}
+
+}  // namespace carillon::bench

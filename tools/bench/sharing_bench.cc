@@ -1,0 +1,103 @@
+// Measures events beside background kernels under each sharing policy.
+#include <time.h>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "fmt/chrono.h"
+#include "fmt/format.h"
+#include "tools/bench/launch/interrupt.h"
+#include "tools/bench/machine.h"
+#include "tools/bench/sharing/device_role.h"
+#include "tools/bench/sharing/sharing_run.h"
+#include "tools/cli/ui/exit_code.h"
+#include "tools/plots/document.h"
+
+namespace carillon::bench {
+namespace {
+
+struct Output {
+  bool json = false;
+  std::string folder;
+};
+
+absl::Status Run(const SharingOptions& options, const Output& output,
+                 const std::string& command) {
+  if (!output.folder.empty()) {
+    RETURN_IF_ERROR(plots::CheckWritable(output.folder));
+  }
+  ASSIGN_OR_RETURN(auto document, RunSharing(options));
+  document["when"] =
+      fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(time(nullptr)));
+  document["machine"] = DescribeMachine();
+  document["command"] = command;
+  if (output.json) {
+    fmt::print("{}\n", document.dump(2));
+  } else {
+    fmt::print("{}", SharingTables(document));
+  }
+  if (output.folder.empty()) return absl::OkStatus();
+  std::vector<std::string> written;
+  const absl::Status status = plots::WriteDocument(
+      output.folder, "sharing", document, /*plotter=*/"", &written);
+  for (const std::string& path : written) {
+    fmt::print(stderr, "wrote {}\n", path);
+  }
+  return status;
+}
+
+int Main(int argc, char** argv) {
+  if (const auto played = PlaySharingDevice(argc, argv)) return *played;
+  SharingOptions options;
+  options.gpud = plots::Runfile("gpu_daemon/gpud");
+  options.timing = plots::Runfile("tools/bench/sharing/four_places.yaml");
+  options.trace = plots::Runfile("tools/bench/sharing/bursts.trace");
+  Output output;
+  CLI::App app(
+      "Events beside background kernels under each sharing policy: responses, "
+      "waits, and what is left of the background.",
+      "sharing");
+  app.add_flag("--json", output.json, "Print a JSON document, not tables");
+  app.add_option("--out", output.folder, "Also write the document there");
+  app.add_flag("--quick", options.quick,
+               "A short look at each policy: no figures");
+  app.add_option("--backend", options.backend,
+                 "What runs the kernels; sim: in simulated time")
+      ->check(CLI::IsMember({"cpu", "sim", "cuda"}))
+      ->capture_default_str();
+  app.add_option("--policies", options.policies,
+                 "Only these policies, separated by commas")
+      ->delimiter(',');
+  app.add_option("--trace", options.trace,
+                 "The traced load: a file of times in us, one a line");
+  app.add_option("--rounds", options.rounds,
+                 "How often each is measured, with another seed")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
+  app.add_option("--seed", options.seed, "Of Poisson's arrivals")
+      ->check(CLI::Range(0u, 1u << 31))
+      ->capture_default_str();
+  app.add_option("--gpud", options.gpud, "The GPU daemon's program");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  // What decides the figures, without paths.
+  const std::string command = fmt::format(
+      "sharing --backend {} --rounds {} --seed {}{}", options.backend,
+      options.rounds, options.seed, options.quick ? " --quick" : "");
+  CatchInterrupts();
+  const absl::Status status = Run(options, output, command);
+  if (status.ok()) return 0;
+  fmt::print(stderr, "sharing: {}\n", std::string(status.message()));
+  return static_cast<int>(cli::ExitCodeOf(status));
+}
+
+}  // namespace
+}  // namespace carillon::bench
+
+int main(int argc, char** argv) { return carillon::bench::Main(argc, argv); }
