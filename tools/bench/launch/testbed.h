@@ -76,6 +76,8 @@ class LaunchTestbed {
   ~LaunchTestbed();
 
   LaunchDeviceProcess& device() { return *device_; }
+  // Its directory, for devices of one's own.
+  std::string testbed() const { return directory_.path() + "/testbed"; }
   const CpuShares& cpus() const { return cpus_; }
   uint64_t GpudCpuNs() const { return gpud_.CpuNs(); }
   // gpud's and the device's.
@@ -95,7 +97,6 @@ class LaunchTestbed {
         gpud_(std::move(gpud)) {}
   // Until it answers, or has ended.
   absl::Status WaitForGpud() const;
-  std::string testbed() const { return directory_.path() + "/testbed"; }
 
   const LaunchTestbedOptions options_;
   const CpuShares cpus_ = ShareCpus();

@@ -34,6 +34,8 @@ using sim::timing::GridId;
 
 // How exactly the end of Pagoda's tasks is known.
 constexpr Cycle kLook = 64;
+// The run is asked after so many whether it may go on.
+constexpr Cycle kTurn = 1 << 16;
 // A step of a host that waits.
 constexpr Cycle kWaitCycles = 128;
 // Tasks whose inputs the host has copied ahead of their spawn.
@@ -188,16 +190,20 @@ class Run {
     while (gpu_->cycle() < host_ && !gpu_->Run(host_)) {
     }
   }
-  // The host waits until a grid has ended, and sees it at once. False: none runs.
-  bool AwaitEnd() {
+  // The host waits until a grid has ended, and sees it at once. Internal: none
+  // runs.
+  absl::Status AwaitEnd() {
     const uint64_t before = ends_;
     while (ends_ == before) {
-      const bool none_left = gpu_->Run();
+      RETURN_IF_ERROR(options_.may_go_on());
+      const bool none_left = gpu_->Run(gpu_->cycle() + kTurn);
       gpu_->ForgetResults();
-      if (ends_ == before && none_left) return false;
+      if (ends_ == before && none_left) {
+        return absl::InternalError("no kernel runs, and tasks have not ended");
+      }
     }
     host_ = std::max(host_, gpu_->cycle());
-    return true;
+    return error_;
   }
   // In GridEnded().
   void Stop() {
@@ -273,8 +279,7 @@ class LaunchRun : public Run {
     while (!order_.all_ended()) {
       const size_t task = order_.Next();
       if (task == NarrowOrder::kNone) {
-        if (!AwaitEnd()) return absl::InternalError("no task is left");
-        RETURN_IF_ERROR(error_);
+        RETURN_IF_ERROR(AwaitEnd());
         continue;
       }
       const Cycle arrived = CopyInput(task);
@@ -352,8 +357,7 @@ class FusedRun : public Run {
       }
       RETURN_IF_ERROR(Launch(records, first, arrived));
       first += records.size();
-      if (!AwaitEnd()) return absl::InternalError("no task is left");
-      RETURN_IF_ERROR(error_);
+      RETURN_IF_ERROR(AwaitEnd());
     }
     return absl::OkStatus();
   }
@@ -430,6 +434,7 @@ class PagodaRun : public Run, private gpud::TaskLink {
     spawner_ = &spawner;
     while (!order_.all_begun() || !open_.empty() || !copied_.empty()) {
       RETURN_IF_ERROR(error_);
+      RETURN_IF_ERROR(options_.may_go_on());
       RETURN_IF_ERROR(SpawnSome());
       RETURN_IF_ERROR(spawner.Advance());
     }
@@ -443,8 +448,7 @@ class PagodaRun : public Run, private gpud::TaskLink {
     const uint32_t leave = static_cast<uint32_t>(gpud::TaskCommand::kLeave);
     std::memcpy(command_.data(), &leave, sizeof(leave));
     looks_ = false;
-    if (!AwaitEnd()) return absl::InternalError("the MasterKernel has gone");
-    return absl::OkStatus();
+    return AwaitEnd();
   }
 
   absl::Status Start() {

@@ -4,30 +4,18 @@
 #define CARILLON_TOOLS_BENCH_NARROW_SIMULATED_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "sim/timing/config.h"
+#include "tools/bench/narrow/outcome.h"
 #include "tools/bench/narrow/workload.h"
 
 namespace carillon::bench {
-
-// What a task took; times count from the first moment of the run.
-struct NarrowTimes {
-  // The host begins with it: with the copy of its input, its launch or its spawn.
-  uint64_t begun_ns = 0;
-  // Its last thread has ended, or its output is copied.
-  uint64_t ended_ns = 0;
-};
-
-struct NarrowOutcome {
-  std::vector<NarrowTimes> tasks;
-  uint64_t launches = 0;  // of kernels
-  uint64_t warp_instructions = 0;
-  double wall_seconds = 0;  // that it took to find out
-};
 
 struct SimulatedOptions {
   sim::timing::Config config;
@@ -37,6 +25,8 @@ struct SimulatedOptions {
   double store_us =
       0.5;  // a task's entry, or an event's, and a doorbell: stores
   uint32_t batch = 128;  // tasks of a batch
+  // Asked now and then; an error ends the run.
+  std::function<absl::Status()> may_go_on = [] { return absl::OkStatus(); };
 };
 
 // The paths that a simulated GPU has, in the order of the tables.
