@@ -132,8 +132,10 @@ class NarrowRun {
           "MasterKernel (docs/decisions/020-pagodas-launch-paths.md); "
           "`carillon bench launch --backend cuda` has its other paths");
     }
-    if (options_.tasks == 0) {
-      return absl::InvalidArgumentError("--tasks 0: a run has 1 to 32768");
+    if (options_.tasks == 0 || options_.tasks > NarrowWorkload::kMostTasks) {
+      return absl::InvalidArgumentError(
+          fmt::format("--tasks {}: a run has 1 to {}", options_.tasks,
+                      NarrowWorkload::kMostTasks));
     }
     if (options_.batch == 0) {
       return absl::InvalidArgumentError("--batch 0: a batch has a task");

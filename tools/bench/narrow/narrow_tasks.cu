@@ -14,31 +14,36 @@ class NarrowThread {
  public:
   __device__ NarrowThread(const NarrowRecord& task, uint32_t tid,
                           std::byte* shared, uint32_t barrier)
-      : task_(task), tid_(tid), shared_(shared), barrier_(barrier) {}
+      : status_(task.status),
+        threads_(task.threads),
+        tid_(tid),
+        shared_(shared),
+        barrier_(barrier) {}
 
   __device__ uint32_t linear() const { return tid_; }
-  __device__ uint32_t block_threads() const { return task_.threads; }
+  __device__ uint32_t block_threads() const { return threads_; }
   __device__ uint64_t global_linear() const { return tid_; }
-  __device__ uint64_t grid_threads() const { return task_.threads; }
+  __device__ uint64_t grid_threads() const { return threads_; }
   __device__ simt::Dim3 grid_dim() const { return {1, 1, 1}; }
   template <class T>
   __device__ T* shared(uint32_t byte_offset, uint32_t) const {
     return reinterpret_cast<T*>(shared_ + byte_offset);
   }
   __device__ void Fail(uint32_t status) const {
-    atomicCAS(task_.status, 0u, simt::KernelStatus(status));
+    atomicCAS(status_, 0u, simt::KernelStatus(status));
   }
   __device__ void Meet() const {
-    if (task_.threads <= simt::kWarpSize) {
+    if (threads_ <= simt::kWarpSize) {
       __syncwarp();
     } else {
-      asm volatile("barrier.sync %0, %1;" ::"r"(barrier_), "r"(task_.threads)
+      asm volatile("barrier.sync %0, %1;" ::"r"(barrier_), "r"(threads_)
                    : "memory");
     }
   }
 
  private:
-  const NarrowRecord& task_;
+  uint32_t* const status_;
+  const uint32_t threads_;
   const uint32_t tid_;
   std::byte* const shared_;
   const uint32_t barrier_;
@@ -84,19 +89,28 @@ using gpud::TaskEntry;
 using gpud::TaskTable;
 using gpud::TaskWarp;
 
+// The arguments are copied first: what a kernel stores might lie where they do, so
+// the compiler would read each of them again and again.
+template <class Args, void (*Body)(const Args&, const NarrowThread&)>
+static __device__ __forceinline__ void RunBody(const NarrowRecord& task,
+                                               const NarrowThread& thread) {
+  const Args args = *reinterpret_cast<const Args*>(task.args);
+  Body(args, thread);
+}
+
 __device__ static void RunTask(uint32_t kernel, const NarrowRecord& task,
                                const NarrowThread& thread) {
   switch (static_cast<NarrowKernel>(kernel)) {
 #define CARILLON_NARROW_CASE(name) \
   case NarrowKernel::name:         \
-    return kernels::name##_task(   \
-        *reinterpret_cast<const kernels::name##_args*>(task.args), thread);
+    return RunBody<kernels::name##_args, kernels::name##_task>(task, thread);
     CARILLON_NARROW_KERNELS(CARILLON_NARROW_CASE)
 #undef CARILLON_NARROW_CASE
   }
 }
 
-// An MTB's idle warps sleep soon, so that they leave the SM to the others.
+// A warp that has found nothing sleeps, the longer the longer, or an SM's 64 warps
+// that look would leave the tasks few cycles.
 class NarrowPort : public gpud::EdgeWarpPort {
  public:
   __device__ explicit NarrowPort(std::byte* shared) : shared_(shared) {}
@@ -114,7 +128,7 @@ class NarrowPort : public gpud::EdgeWarpPort {
     __syncwarp();
   }
   __device__ bool SkipsTask(const TaskEntry&) { return false; }
-  __device__ void Pause(uint32_t) { __nanosleep(64); }
+  __device__ void Pause(uint32_t round) { __nanosleep(round < 4 ? 100 : 500); }
 
  private:
   std::byte* const shared_;
@@ -147,9 +161,8 @@ extern "C" __global__ void __launch_bounds__(1024)
     __shared__ alignas(16) std::byte shared[kNarrowSharedBytes];       \
     const NarrowRecord& task = tasks[blockIdx.x];                      \
     if (threadIdx.x >= task.threads) return;                           \
-    kernels::name##_task(                                              \
-        *reinterpret_cast<const kernels::name##_args*>(task.args),     \
-        NarrowThread(task, threadIdx.x, shared, 0));                   \
+    RunBody<kernels::name##_args, kernels::name##_task>(               \
+        task, NarrowThread(task, threadIdx.x, shared, 0));             \
   }
 CARILLON_NARROW_KERNELS(CARILLON_NARROW_FUSED)
 #undef CARILLON_NARROW_FUSED

@@ -10,12 +10,12 @@
 namespace carillon::bench {
 
 // The order is narrow_tasks.cu's.
-#define CARILLON_NARROW_KERNELS(X)                                       \
-  X(mandelbrot)                                                          \
-  X(filter_bank)                                                         \
-  X(beam_fir) X(beam_form) X(conv_rows) X(conv_columns) X(dct8x8_shared) \
-      X(matmul_shared) X(slud_lu0) X(slud_fwd) X(slud_bdiv) X(slud_bmod) \
-          X(triple_des)
+#define CARILLON_NARROW_KERNELS(X)                                            \
+  X(mandelbrot)                                                               \
+  X(filter_bank)                                                              \
+  X(beam_fir)                                                                 \
+  X(beam_form) X(conv_rows) X(conv_columns) X(dct8x8_shared) X(matmul_shared) \
+      X(slud_lu0) X(slud_fwd) X(slud_bdiv) X(slud_bmod) X(triple_des)
 
 enum class NarrowKernel : uint32_t {
 #define CARILLON_NARROW_NAME(name) name,

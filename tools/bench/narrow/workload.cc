@@ -37,7 +37,6 @@ constexpr std::pair<std::string_view, NarrowKind> kKinds[] = {
     {"slud", NarrowKind::kSlud}, {"3des", NarrowKind::kTripleDes},
     {"mpe", NarrowKind::kMpe}};
 
-constexpr uint32_t kMostTasks = 32'768;
 constexpr uint32_t kMostThreads = 992;
 constexpr uint32_t kWarp = 32;
 constexpr uint64_t kAlignment = 256;

@@ -44,12 +44,14 @@ struct NarrowUnit {
 
 class NarrowWorkload {
  public:
+  static constexpr uint32_t kMostTasks = 32'768;  // as many as the paper's
+
   // "mb", "fb", ...: the paper's order, as far as it has one.
   static const std::vector<std::string>& Names();
 
   // At least `count` tasks, so that every group is whole; `threads` each, or as
   // the paper has them (0). Errors: NotFound (name), InvalidArgument (count is 0,
-  // or above 32,768, as many as the paper's; threads are no multiple of 32 up to
+  // or above kMostTasks; threads are no multiple of 32 up to
   // 992, which an MTB holds).
   static absl::StatusOr<NarrowWorkload> Make(std::string_view name,
                                              uint32_t count, uint64_t seed,
