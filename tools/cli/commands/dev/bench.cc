@@ -39,6 +39,8 @@ constexpr Benchmark kBenchmarks[] = {
      "tools/bench/launch_bench", /*takes_backend=*/true},
     {"memcached", "GETs over UDP beside Debian's memcached",
      "tools/bench/memcached_bench"},
+    {"narrow", "Pagoda's narrow tasks on all paths of a back-end",
+     "tools/bench/narrow_bench", /*takes_backend=*/true},
 };
 
 struct Options {
@@ -79,9 +81,10 @@ absl::StatusOr<std::vector<Benchmark>> Choose(const Options& options) {
     chosen.push_back(*found);
   }
   if (!options.names.empty() && !options.backend.empty() &&
-      !std::ranges::any_of(chosen, &Benchmark::takes_backend)) {
+      std::ranges::none_of(chosen, &Benchmark::takes_backend)) {
     return absl::InvalidArgumentError(fmt::format(
-        "{} always runs on the cpu back-end: --backend is for launch",
+        "{} always runs on the cpu back-end: --backend is for launch and "
+        "narrow",
         chosen[0].name));
   }
   return chosen;
@@ -229,8 +232,10 @@ Run MakeBench(Arguments& arguments, Console& console) {
                  "Folder for result files and plots");
   arguments.Flag("--quick", options->quick,
                  "One short round: a look, no figures");
-  arguments.Choice("--backend auto|cpu|cuda", options->backend,
-                   {"auto", "cpu", "cuda"}, "What runs the kernels of launch");
+  arguments.Choice("--backend auto|cpu|sim|cuda", options->backend,
+                   {"auto", "cpu", "sim", "cuda"},
+                   "What runs the kernels of launch (not sim) and narrow (not "
+                   "cuda)");
   return [options, &console] { return Bench(*options, console); };
 }
 
