@@ -109,8 +109,8 @@ __device__ static void RunTask(uint32_t kernel, const NarrowRecord& task,
   }
 }
 
-// A warp that has found nothing sleeps, the longer the longer, or an SM's 64 warps
-// that look would leave the tasks few cycles.
+// A warp that has found nothing sleeps, an executor the longer the longer, or an
+// SM's 64 warps that look would leave the tasks few cycles.
 class NarrowPort : public gpud::EdgeWarpPort {
  public:
   __device__ explicit NarrowPort(std::byte* shared) : shared_(shared) {}
@@ -128,7 +128,13 @@ class NarrowPort : public gpud::EdgeWarpPort {
     __syncwarp();
   }
   __device__ bool SkipsTask(const TaskEntry&) { return false; }
-  __device__ void Pause(uint32_t round) { __nanosleep(round < 4 ? 100 : 500); }
+  __device__ void Pause(uint32_t round) {
+    const bool schedules = threadIdx.x < simt::kWarpSize;
+    __nanosleep(round < 4                 ? 100
+                : round < 32 || schedules ? 500
+                : round < 64              ? 1000
+                                          : 4000);
+  }
 
  private:
   std::byte* const shared_;
