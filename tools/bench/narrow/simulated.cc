@@ -115,7 +115,6 @@ class Run {
         options_(options),
         order_(workload),
         in_(options.config),
-        out_(options.config),
         times_(workload.tasks().size()) {}
   virtual ~Run() = default;
 
@@ -239,7 +238,6 @@ class Run {
   const SimulatedOptions& options_;
   NarrowOrder order_;
   Link in_;
-  Link out_;
   std::vector<Times> times_;
   sim::Memory memory_;
   sim::DeviceAddress data_ = 0;
@@ -257,8 +255,9 @@ class Run {
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
     std::ranges::stable_sort(order, {},
                              [&](size_t i) { return times_[i].ended; });
+    Link out(options_.config);
     for (const size_t task : order) {
-      times_[task].ended = out_.Copy(times_[task].ended, Task(task).bytes_out);
+      times_[task].ended = out.Copy(times_[task].ended, Task(task).bytes_out);
     }
   }
 
@@ -413,7 +412,10 @@ class PagodaRun : public Run, private gpud::TaskLink {
   // `most`: tasks of a batch, as with FusedRun.
   PagodaRun(const NarrowWorkload& workload, const SimulatedOptions& options,
             gpud::TaskWrite write, size_t most)
-      : Run(workload, options), write_(write), most_(most) {}
+      : Run(workload, options),
+        write_(write),
+        most_(most),
+        back_(options.config) {}
 
  private:
   absl::Status RunTasks() override {
@@ -598,10 +600,9 @@ class PagodaRun : public Run, private gpud::TaskLink {
   }
   absl::Status CopyBack(uint32_t first, std::span<TaskState> states) override {
     AdvanceTo(host_ + Call());
-    // Behind all that was copied before.
-    AdvanceTo(in_.Copy(host_, 0));
-    AdvanceTo(std::max(arrived_, host_));
-    AdvanceTo(out_.Copy(host_, states.size() * sizeof(TaskEntry)));
+    // Behind all entries that were copied before.
+    AdvanceTo(arrived_);
+    AdvanceTo(back_.Copy(host_, states.size() * sizeof(TaskEntry)));
     for (size_t i = 0; i < states.size(); ++i) {
       states[i] = entries_[first + i].state;
     }
@@ -633,6 +634,8 @@ class PagodaRun : public Run, private gpud::TaskLink {
   std::vector<size_t> in_entry_;  // the task
   std::vector<uint32_t> busy_;    // entries
   bool looks_ = false;
+  // Copies of the table back, which are small beside outputs and go between them.
+  Link back_;
   Cycle arrived_ = 0;  // the last entry's copy
 };
 
