@@ -177,9 +177,8 @@ TEST(BenchSmoke, LaunchBenchMeasuresEveryPathWithEveryKernel) {
   for (const Json& path : document.at("launch_paths")) {
     paths.push_back(path.at("name"));
   }
-  EXPECT_THAT(paths,
-              ElementsAre("edge", "baseline", "baseline_flag", "persistent",
-                          "pagoda", "pagoda_ring"));
+  EXPECT_THAT(paths, ElementsAre("edge", "baseline", "baseline_flag",
+                                 "persistent", "pagoda", "pagoda_ring"));
 
   ASSERT_EQ(document.at("latency").size(), 4 * paths.size());
   for (const Json& cell : document.at("latency")) {
@@ -260,6 +259,88 @@ TEST(BenchSmoke, LaunchBenchFindsItsProgramsBesideIt) {
   ASSERT_TRUE(document.is_object()) << text;
   EXPECT_EQ(document.at("idle").size(), 7u);
   EXPECT_TRUE(std::filesystem::exists(folder + "/results/launch.json"));
+}
+
+TEST(BenchSmoke, NarrowBenchRunsEveryWorkloadOnEveryPathOfCores) {
+  const std::string out = getenv("TEST_TMPDIR") + std::string("/narrow");
+  const auto [text, status] =
+      Output("tools/bench/narrow_bench --quick --json --out " + out);
+  EXPECT_EQ(status, 0);
+  const Json document = Json::parse(text, nullptr, false);
+  ASSERT_TRUE(document.is_object()) << text;
+  EXPECT_EQ(document.at("bench"), "narrow");
+  EXPECT_EQ(document.at("backend"), "cpu");
+  const Json paths = {"baseline", "edge",           "pagoda", "pagoda_ring",
+                      "batches",  "pagoda_batches", "threads"};
+  EXPECT_EQ(document.at("paths"), paths);
+  EXPECT_EQ(document.at("workloads"), Json({"mb", "fb", "bf", "conv", "dct",
+                                            "mm", "slud", "3des", "mpe"}));
+  ASSERT_EQ(document.at("cells").size(), 9 * paths.size());
+  for (const Json& cell : document.at("cells")) {
+    SCOPED_TRACE(cell.dump());
+    ASSERT_EQ(cell.at("status"), "measured");
+    EXPECT_GE(cell.at("tasks"), 4);
+    for (const char* figure : {"tasks_per_second", "total_us",
+                               "response_mean_us", "response_p99_us"}) {
+      ExpectRange(cell.at(figure), 2);  // there and back
+    }
+    ExpectRange(cell.at("over_baseline"), 1);
+  }
+  for (const char* suffix : {".json", ".png"}) {
+    EXPECT_GT(std::filesystem::file_size(out + "/narrow" + suffix), 0u);
+  }
+}
+
+TEST(BenchSmoke, NarrowBenchRunsOnEveryPathOfASimulatedGpu) {
+  const std::string out = getenv("TEST_TMPDIR") + std::string("/narrow_sim");
+  const auto [text, status] = Output(
+      "tools/bench/narrow_bench --backend sim --quick --workloads mm,slud "
+      "--json --out " +
+      out);
+  EXPECT_EQ(status, 0);
+  const Json document = Json::parse(text, nullptr, false);
+  ASSERT_TRUE(document.is_object()) << text;
+  EXPECT_EQ(document.at("conditions").at("kdu"), 32);
+  const Json paths = {"baseline", "edge",    "pagoda",        "pagoda_copy",
+                      "fusion",   "batches", "pagoda_batches"};
+  EXPECT_EQ(document.at("paths"), paths);
+  size_t of_threads = 0;
+  for (const Json& cell : document.at("cells")) {
+    SCOPED_TRACE(cell.dump());
+    ASSERT_EQ(cell.at("status"), "measured");
+    EXPECT_GT(cell.at("tasks_per_second").at("median"), 0);
+    EXPECT_GT(cell.at("launches"), 0);
+    of_threads += cell.at("part") == "threads";
+  }
+  EXPECT_EQ(of_threads, 4u);
+  EXPECT_EQ(document.at("cells").size(), 2 * 2 * paths.size() + of_threads);
+  EXPECT_GT(std::filesystem::file_size(out + "/narrow.png"), 0u);
+}
+
+TEST(BenchSmoke, NarrowBenchRefusesWhatThereIsNot) {
+  const auto refused = [](const std::string& options) {
+    const auto [text, status] =
+        Output("tools/bench/narrow_bench --quick " + options + " 2>&1");
+    return std::pair(WIFEXITED(status) ? WEXITSTATUS(status) : -1, text);
+  };
+  using ::testing::HasSubstr;
+  using ::testing::Pair;
+  EXPECT_THAT(refused("--tasks 0"), Pair(2, HasSubstr("1 to 32768")));
+  EXPECT_THAT(refused("--tasks 40000"), Pair(2, HasSubstr("1 to 32768")));
+  EXPECT_THAT(refused("--batch 0"), Pair(2, HasSubstr("--batch 0")));
+  EXPECT_THAT(refused("--workloads colour"),
+              Pair(3, HasSubstr("there are mb, fb, bf")));
+  EXPECT_THAT(refused("--paths teleport"),
+              Pair(3, HasSubstr("it has baseline, edge")));
+  EXPECT_THAT(refused("--paths fusion"), Pair(3, HasSubstr("no fused form")));
+  EXPECT_THAT(refused("--paths graph"), Pair(3, HasSubstr("CUDA graphs")));
+  EXPECT_THAT(refused("--backend sim --paths pagoda_ring"),
+              Pair(3, HasSubstr("no PTX")));
+  EXPECT_THAT(refused("--backend sim --workloads mm --timing nope"),
+              Pair(1, HasSubstr("no preset")));
+  EXPECT_THAT(refused("--backend cuda"), Pair(1, HasSubstr("MasterKernel")));
+  EXPECT_EQ(refused("--backend vax").first, 2);
+  EXPECT_THAT(refused("--gpud /bin/false"), Pair(1, HasSubstr("gpud")));
 }
 
 // The number of processes whose command line contains `word`.

@@ -81,6 +81,8 @@ class LaunchTestbed {
   ~LaunchTestbed();
 
   LaunchDeviceProcess& device() { return *device_; }
+  // Its directory, for devices of one's own.
+  std::string testbed() const { return directory_.path() + "/testbed"; }
   const CpuShares& cpus() const { return cpus_; }
   uint64_t GpudCpuNs() const { return gpud_.CpuNs(); }
   // gpud's and the device's.
@@ -98,7 +100,6 @@ class LaunchTestbed {
       : options_(options),
         directory_(std::move(directory)),
         gpud_(std::move(gpud)) {}
-  std::string testbed() const { return directory_.path() + "/testbed"; }
 
   const LaunchTestbedOptions options_;
   const CpuShares cpus_ = ShareCpus();

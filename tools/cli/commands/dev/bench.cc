@@ -43,6 +43,10 @@ const Benchmark kBenchmarks[] = {
      {"auto", "cpu", "cuda"}},
     {"memcached", "GETs over UDP beside Debian's memcached",
      "tools/bench/memcached_bench"},
+    {"narrow",
+     "Pagoda's narrow tasks on all paths of a back-end",
+     "tools/bench/narrow_bench",
+     {"auto", "cpu", "sim"}},
     {"sharing",
      "events beside background kernels, by sharing policy",
      "tools/bench/sharing_bench",
@@ -105,7 +109,7 @@ absl::StatusOr<std::vector<Benchmark>> Choose(const Options& options) {
       })) {
     return absl::InvalidArgumentError(
         fmt::format("{} always runs on the cpu back-end: --backend is for "
-                    "launch and sharing",
+                    "launch, narrow and sharing",
                     chosen[0].name));
   }
   return chosen;
@@ -256,8 +260,8 @@ Run MakeBench(Arguments& arguments, Console& console) {
                  "One short round: a look, no figures");
   arguments.Choice("--backend auto|cpu|sim|cuda", options->backend,
                    {"auto", "cpu", "sim", "cuda"},
-                   "What runs the kernels of launch (not sim) and of sharing "
-                   "(not auto; sim: in simulated time)");
+                   "What runs the kernels of launch, narrow and sharing: each "
+                   "has some of them (docs/cli.md)");
   return [options, &console] { return Bench(*options, console); };
 }
 

@@ -1,0 +1,43 @@
+// Narrow tasks on a simulated GPU in simulated time: on what they are launched, how
+// their data come and go, and what the host needs for it (docs/benchmarks.md).
+#ifndef CARILLON_TOOLS_BENCH_NARROW_SIMULATED_H_
+#define CARILLON_TOOLS_BENCH_NARROW_SIMULATED_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "sim/timing/config.h"
+#include "tools/bench/narrow/outcome.h"
+#include "tools/bench/narrow/workload.h"
+
+namespace carillon::bench {
+
+struct SimulatedOptions {
+  sim::timing::Config config;
+  bool copies = false;
+  // Of the host's one thread.
+  double call_us = 5;  // a call of the driver: a launch, a copy
+  double store_us =
+      0.5;  // a task's entry, or an event's, and a doorbell: stores
+  uint32_t batch = 128;  // tasks of a batch
+  // Asked now and then; an error ends the run.
+  std::function<absl::Status()> may_go_on = [] { return absl::OkStatus(); };
+};
+
+// The paths that a simulated GPU has, in the order of the tables.
+const std::vector<std::string>& SimulatedPaths();
+
+// Runs all tasks on one path and checks their results. Errors: NotFound (no such
+// path), DataLoss (a wrong result), those of what executes.
+absl::StatusOr<NarrowOutcome> RunSimulated(const NarrowWorkload& workload,
+                                           std::string_view path,
+                                           const SimulatedOptions& options);
+
+}  // namespace carillon::bench
+
+#endif  // CARILLON_TOOLS_BENCH_NARROW_SIMULATED_H_
