@@ -85,7 +85,8 @@ absl::Status CudaBackend::Open(Driver driver, const Gpu::Options& gpu_options) {
   ASSIGN_OR_RETURN(gpu_, Gpu::Open(driver, gpu_options));
   gpu_->SetTracing(options_.tracing);
   memory_ = std::make_unique<CudaMemory>(gpu_.get());
-  ASSIGN_OR_RETURN(background_, Background::Create(gpu_.get()));
+  RETURN_IF_ERROR(gate_.SetPolicy(options_.policy));
+  ASSIGN_OR_RETURN(background_, Background::Create(gpu_.get(), &gate_));
   copies_ = std::make_unique<CopyQueue>(
       memory_.get(),
       CopyChunks{options_.copy_in_chunk, options_.copy_out_chunk});
@@ -106,19 +107,19 @@ absl::Status CudaBackend::Open(Driver driver, const Gpu::Options& gpu_options) {
        }});
   entries.push_back(HostPath(
       {"graph", "a CPU thread launches a graph made beforehand"}, "gpud-graph",
-      [this] { return std::make_unique<GraphPath>(gpu_.get()); }));
+      [this] { return std::make_unique<GraphPath>(gpu_.get(), &gate_); }));
   entries.push_back(HostPath(
       {"baseline", "a CPU thread launches every kernel and polls for its end"},
       "gpud-baseline", [this] {
         return std::make_unique<BaselinePath>(
-            gpu_.get(), BaselinePath::Completion::kEventPolling);
+            gpu_.get(), &gate_, BaselinePath::Completion::kEventPolling);
       }));
   entries.push_back(HostPath(
       {"baseline_flag",
        "a CPU thread launches every kernel; its epilogue tells the device"},
       "gpud-base-flag", [this] {
         return std::make_unique<BaselinePath>(
-            gpu_.get(), BaselinePath::Completion::kEpilogue);
+            gpu_.get(), &gate_, BaselinePath::Completion::kEpilogue);
       }));
   entries.push_back({{"persistent", "resident thread blocks poll and run"},
                      [this](bool tracing) {
@@ -196,6 +197,16 @@ std::vector<QueueLength> CudaBackend::queue_lengths() const {
   return lengths;
 }
 
+std::vector<LaunchProgress> CudaBackend::launches() const {
+  std::vector<LaunchProgress> all = background_->launches();
+  for (const HostLauncher* launcher : launchers()) {
+    for (LaunchProgress& launch : launcher->launches()) {
+      all.push_back(std::move(launch));
+    }
+  }
+  return all;
+}
+
 std::vector<HostLauncher*> CudaBackend::launchers() const {
   MutexLock lock(mutex_);
   return launchers_;
@@ -206,11 +217,7 @@ void CudaBackend::Cancel(const LaunchFilter& which, shm::EventStatus why) {
   copies_->Cancel(which, why);
   // To wait for events that have ended may pause what is resident on the GPU.
   if (!which.names_events()) return;
-  for (HostLauncher* launcher : launchers()) launcher->Await(which);
-}
-
-absl::Status CudaBackend::SetPolicy(std::string_view name) {
-  return CheckPolicy(Sharer::kCuda, name);
+  for (HostLauncher* launcher : launchers()) launcher->Cancel(which, why);
 }
 
 void CudaBackend::Stop() {

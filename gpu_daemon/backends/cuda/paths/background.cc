@@ -40,8 +40,9 @@ void TellEnd(KernelLaunch& launch, EventState state, uint32_t status) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Background>> Background::Create(Gpu* gpu) {
-  std::unique_ptr<Background> background(new Background(gpu));
+absl::StatusOr<std::unique_ptr<Background>> Background::Create(
+    Gpu* gpu, LaunchGate* gate) {
+  std::unique_ptr<Background> background(new Background(gpu, gate));
   {
     const Gpu::ContextLease use = gpu->Enter();
     if (!use) return gpu->health();
@@ -81,7 +82,9 @@ void Background::Submit(std::unique_ptr<KernelLaunch> launch) {
   {
     MutexLock lock(mutex_);
     if (!stopping_) {
-      waiting_[launch->priority].push_back(std::move(launch));
+      auto place = gate_->Enter(launch->memory.get(), launch->priority);
+      waiting_[launch->priority].push_back(
+          {std::move(launch), std::move(place)});
     }
   }
   if (launch != nullptr) {
@@ -96,12 +99,13 @@ void Background::Cancel(const LaunchFilter& which, EventStatus why) {
   {
     MutexLock lock(mutex_);
     for (auto& queue : waiting_) {
-      for (auto& launch : queue) {
-        if (!which.Matches(*launch)) continue;
-        ended.push_back({std::move(launch), EventState::kAborted,
+      for (Waiting& waits : queue) {
+        if (!which.Matches(*waits.launch)) continue;
+        ended.push_back({std::move(waits.launch), EventState::kAborted,
                          static_cast<uint32_t>(why)});
       }
-      std::erase(queue, nullptr);
+      std::erase_if(
+          queue, [](const Waiting& waits) { return waits.launch == nullptr; });
     }
   }
   Tell(ended);
@@ -126,9 +130,9 @@ std::vector<LaunchProgress> Background::launches() const {
   }
   const Nanoseconds now = NowNs();
   for (uint32_t priority = kPriorities; priority-- > 0;) {
-    for (const auto& launch : waiting_[priority]) {
-      all.push_back(ProgressOf(*launch));
-      all.back().wait_ns = now - std::min(now, launch->life.queued_ns);
+    for (const Waiting& waits : waiting_[priority]) {
+      all.push_back(ProgressOf(*waits.launch));
+      all.back().wait_ns = now - std::min(now, waits.launch->life.queued_ns);
     }
   }
   return all;
@@ -168,8 +172,8 @@ void Background::Run() {
       wants_streams = Fill(ended);
     } else if (!gpu_->health().ok()) {
       for (auto& queue : waiting_) {
-        for (auto& launch : queue) {
-          ended.push_back({std::move(launch), EventState::kFailed,
+        for (Waiting& waits : queue) {
+          ended.push_back({std::move(waits.launch), EventState::kFailed,
                            static_cast<uint32_t>(EventStatus::kNotLaunched)});
         }
         queue.clear();
@@ -190,17 +194,23 @@ void Background::Tell(std::vector<Ended>& ended) {
   for (Ended& end : ended) TellEnd(*end.launch, end.state, end.status);
 }
 
-// The highest priority first, the oldest among equals.
+// Of those that the gate lets begin, the highest priority first, the oldest
+// among equals.
 bool Background::Fill(std::vector<Ended>& ended) {
+  LaunchGate::Choice choice = gate_->Choose();
   for (uint32_t priority = kPriorities; priority-- > 0;) {
     auto& queue = waiting_[priority];
-    while (!queue.empty()) {
+    for (size_t i = 0; i < queue.size();) {
+      if (!choice.Allows(*queue[i].place)) {
+        ++i;
+        continue;
+      }
       StreamSlot* slot = FreeSlot(priority);
       if (slot == nullptr && SlotToMake(priority) != nullptr) return true;
       if (slot == nullptr && no_more_streams_ && StreamsOf(priority) == 0 &&
           !APriorityHasTwoStreams()) {
-        for (auto& launch : queue) {
-          ended.push_back({std::move(launch), EventState::kFailed,
+        for (Waiting& waits : queue) {
+          ended.push_back({std::move(waits.launch), EventState::kFailed,
                            static_cast<uint32_t>(EventStatus::kNotLaunched)});
         }
         queue.clear();
@@ -208,17 +218,24 @@ bool Background::Fill(std::vector<Ended>& ended) {
         break;
       }
       if (slot == nullptr) break;
-      slot->launch = std::move(queue.front());
-      queue.pop_front();
+      if (gate_->TryBegin(*queue[i].place) == LaunchGate::Grant::kNone) {
+        ++i;
+        continue;
+      }
+      slot->launch = std::move(queue[i].launch);
+      slot->place = std::move(queue[i].place);
+      queue.erase(queue.begin() + static_cast<ptrdiff_t>(i));
       slot->launched = false;
       if (auto status = Start(*slot); !status.ok() && !gpu_->Faulted()) {
         spdlog::warn("background kernel '{}': {}",
                      slot->launch->kmd.kernel->name, status.message());
         ended.push_back({std::move(slot->launch), EventState::kFailed,
                          static_cast<uint32_t>(EventStatus::kNotLaunched)});
-        continue;
+        slot->place.reset();
+      } else {
+        ++running_;
       }
-      ++running_;
+      choice = gate_->Choose();
     }
   }
   return false;
@@ -318,6 +335,7 @@ void Background::Look(std::vector<Ended>& ended) {
     const shm::EcqEntry& completion = *CompletionOf(slot);
     ended.push_back(
         {std::move(slot.launch), completion.state, completion.status});
+    slot.place.reset();
     --running_;
   }
 }
@@ -336,6 +354,7 @@ void Background::TakeUnfinished(LostWork& lost) {
     --running_;
     ++replaying_;
     std::shared_ptr<KernelLaunch> launch = std::move(slot.launch);
+    slot.place.reset();
     lost.unfinished.push_back(
         {.kmd = launch->kmd,
          .args = {launch->args.get(),

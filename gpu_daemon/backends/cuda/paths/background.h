@@ -16,6 +16,7 @@
 #include "base/mutex.h"
 #include "gpu_daemon/backends/cuda/driver/gpu.h"
 #include "gpu_daemon/backends/cuda/driver/owned.h"
+#include "gpu_daemon/backends/cuda/paths/launch_gate.h"
 #include "gpu_daemon/event/backend.h"
 #include "gpu_daemon/event/kernel_launch.h"
 #include "gpu_daemon/event/launch_filter.h"
@@ -25,13 +26,14 @@ namespace carillon::gpud::cuda {
 // Thread safe.
 class Background : private Gpu::ContextUser {
  public:
-  static absl::StatusOr<std::unique_ptr<Background>> Create(Gpu* gpu);
+  static absl::StatusOr<std::unique_ptr<Background>> Create(Gpu* gpu,
+                                                            LaunchGate* gate);
   ~Background() override;  // stops
 
   // Ends exactly once, by on_end: with kNotLaunched if the driver refuses it.
   void Submit(std::unique_ptr<KernelLaunch> launch);
-  // The launches that wait for a stream end now, as aborted; those that run go
-  // on.
+  // The launches that wait for a stream, or at the gate, end now, as aborted;
+  // those that run go on.
   void Cancel(const LaunchFilter& which, shm::EventStatus why);
   // Kernels that wait, by priority.
   std::array<uint32_t, kPriorities> waiting() const;
@@ -50,10 +52,15 @@ class Background : private Gpu::ContextUser {
   static constexpr size_t kStreams = 8;
   static_assert(kStreams >= kPriorities);
 
+  struct Waiting {
+    std::unique_ptr<KernelLaunch> launch;
+    std::unique_ptr<LaunchGate::Place> place;
+  };
   struct StreamSlot {
     Stream stream;
     uint32_t stream_priority = kPriorities;  // which the stream was made for
     std::unique_ptr<KernelLaunch> launch;    // what runs there
+    std::unique_ptr<LaunchGate::Place> place;
     bool launched = false;
     bool overdue = false;
     Nanoseconds launched_ns = 0;
@@ -64,7 +71,7 @@ class Background : private Gpu::ContextUser {
     uint32_t status;
   };
 
-  explicit Background(Gpu* gpu) : gpu_(gpu) {}
+  Background(Gpu* gpu, LaunchGate* gate) : gpu_(gpu), gate_(gate) {}
   void Run();
   // True: it wants streams (MakeStreams()).
   bool Fill(std::vector<Ended>& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -100,10 +107,10 @@ class Background : private Gpu::ContextUser {
   void EndOverdue(bool) override {}
 
   Gpu* const gpu_;
+  LaunchGate* const gate_;
   mutable Mutex mutex_;
   CondVar work_;
-  std::array<std::deque<std::unique_ptr<KernelLaunch>>, kPriorities> waiting_
-      ABSL_GUARDED_BY(mutex_);
+  std::array<std::deque<Waiting>, kPriorities> waiting_ ABSL_GUARDED_BY(mutex_);
   std::array<StreamSlot, kStreams> slots_ ABSL_GUARDED_BY(mutex_);
   DeviceBytes scratch_ ABSL_GUARDED_BY(mutex_);  // EventScratch, a slot each
   PinnedBytes completions_ ABSL_GUARDED_BY(mutex_);  // EcqEntry, a slot each

@@ -20,8 +20,8 @@ struct BaselinePath::Polled : Resources {
   std::vector<Event> events;  // a slot each
 };
 
-BaselinePath::BaselinePath(Gpu* gpu, Completion completion)
-    : HostLauncher(gpu), completion_(completion) {
+BaselinePath::BaselinePath(Gpu* gpu, LaunchGate* gate, Completion completion)
+    : HostLauncher(gpu, gate), completion_(completion) {
   Begin();
 }
 

@@ -40,6 +40,7 @@ HostLauncher::~HostLauncher() {
   tenancies_.clear();
   retired_.clear();
   flights_.clear();
+  waiting_.clear();
   streams_ = {};
 }
 
@@ -134,23 +135,54 @@ void HostLauncher::FreeRetired() {
 bool HostLauncher::Launch(const std::shared_ptr<EventKernel>& event,
                           shm::Sequence sequence, CheckedEntry& entry) {
   MutexLock lock(mutex_);
-  Flight flight{.event = event,
-                .sequence = sequence,
-                .kmd = entry.kmd,
-                .args = {entry.args.data(),
-                         entry.args.data() + entry.kmd.kernel->args_size},
-                .life = entry.life,
-                .stream = next_stream_++ % kStreams};
+  Flight flight{
+      .event = event,
+      .place = gate_->Enter(&event->memory(), event->allowed_priority()),
+      .since_ns = NowNs(),
+      .sequence = sequence,
+      .kmd = entry.kmd,
+      .args = {entry.args.data(),
+               entry.args.data() + entry.kmd.kernel->args_size},
+      .life = entry.life,
+      .stream = next_stream_++ % kStreams};
   const Gpu::ContextLease use = gpu_->TryEnter();
-  const absl::Status status = use ? Start(flight) : gpu_->health();
+  absl::Status status = use ? absl::OkStatus() : gpu_->health();
+  const bool waits =
+      status.ok() && gate_->TryBegin(*flight.place) == LaunchGate::Grant::kNone;
+  if (use && !waits) status = Start(flight);
   if (!status.ok()) {
     return event->ledger().Finish(
         sequence, {.state = EventState::kFailed,
                    .status = static_cast<uint32_t>(EventStatus::kNotLaunched)});
   }
   ++tenancies_[event.get()].in_flight;
-  flights_.push_back(std::move(flight));
+  (waits ? waiting_ : flights_).push_back(std::move(flight));
   return false;
+}
+
+bool HostLauncher::StartWaiting() {
+  if (waiting_.empty()) return false;
+  bool ended = false;
+  LaunchGate::Choice choice = gate_->Choose();
+  for (size_t i = 0; i < waiting_.size();) {
+    if (!choice.Allows(*waiting_[i].place) ||
+        gate_->TryBegin(*waiting_[i].place) == LaunchGate::Grant::kNone) {
+      ++i;
+      continue;
+    }
+    Flight flight = std::move(waiting_[i]);
+    waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(i));
+    if (Start(flight).ok()) {
+      flights_.push_back(std::move(flight));
+    } else {
+      FinishAndSignal(*flight.event, flight.sequence, EventState::kFailed,
+                      EventStatus::kNotLaunched);
+      Land(flight);
+      ended = true;
+    }
+    choice = gate_->Choose();
+  }
+  return ended;
 }
 
 // A fault is no error: then the flight waits to be taken up again.
@@ -171,14 +203,21 @@ absl::Status HostLauncher::Start(Flight& flight) {
 
 bool HostLauncher::must_poll() const {
   MutexLock lock(mutex_);
-  return !flights_.empty();
+  return !flights_.empty() || !waiting_.empty();
 }
 
 bool HostLauncher::Reap() {
   MutexLock lock(mutex_);
-  if (flights_.empty()) return false;
+  if (flights_.empty() && waiting_.empty()) return false;
   const Gpu::ContextLease use = gpu_->TryEnter();
   if (!use) return false;
+  const bool reaped = ReapFlights();
+  const bool ended = StartWaiting();
+  if (reaped || ended) landed_.NotifyAll();
+  return reaped || ended;
+}
+
+bool HostLauncher::ReapFlights() {
   FirstOfStream first;
   size_t kept = 0;
   const size_t looks = std::min(flights_.size(), kMaxLooks);
@@ -197,7 +236,6 @@ bool HostLauncher::Reap() {
   if (kept == looks) return false;
   flights_.erase(flights_.begin() + static_cast<ptrdiff_t>(kept),
                  flights_.begin() + static_cast<ptrdiff_t>(looks));
-  landed_.NotifyAll();
   return true;
 }
 
@@ -220,9 +258,17 @@ void HostLauncher::Land(const Flight& flight) {
   }
 }
 
-void HostLauncher::Await(const LaunchFilter& which) {
+void HostLauncher::Cancel(const LaunchFilter& which, EventStatus why) {
   {
     MutexLock lock(mutex_);
+    std::erase_if(waiting_, [&](const Flight& flight) {
+      mutex_.AssertHeld();
+      if (!which.Matches(*flight.event)) return false;
+      FinishAndSignal(*flight.event, flight.sequence, EventState::kAborted,
+                      why);
+      Land(flight);
+      return true;
+    });
     while (std::ranges::any_of(
                flights_,
                [&](const Flight& f) { return which.Matches(*f.event); }) &&
@@ -244,8 +290,26 @@ void HostLauncher::Abandon() {
   }
 }
 
+std::vector<LaunchProgress> HostLauncher::launches() const {
+  MutexLock lock(mutex_);
+  std::vector<LaunchProgress> all;
+  const Nanoseconds now = NowNs();
+  for (const Flight& flight : waiting_) {
+    all.push_back({.device = flight.event->memory().name(),
+                   .kernel = std::string(flight.kmd.kernel->name),
+                   .event = true,
+                   .sequence = flight.sequence.value(),
+                   .priority = flight.event->allowed_priority(),
+                   .blocks = flight.kmd.blocks(),
+                   .wait_ns = now - std::min(now, flight.since_ns)});
+  }
+  return all;
+}
+
 void HostLauncher::TakeUnfinished(LostWork& lost) {
   MutexLock lock(mutex_);
+  for (Flight& flight : waiting_) flights_.push_back(std::move(flight));
+  waiting_.clear();
   for (Flight& flight : flights_) {
     Land(flight);
     lost.keep.push_back(flight.event);
