@@ -48,7 +48,7 @@ constexpr PolicyInfo kPolicies[] = {
     {kGpesPolicy,
      "one slice of a kernel at a time, the highest priority next (GPES IV-A, "
      "IV-C)",
-     kLower, kEmulated, false, true},
+     kLower, kEverywhere, false, true},
 };
 
 std::string_view NameOf(Sharer sharer) {

@@ -65,12 +65,12 @@ class CudaBackend : public Backend {
   }
   void Cancel(const LaunchFilter& which, shm::EventStatus why) override;
 
-  std::string policy() const override { return gate_.policy(); }
+  std::string policy() const override { return gate_->policy(); }
   std::vector<const PolicyInfo*> policies() const override {
     return PoliciesOf(Sharer::kCuda);
   }
   absl::Status SetPolicy(std::string_view name) override {
-    return gate_.SetPolicy(name);
+    return gate_->SetPolicy(name);
   }
 
   KernelMemory& memory() override { return *memory_; }
@@ -99,7 +99,7 @@ class CudaBackend : public Backend {
   const BackendOptions options_;
   std::unique_ptr<Gpu> gpu_;
   std::unique_ptr<CudaMemory> memory_;
-  LaunchGate gate_;
+  std::unique_ptr<LaunchGate> gate_;
   std::unique_ptr<Background> background_;
   std::unique_ptr<CopyQueue> copies_;
   mutable Mutex mutex_;

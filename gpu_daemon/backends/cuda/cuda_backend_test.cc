@@ -1225,7 +1225,7 @@ TEST_F(CudaBackendTest, PoliciesThatItCannotDoAreRefusedWithThoseThatItCan) {
     const auto refused = backend_->SetPolicy(policy);
     EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented) << policy;
     EXPECT_THAT(std::string(refused.message()),
-                HasSubstr("can do: priority, exclusive"));
+                HasSubstr("can do: priority, exclusive, gpes"));
   }
   EXPECT_EQ(backend_->SetPolicy("fair").code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(backend_->policy(), "priority");

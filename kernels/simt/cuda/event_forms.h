@@ -6,8 +6,9 @@
 //   carillon_event_<name>(EventFrame*)
 //     extern "C"; any grid of fewer than 2^32 blocks, block and dynamic shared
 //     memory as of the registration
-//   carillon_call_<name>(EventFrame, Args)
-//     the same with all of it by value, for launches by the CPU
+//   carillon_call_<name>(EventFrame, Args, GridPart)
+//     the same with all of it by value, for launches by the CPU, of a whole grid
+//     or of a slice of it (GPES IV-A). A slice completes as a launch of its own.
 //
 // A module may define CARILLON_PERSISTENT_FORM(name) anew before it includes
 // its kernels, to give each of them one more form.
@@ -192,12 +193,10 @@ __device__ inline void EndEvent(const EventFrame& frame, uint32_t fail_status) {
 template <class Kernel>
 __device__ __forceinline__ void RunEvent(
     cuda_internal::EventBlock& block, const EventFrame& frame,
-    const typename Kernel::ArgsType& args) {
+    const typename Kernel::ArgsType& args, const Thread& thread) {
+  // Of this launch, whatever the thread's grid is.
   const uint32_t blocks = gridDim.x * gridDim.y * gridDim.z;
-  {
-    const Thread thread(&block.fail_status);
-    Kernel::Run(args, thread);
-  }
+  Kernel::Run(args, thread);
   if constexpr (Kernel::kUsesBarriers) {
     if (!cuda_internal::IsLastOfBlock(&block.arrived)) return;
   } else {
@@ -247,14 +246,19 @@ __device__ __forceinline__ void RunInline(const std::byte* args, Dim3 block,
     /* The entry was refused: uniform over the grid. */                   \
     if (frame.ecq == nullptr) return;                                     \
     ::carillon::simt::RunEvent<name##_cuda>(                              \
-        block, frame, *reinterpret_cast<const Args*>(frame.args()));      \
+        block, frame, *reinterpret_cast<const Args*>(frame.args()),       \
+        ::carillon::simt::Thread(&block.fail_status));                    \
   }                                                                       \
   extern "C" __global__ void carillon_call_##name(                        \
       const __grid_constant__ ::carillon::simt::EventFrame frame,         \
-      const __grid_constant__ name##_cuda::ArgsType args) {               \
+      const __grid_constant__ name##_cuda::ArgsType args,                 \
+      const __grid_constant__ ::carillon::simt::GridPart part) {          \
     __shared__ ::carillon::simt::cuda_internal::EventBlock block;         \
     ::carillon::simt::cuda_internal::BeginEvent(block);                   \
-    ::carillon::simt::RunEvent<name##_cuda>(block, frame, args);          \
+    ::carillon::simt::RunEvent<name##_cuda>(                              \
+        block, frame, args,                                               \
+        ::carillon::simt::Thread(part.first, part.grid,                   \
+                                 &block.fail_status));                    \
   }
 #endif
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "gpu_daemon/backends/cuda/driver/gpu.h"
 #include "gpu_daemon/backends/cuda/driver/owned.h"
 #include "gpu_daemon/backends/cuda/paths/launch_gate.h"
+#include "gpu_daemon/backends/cuda/paths/sliced_run.h"
 #include "gpu_daemon/event/backend.h"
 #include "gpu_daemon/event/kernel_launch.h"
 #include "gpu_daemon/event/launch_filter.h"
@@ -33,7 +35,7 @@ class Background : private Gpu::ContextUser {
   // Ends exactly once, by on_end: with kNotLaunched if the driver refuses it.
   void Submit(std::unique_ptr<KernelLaunch> launch);
   // The launches that wait for a stream, or at the gate, end now, as aborted;
-  // those that run go on.
+  // those that run go on, but to their slice's end only.
   void Cancel(const LaunchFilter& which, shm::EventStatus why);
   // Kernels that wait, by priority.
   std::array<uint32_t, kPriorities> waiting() const;
@@ -61,6 +63,9 @@ class Background : private Gpu::ContextUser {
     uint32_t stream_priority = kPriorities;  // which the stream was made for
     std::unique_ptr<KernelLaunch> launch;    // what runs there
     std::unique_ptr<LaunchGate::Place> place;
+    std::optional<SlicedRun> slices;  // under gpes, if it has several
+    bool between_slices = false;      // it waits at the gate
+    Nanoseconds waits_since_ns = 0;   // between slices
     bool launched = false;
     bool overdue = false;
     Nanoseconds launched_ns = 0;
@@ -86,7 +91,20 @@ class Background : private Gpu::ContextUser {
   // Those that what waits wants. The driver may wait for an idle GPU to make one:
   // residents pause. At most two a slot in the life of a context.
   void MakeStreams();
-  absl::Status Start(StreamSlot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Start(StreamSlot& slot, LaunchGate::Grant grant)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Start(), and what follows if the driver refuses it. `slot` is among those
+  // that run.
+  void StartOrEnd(StreamSlot& slot, LaunchGate::Grant grant,
+                  std::vector<Ended>& ended)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The slot is free again.
+  void EndLaunch(StreamSlot& slot, shm::EventState state, uint32_t status,
+                 std::vector<Ended>& ended)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void LookAtSlice(StreamSlot& slot, std::vector<Ended>& ended)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool ASliceRuns() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   shm::EcqEntry* CompletionOf(const StreamSlot& slot) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return completions_.as<shm::EcqEntry>() + (&slot - slots_.data());

@@ -32,6 +32,7 @@ void FinishAndSignal(EventKernel& event, shm::Sequence sequence,
 void HostLauncher::Resources::Abandon() {
   sequence = {};
   scratch.Abandon();
+  completions.Abandon();
 }
 
 HostLauncher::~HostLauncher() {
@@ -51,7 +52,17 @@ absl::Status HostLauncher::FillIn(EventKernel& event, Resources& resources) {
                    DeviceBytes::Make(gpu_->driver(),
                                      uint64_t{event.ring().layout().entries} *
                                          sizeof(simt::EventScratch)));
+  ASSIGN_OR_RETURN(resources.completions,
+                   PinnedBytes::Make(gpu_->driver(),
+                                     uint64_t{event.ring().layout().entries} *
+                                         sizeof(shm::EcqEntry)));
   return absl::OkStatus();
+}
+
+shm::EcqEntry& HostLauncher::CompletionOf(const Flight& flight,
+                                          const Resources& resources) {
+  const uint32_t slot = flight.event->ring().layout().SlotOf(flight.sequence);
+  return resources.completions.as<shm::EcqEntry>()[slot];
 }
 
 simt::EventFrame HostLauncher::FrameOf(const Flight& flight,
@@ -147,8 +158,8 @@ bool HostLauncher::Launch(const std::shared_ptr<EventKernel>& event,
       .stream = next_stream_++ % kStreams};
   const Gpu::ContextLease use = gpu_->TryEnter();
   absl::Status status = use ? absl::OkStatus() : gpu_->health();
-  const bool waits =
-      status.ok() && gate_->TryBegin(*flight.place) == LaunchGate::Grant::kNone;
+  if (status.ok()) flight.grant = gate_->TryBegin(*flight.place);
+  const bool waits = status.ok() && flight.grant == LaunchGate::Grant::kNone;
   if (use && !waits) status = Start(flight);
   if (!status.ok()) {
     return event->ledger().Finish(
@@ -165,12 +176,14 @@ bool HostLauncher::StartWaiting() {
   bool ended = false;
   LaunchGate::Choice choice = gate_->Choose();
   for (size_t i = 0; i < waiting_.size();) {
-    if (!choice.Allows(*waiting_[i].place) ||
-        gate_->TryBegin(*waiting_[i].place) == LaunchGate::Grant::kNone) {
+    Flight& next = waiting_[i];
+    next.grant = choice.Allows(*next.place) ? gate_->TryBegin(*next.place)
+                                            : LaunchGate::Grant::kNone;
+    if (next.grant == LaunchGate::Grant::kNone) {
       ++i;
       continue;
     }
-    Flight flight = std::move(waiting_[i]);
+    Flight flight = std::move(next);
     waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(i));
     if (Start(flight).ok()) {
       flights_.push_back(std::move(flight));
@@ -190,15 +203,61 @@ absl::Status HostLauncher::Start(Flight& flight) {
   flight.launched_ns = NowNs();
   flight.has_waited = false;
   flight.first_since_ns = 0;
-  if (flight.life.seen_ns != 0) {
+  if (flight.life.seen_ns != 0 && !flight.slices) {
     flight.life.dispatched_ns = NowNs();
     flight.event->ring().life(flight.sequence) = flight.life;
   }
-  const CUresult result =
-      Enqueue(*tenancies_[flight.event.get()].resources, flight);
+  if (flight.grant == LaunchGate::Grant::kSlice && !flight.slices &&
+      gate_->slices().First(flight.kmd) != 0) {
+    flight.slices.emplace();
+  }
+  Resources& resources = *tenancies_[flight.event.get()].resources;
+  const CUresult result = flight.slices ? EnqueueSlice(resources, flight)
+                                        : Enqueue(resources, flight);
   flight.launched = gpu_->Check(result);
   if (flight.launched || IsContextFault(result)) return absl::OkStatus();
   return ToStatus(gpu_->driver(), result, "launch");
+}
+
+CUresult HostLauncher::EnqueueSlice(const Resources& resources,
+                                    Flight& flight) {
+  const bool all = flight.grant == LaunchGate::Grant::kAll;
+  const GridSlice& slice = flight.slices->Begin(
+      flight.kmd.grid,
+      all ? flight.kmd.blocks() : gate_->slices().Next(flight.kmd));
+  simt::EventFrame frame = FrameOf(flight, resources);
+  frame.ecq = &CompletionOf(flight, resources);
+  frame.life = nullptr;
+  frame.sequence = flight.slices->sequence();
+  return resources.sequence.LaunchSlice(gpu_->driver(), flight.kmd, frame,
+                                        flight.args.data(), StreamOf(flight),
+                                        slice);
+}
+
+bool HostLauncher::GoesOn(Flight& flight) {
+  if (!flight.slices || !flight.launched) return false;
+  SlicedRun& slices = *flight.slices;
+  const Nanoseconds took_ns = slices.End(
+      CompletionOf(flight, *tenancies_[flight.event.get()].resources));
+  gate_->slices().Ran(flight.kmd, slices.slice().blocks(), took_ns);
+  const bool all = slices.ended_blocks() == flight.kmd.blocks();
+  if (!all && !flight.cancelled) {
+    flight.launched = false;
+    flight.since_ns = NowNs();
+    gate_->EndSlice(*flight.place);
+    return true;
+  }
+  const bool traced = flight.life.seen_ns != 0;
+  if (traced) flight.life.finished_ns = NowNs();
+  if (flight.event->ledger().Finish(
+          flight.sequence,
+          {.state = all ? slices.state() : EventState::kAborted,
+           .status =
+               all ? slices.status() : static_cast<uint32_t>(*flight.cancelled),
+           .life = traced ? &flight.life : nullptr})) {
+    flight.event->memory().bell().Signal();
+  }
+  return false;
 }
 
 bool HostLauncher::must_poll() const {
@@ -225,7 +284,11 @@ bool HostLauncher::ReapFlights() {
     Flight& flight = flights_[i];
     const bool is_first = first(flight);
     if (Ended(flight, is_first)) {
-      Land(flight);
+      if (GoesOn(flight)) {
+        waiting_.push_back(std::move(flight));
+      } else {
+        Land(flight);
+      }
       continue;
     }
     NotePlace(flight, is_first);
@@ -247,8 +310,11 @@ bool HostLauncher::Ended(Flight& flight, bool stream_free) {
                     EventStatus::kNotLaunched);
     return true;
   }
-  return Look(*tenancies_[flight.event.get()].resources, flight, stream_free) ==
-         Outcome::kEnded;
+  Resources& resources = *tenancies_[flight.event.get()].resources;
+  if (flight.slices) {
+    return flight.slices->HasEnded(CompletionOf(flight, resources));
+  }
+  return Look(resources, flight, stream_free) == Outcome::kEnded;
 }
 
 void HostLauncher::Land(const Flight& flight) {
@@ -269,6 +335,9 @@ void HostLauncher::Cancel(const LaunchFilter& which, EventStatus why) {
       Land(flight);
       return true;
     });
+    for (Flight& flight : flights_) {
+      if (which.Matches(*flight.event)) flight.cancelled = why;
+    }
     while (std::ranges::any_of(
                flights_,
                [&](const Flight& f) { return which.Matches(*f.event); }) &&
@@ -294,15 +363,25 @@ std::vector<LaunchProgress> HostLauncher::launches() const {
   MutexLock lock(mutex_);
   std::vector<LaunchProgress> all;
   const Nanoseconds now = NowNs();
-  for (const Flight& flight : waiting_) {
-    all.push_back({.device = flight.event->memory().name(),
-                   .kernel = std::string(flight.kmd.kernel->name),
-                   .event = true,
-                   .sequence = flight.sequence.value(),
-                   .priority = flight.event->allowed_priority(),
-                   .blocks = flight.kmd.blocks(),
-                   .wait_ns = now - std::min(now, flight.since_ns)});
+  const auto add = [&](const Flight& flight, bool waits) {
+    all.push_back(
+        {.device = flight.event->memory().name(),
+         .kernel = std::string(flight.kmd.kernel->name),
+         .event = true,
+         .sequence = flight.sequence.value(),
+         .priority = flight.event->allowed_priority(),
+         .blocks = flight.kmd.blocks(),
+         .wait_ns = waits ? now - std::min(now, flight.since_ns) : 0});
+    if (flight.slices) {
+      all.back().ended = flight.slices->ended_blocks();
+      all.back().slices = flight.slices->slices();
+      if (!waits) all.back().running = flight.slices->slice().blocks();
+    }
+  };
+  for (const Flight& flight : flights_) {
+    if (flight.slices) add(flight, false);
   }
+  for (const Flight& flight : waiting_) add(flight, true);
   return all;
 }
 

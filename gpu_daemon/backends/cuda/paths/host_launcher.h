@@ -18,6 +18,7 @@
 #include "gpu_daemon/backends/cuda/driver/launch_sequence.h"
 #include "gpu_daemon/backends/cuda/driver/owned.h"
 #include "gpu_daemon/backends/cuda/paths/launch_gate.h"
+#include "gpu_daemon/backends/cuda/paths/sliced_run.h"
 #include "gpu_daemon/dispatch/launcher.h"
 #include "gpu_daemon/event/backend.h"
 #include "gpu_daemon/event/launch_filter.h"
@@ -36,13 +37,14 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
   bool Reap() final;
   bool must_poll() const final;
 
-  // The events that `which` names and that wait at the gate end now, as aborted.
+  // The events that `which` names and that wait at the gate end now, as aborted,
+  // and those that run in slices when their slice has ended.
   // Returns when none of them is in flight; the front-end must go on reaping
   // meanwhile. A kernel that does not end is stopped after
   // Gpu::longest_kernel(), and so is this wait.
   void Cancel(const LaunchFilter& which, shm::EventStatus why);
 
-  // The events that wait at the gate.
+  // The events that wait at the gate, or run in slices.
   std::vector<LaunchProgress> launches() const;
 
  protected:
@@ -56,7 +58,8 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
     virtual void Abandon();
 
     LaunchSequence sequence;
-    DeviceBytes scratch;  // EventScratch[entries]
+    DeviceBytes scratch;      // EventScratch[entries]
+    PinnedBytes completions;  // EcqEntry[entries], of what is gpud's to end
   };
 
   // One launch, at the gate or in flight.
@@ -68,6 +71,9 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
     KernelMetadata kmd;
     std::vector<std::byte> args;
     shm::EventLife life{};
+    LaunchGate::Grant grant = LaunchGate::Grant::kNone;
+    std::optional<SlicedRun> slices;            // under gpes, if it has several
+    std::optional<shm::EventStatus> cancelled;  // at its slice's end
     size_t stream = 0;
     bool launched = false;  // false: the context was lost first
     bool overdue = false;
@@ -99,6 +105,9 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
   absl::Status FillIn(EventKernel& event, Resources& resources);
   simt::EventFrame FrameOf(const Flight& flight,
                            const Resources& resources) const;
+  // gpud's own, in place of the ring's.
+  static shm::EcqEntry& CompletionOf(const Flight& flight,
+                                     const Resources& resources);
   CUstream StreamOf(const Flight& flight) const {
     return streams_[flight.event->priority()][flight.stream].get();
   }
@@ -126,6 +135,10 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
   // What the gate lets begin, under a use. True: something has ended by it.
   bool StartWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool ReapFlights() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  CUresult EnqueueSlice(const Resources& resources, Flight& flight);
+  // Of a flight that has Ended(): its slice's end. True: others are left, and
+  // it waits at the gate.
+  bool GoesOn(Flight& flight) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status OpenStreams(uint32_t priority)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether flights are the first of their streams, asked in their order.

@@ -46,7 +46,7 @@ TEST(HostLauncherTest, WhoseEventEndedBeforeTheContextWasLostIsWoken) {
   ASSERT_TRUE(gpu.ok()) << gpu.status();
   CudaMemory memory(gpu->get());
   MappedDevice device(memory, "sleeper");
-  LaunchGate gate;
+  LaunchGate gate((*gpu)->model(), 0);
   BlindPath path(gpu->get(), &gate);
   auto event = device.Register({.kernel = simt::FindKernel("fail_if"),
                                 .bindings = {{.writable = true}}});

@@ -6,8 +6,11 @@
 
 namespace carillon::gpud::cuda {
 
-LaunchGate::LaunchGate(Nanoseconds (*now)())
-    : now_(now), policy_(FindPolicy(DefaultPolicy(Sharer::kCuda))) {}
+LaunchGate::LaunchGate(const GpuModel& gpu, Nanoseconds bound_ns,
+                       Nanoseconds (*now)())
+    : now_(now),
+      slices_(gpu, bound_ns),
+      policy_(FindPolicy(DefaultPolicy(Sharer::kCuda))) {}
 
 std::string LaunchGate::policy() const {
   MutexLock lock(mutex_);

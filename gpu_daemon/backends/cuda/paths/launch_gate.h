@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "gpu_daemon/backends/cuda/paths/slice_sizes.h"
 #include "gpu_daemon/dispatch/device_parties.h"
 #include "gpu_daemon/event/device_memory.h"
 #include "gpu_daemon/options/policy_names.h"
@@ -76,7 +77,9 @@ class LaunchGate {
     std::optional<sim::timing::DeviceTurns::Device> turn_;
   };
 
-  explicit LaunchGate(Nanoseconds (*now)() = NowNs);
+  // `gpu`, `bound_ns`: see SliceSizes.
+  LaunchGate(const GpuModel& gpu, Nanoseconds bound_ns,
+             Nanoseconds (*now)() = NowNs);
 
   // A launch has come, and waits. `device` lives as long as the place; nullptr:
   // nobody's.
@@ -87,6 +90,10 @@ class LaunchGate {
   Grant TryBegin(Place& place) ABSL_LOCKS_EXCLUDED(mutex_);
   // Of one that runs: its slice has ended, and it waits for the next.
   void EndSlice(Place& place) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // For whoever is granted a slice.
+  SliceSizes& slices() { return slices_; }
+  const SliceSizes& slices() const { return slices_; }
 
   std::string policy() const ABSL_LOCKS_EXCLUDED(mutex_);
   // From now on: what runs, goes on. Errors: those of CheckPolicy().
@@ -107,6 +114,7 @@ class LaunchGate {
   Choice ChooseLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Nanoseconds (*const now_)();
+  SliceSizes slices_;
   mutable Mutex mutex_;
   const PolicyInfo* policy_ ABSL_GUARDED_BY(mutex_);
   std::vector<Device> devices_ ABSL_GUARDED_BY(mutex_);  // by their coming

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "gpu_daemon/backends/cuda/paths/slice_sizes.h"
 #include "gpu_daemon/event/test_device.h"
 
 namespace carillon::gpud::cuda {
@@ -30,7 +31,7 @@ class LaunchGateTest : public testing::Test {
     return begins;
   }
 
-  LaunchGate gate_{[] { return now_ns; }};
+  LaunchGate gate_{GpuModel(), 0, [] { return now_ns; }};
   TestDevice a_{"a"};
   TestDevice b_{"b"};
 };
@@ -119,6 +120,103 @@ TEST_F(LaunchGateTest, WhatRunsWhenTheTurnsBeginEndsFirst) {
   EXPECT_FALSE(Begins(other));
   ASSERT_TRUE(gate_.SetPolicy("priority").ok());
   EXPECT_TRUE(Begins(other));
+}
+
+TEST_F(LaunchGateTest, OneSliceHasTheGpuAndTheMostUrgentIsNext) {
+  ASSERT_TRUE(gate_.SetPolicy("gpes").ok());
+  auto low = Enter(a_, 1);
+  auto same = Enter(b_, 1);
+  EXPECT_FALSE(Begins(same)) << "the other one came first";
+  EXPECT_EQ(gate_.TryBegin(*low), Grant::kSlice);
+  auto high = Enter(b_, 2);
+  EXPECT_FALSE(Begins(high)) << "a slice has the GPU";
+  gate_.EndSlice(*low);
+  EXPECT_FALSE(Begins(low));
+  EXPECT_TRUE(Begins(high));
+  EXPECT_FALSE(Begins(low));
+  high.reset();
+  EXPECT_FALSE(Begins(same)) << "the oldest of equals";
+  EXPECT_TRUE(Begins(low));
+  low.reset();
+  EXPECT_TRUE(Begins(same));
+}
+
+TEST_F(LaunchGateTest, WhatIsBetweenSlicesMayGetAllThatIsLeft) {
+  ASSERT_TRUE(gate_.SetPolicy("gpes").ok());
+  auto sliced = Enter(a_);
+  ASSERT_EQ(gate_.TryBegin(*sliced), Grant::kSlice);
+  gate_.EndSlice(*sliced);
+  ASSERT_TRUE(gate_.SetPolicy("priority").ok());
+  EXPECT_EQ(gate_.TryBegin(*sliced), Grant::kAll);
+}
+
+// Its owner's turn or not: it ends before the turns begin.
+TEST_F(LaunchGateTest, WhatIsBetweenSlicesWhenTheTurnsBeginGoesOn) {
+  ASSERT_TRUE(gate_.SetPolicy("gpes").ok());
+  auto sliced = Enter(a_);
+  ASSERT_EQ(gate_.TryBegin(*sliced), Grant::kSlice);
+  gate_.EndSlice(*sliced);
+  ASSERT_TRUE(gate_.SetPolicy("exclusive").ok());
+  auto other = Enter(b_);
+  EXPECT_FALSE(Begins(other));
+  EXPECT_TRUE(Begins(sliced));
+  EXPECT_FALSE(Begins(other));
+  sliced.reset();
+  EXPECT_TRUE(Begins(other));
+}
+
+class SliceSizesTest : public testing::Test {
+ protected:
+  // A wave of blocks of 256 threads: 2 SMs, each 8.
+  static constexpr GpuModel kGpu = {.sms = 2, .blocks_per_sm = 16};
+  static constexpr uint64_t kWave = 16;
+  static KernelMetadata Kmd(const simt::KernelInfo& kernel, uint32_t blocks) {
+    return {.kernel = &kernel, .grid = {blocks, 1, 1}, .block = {256, 1, 1}};
+  }
+  const simt::KernelInfo own_ = {.name = "own"};
+  const simt::KernelInfo users_ = {.name = "users", .symbol = "theirs"};
+};
+
+TEST_F(SliceSizesTest, ASliceIsWhatTheGpuHoldsAtOnce) {
+  SliceSizes sizes(kGpu, 0);
+  EXPECT_EQ(sizes.First(Kmd(own_, 1000)), kWave);
+  sizes.Ran(Kmd(own_, 1000), kWave, 1);
+  EXPECT_EQ(sizes.Next(Kmd(own_, 1000)), kWave) << "no bound asks for more";
+}
+
+TEST_F(SliceSizesTest, LaunchesThatRunWholeAreCountedWithTheReason) {
+  SliceSizes sizes(kGpu, 0);
+  EXPECT_EQ(sizes.First(Kmd(own_, 1)), 0u);
+  EXPECT_EQ(sizes.First(Kmd(own_, kWave)), 0u);
+  EXPECT_EQ(sizes.First(Kmd(users_, 1000)), 0u);
+  EXPECT_EQ(sizes.First(Kmd(own_, kWave + 1)), kWave);
+  const SliceFigures figures = sizes.figures();
+  EXPECT_EQ(figures.whole_one_slice, 2u);
+  EXPECT_EQ(figures.whole_users_kernel, 1u);
+  EXPECT_EQ(figures.sliced, 1u);
+}
+
+TEST_F(SliceSizesTest, WithABoundASliceIsAsManyWavesAsItsTimeAllows) {
+  SliceSizes sizes(kGpu, 100'000);
+  const KernelMetadata kmd = Kmd(own_, 1000);
+  EXPECT_EQ(sizes.First(kmd), kWave) << "nothing is measured yet";
+  sizes.Ran(kmd, kWave, 20'000);
+  EXPECT_EQ(sizes.Next(kmd), 5 * kWave);
+  sizes.Ran(kmd, 5 * kWave, 100'000);
+  EXPECT_EQ(sizes.Next(kmd), 5 * kWave);
+  // Now its blocks take longer.
+  for (int i = 0; i < 40; ++i) sizes.Ran(kmd, kWave, 45'000);
+  EXPECT_EQ(sizes.Next(kmd), 2 * kWave);
+  EXPECT_EQ(sizes.figures().over_bound, 0u);
+}
+
+TEST_F(SliceSizesTest, ABoundBelowOneWaveIsNotKeptAndSaidSo) {
+  SliceSizes sizes(kGpu, 100'000);
+  const KernelMetadata kmd = Kmd(own_, 1000);
+  sizes.Ran(kmd, kWave, 300'000);
+  EXPECT_EQ(sizes.Next(kmd), kWave);
+  EXPECT_EQ(sizes.figures().over_bound, 1u);
+  EXPECT_EQ(sizes.figures().slices, 1u);
 }
 
 }  // namespace
