@@ -31,6 +31,11 @@ class CudaPoliciesTest : public CudaBackendFixture,
  protected:
   static constexpr uint32_t kDevices = 3;
 
+  // Kernels look at what this object has, also those of a test that has failed.
+  void TearDown() override {
+    holds_ = kNothing;
+    Close();
+  }
   void Open(std::string_view policy) {
     OpenPath(GetParam());
     ASSERT_TRUE(backend_->SetPolicy(policy).ok());
@@ -81,6 +86,8 @@ class CudaPoliciesTest : public CudaBackendFixture,
     return result;
   }
 
+  static constexpr int kNothing = -1;
+  std::atomic<int> holds_{kNothing};  // the kernel with this code does not end
   std::array<std::atomic<int>, kDevices> on_gpu_{};
   std::atomic<uint64_t> meetings_{0};
 };
@@ -149,18 +156,18 @@ TEST_P(CudaPoliciesTest, PriorityLetsDevicesMeet) {
 // Events and background kernels of a device that is gone end while another's
 // turn goes on.
 TEST_P(CudaPoliciesTest, WhatWaitsForATurnIsCancelledWithoutHavingRun) {
-  std::atomic<bool> go_on{false};
-  std::atomic<uint64_t> ran{0};
-  fake_.DefineKernel("carillon_call_fail_if",
-                     {sizeof(simt::EventFrame), sizeof(uint32_t)},
-                     [&](KernelCall& call) {
-                       if (call.param<uint32_t>(1) != 0) ++ran;
-                       while (!go_on && !call.stopped()) {
-                         std::this_thread::yield();
-                       }
-                       CompleteEvent(call.param<simt::EventFrame>(0));
-                       return CUDA_SUCCESS;
-                     });
+  holds_ = 0;
+  fake_.DefineKernel(
+      "carillon_call_fail_if", {sizeof(simt::EventFrame), sizeof(uint32_t)},
+      [this](KernelCall& call) {
+        const uint32_t code = call.param<uint32_t>(1);
+        if (code != 0) ++meetings_;
+        while (holds_ == static_cast<int>(code) && !call.stopped()) {
+          std::this_thread::yield();
+        }
+        CompleteEvent(call.param<simt::EventFrame>(0));
+        return CUDA_SUCCESS;
+      });
   ASSERT_NO_FATAL_FAILURE(Open("exclusive"));
   MappedDevice& other = OtherDevice();
   auto holds = AddFailIf(*device_);
@@ -184,11 +191,11 @@ TEST_P(CudaPoliciesTest, WhatWaitsForATurnIsCancelledWithoutHavingRun) {
   EXPECT_EQ(background.get().state, EventState::kAborted);
   EXPECT_EQ(waiting(), 0);
   EXPECT_EQ(waits.kernel->counts().aborted, 3u);
-  go_on = true;
+  holds_ = kNothing;
   EXPECT_EQ(device_->Wait(*holds.ring).state, EventState::kDone);
   EXPECT_EQ(TakeAway(waits), 3u);
   EXPECT_EQ(TakeAway(holds), 0u);
-  EXPECT_EQ(ran, 0u);
+  EXPECT_EQ(meetings_, 0u);
 }
 
 // What runs of a launch is noted block by block. Its code, fail_if's argument,
@@ -260,7 +267,6 @@ class CudaSlicesTest : public CudaPoliciesTest {
   std::mutex log_mutex_;
   std::vector<uint32_t> log_;  // codes, a launch or slice each
   std::array<std::vector<int>, kCodes> times_;
-  std::atomic<int> holds_{-1};  // this code's kernel does not end
 };
 
 INSTANTIATE_TEST_SUITE_P(All, CudaSlicesTest,
@@ -318,7 +324,7 @@ TEST_P(CudaSlicesTest, AMoreUrgentLaunchGoesFirstAtTheNextSlicesEnd) {
   Commit(urgent, 3);
   urgent.ring->RingDoorbell();
   EXPECT_TRUE(wait_in_queue(2));
-  holds_ = -1;
+  holds_ = kNothing;
   EXPECT_EQ(other.Wait(*urgent.ring).state, EventState::kDone);
   EXPECT_EQ(other.Wait(*less.ring).state, EventState::kDone);
   EXPECT_EQ(background.get().state, EventState::kDone);
@@ -343,7 +349,7 @@ TEST_P(CudaSlicesTest, ASwitchInMidSliceLosesAndDoublesNothing) {
     ASSERT_TRUE(Until([&] { return log().size() == 1; }));
     auto waits = Submit(Large(*device_, 2, 1, grid));
     ASSERT_TRUE(backend_->SetPolicy(next).ok());
-    holds_ = -1;
+    holds_ = kNothing;
     EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
     EXPECT_EQ(waits.get().state, EventState::kDone);
     EXPECT_EQ(times(1), Once(grid)) << next;
@@ -363,7 +369,7 @@ TEST_P(CudaSlicesTest, WhatIsCancelledInMidSliceEndsWithThatSlice) {
   auto result = Submit(std::move(launch));
   ASSERT_TRUE(Until([&] { return log().size() == 1; }));
   backend_->Cancel(LaunchFilter::OfToken(77), EventStatus::kDeviceGone);
-  holds_ = -1;
+  holds_ = kNothing;
   EXPECT_EQ(result.get().state, EventState::kAborted);
   EXPECT_EQ(log().size(), 1u);
   // The GPU is the others' again.
@@ -408,7 +414,7 @@ TEST_P(CudaSlicesTest, WhatIsCancelledBetweenSlicesRunsNoFurther) {
   backend_->Cancel(LaunchFilter::Of(*killed.memory), EventStatus::kDeviceGone);
   EXPECT_EQ(background.get().state, EventState::kAborted);
   EXPECT_EQ(low.kernel->counts().aborted, 1u);
-  holds_ = -1;
+  holds_ = kNothing;
   EXPECT_EQ(device_->Wait(*high.ring).state, EventState::kDone);
   EXPECT_EQ(log(), (std::vector<uint32_t>{1, 2, 3}));
   EXPECT_EQ(TakeAway(low), 1u);
