@@ -51,8 +51,7 @@ absl::Status CheckFor(std::string_view backend, const BackendOptions& options) {
         "--heap: the cuda back-end leaves the heap of malloc() as CUDA makes "
         "it; leave it out");
   }
-  if (backend != kCudaBackend && backend != kAutoBackend &&
-      options.preempt_us != 0) {
+  if (backend != kCudaBackend && options.preempt_us != 0) {
     return absl::UnimplementedError(
         "--preempt-us: it goes with --backend cuda (backend): elsewhere a "
         "slice "

@@ -190,13 +190,17 @@ __device__ inline void EndEvent(const EventFrame& frame, uint32_t fail_status) {
 
 // A kernel's body and its epilogue, behind BeginEvent(). Kernel is the struct that
 // CARILLON_KERNEL makes; frame and args stay as they are until the kernel ends.
-template <class Kernel>
+// `part`: where the launch's blocks are in a larger grid, for Thread; none: they
+// are a grid of their own.
+template <class Kernel, class... Part>
 __device__ __forceinline__ void RunEvent(
     cuda_internal::EventBlock& block, const EventFrame& frame,
-    const typename Kernel::ArgsType& args, const Thread& thread) {
-  // Of this launch, whatever the thread's grid is.
+    const typename Kernel::ArgsType& args, const Part&... part) {
   const uint32_t blocks = gridDim.x * gridDim.y * gridDim.z;
-  Kernel::Run(args, thread);
+  {
+    const Thread thread(part..., &block.fail_status);
+    Kernel::Run(args, thread);
+  }
   if constexpr (Kernel::kUsesBarriers) {
     if (!cuda_internal::IsLastOfBlock(&block.arrived)) return;
   } else {
@@ -246,8 +250,7 @@ __device__ __forceinline__ void RunInline(const std::byte* args, Dim3 block,
     /* The entry was refused: uniform over the grid. */                   \
     if (frame.ecq == nullptr) return;                                     \
     ::carillon::simt::RunEvent<name##_cuda>(                              \
-        block, frame, *reinterpret_cast<const Args*>(frame.args()),       \
-        ::carillon::simt::Thread(&block.fail_status));                    \
+        block, frame, *reinterpret_cast<const Args*>(frame.args()));      \
   }                                                                       \
   extern "C" __global__ void carillon_call_##name(                        \
       const __grid_constant__ ::carillon::simt::EventFrame frame,         \
@@ -255,10 +258,8 @@ __device__ __forceinline__ void RunInline(const std::byte* args, Dim3 block,
       const __grid_constant__ ::carillon::simt::GridPart part) {          \
     __shared__ ::carillon::simt::cuda_internal::EventBlock block;         \
     ::carillon::simt::cuda_internal::BeginEvent(block);                   \
-    ::carillon::simt::RunEvent<name##_cuda>(                              \
-        block, frame, args,                                               \
-        ::carillon::simt::Thread(part.first, part.grid,                   \
-                                 &block.fail_status));                    \
+    ::carillon::simt::RunEvent<name##_cuda>(block, frame, args,           \
+                                            part.first, part.grid);       \
   }
 #endif
 
