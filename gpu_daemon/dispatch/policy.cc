@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "base/status.h"
 #include "fmt/format.h"
+#include "gpu_daemon/dispatch/device_parties.h"
 #include "gpu_daemon/dispatch/kmu.h"
 #include "sim/timing/edge/reservation.h"
 #include "sim/timing/sharing/device_turns.h"
@@ -15,9 +16,6 @@ namespace {
 
 using Kdu = std::span<const std::unique_ptr<KernelLaunch>>;
 using sim::timing::DeviceTurns;
-
-// For as long as another device waits, times the weight.
-constexpr Nanoseconds kTurnNs = 1'000'000;
 
 bool EventsWait(Kdu kdu) {
   return std::ranges::any_of(kdu, [](const auto& launch) {
@@ -173,46 +171,35 @@ class Exclusive final : public SharingPolicy {
  public:
   using SharingPolicy::SharingPolicy;
   bool Admits(const KernelLaunch& launch, Kdu) const override {
-    return turns_.owner() == DeviceOf(launch.memory.get());
+    return turns_.owner() == TurnsDeviceOf(launch.memory.get());
   }
   bool needs_plan() const override { return true; }
   bool Plan(const KmuView& view) override {
-    parties_.clear();
+    parties_.Clear();
     for (const auto& launch : view.kdu) {
-      DeviceTurns::Party& party = PartyOf(launch->memory.get());
+      DeviceTurns::Party& party = parties_.Of(launch->memory.get());
       // Also one that is to be cancelled and still runs.
       (launch->begun() ? party.begun : party.waits) = true;
     }
     for (const PendingLaunches& pending : view.pending) {
-      PartyOf(pending.device).waits = true;
+      parties_.Of(pending.device).waits = true;
     }
-    return turns_.Advance(view.now_ns, parties_);
+    return turns_.Advance(view.now_ns, parties_.all());
   }
   void Rank(const KmuView& view, std::vector<Candidate>& order) override {
     for (const auto& launch : view.kdu) {
       if (!launch->has_blocks()) continue;
       // What has begun under another policy ends first, whose ever it is.
-      const bool its_turn = turns_.may_begin() &&
-                            turns_.owner() == DeviceOf(launch->memory.get());
+      const bool its_turn =
+          turns_.may_begin() &&
+          turns_.owner() == TurnsDeviceOf(launch->memory.get());
       if (launch->begun() || its_turn) order.push_back({launch.get(), {}});
     }
   }
 
  private:
-  static DeviceTurns::Device DeviceOf(const DeviceMemory* device) {
-    return reinterpret_cast<uintptr_t>(device);
-  }
-  DeviceTurns::Party& PartyOf(const DeviceMemory* device) {
-    for (DeviceTurns::Party& party : parties_) {
-      if (party.device == DeviceOf(device)) return party;
-    }
-    return parties_.emplace_back(DeviceTurns::Party{
-        .device = DeviceOf(device),
-        .weight = device == nullptr ? 1 : device->share().weight()});
-  }
-
   DeviceTurns turns_{kTurnNs};
-  std::vector<DeviceTurns::Party> parties_;  // scratch
+  DeviceParties parties_;  // scratch
 };
 
 // GPES (RTAS'15): each kernel is sliced (IV-A, Algorithm 1, over half-open

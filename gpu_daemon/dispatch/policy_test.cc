@@ -512,8 +512,9 @@ TEST(PolicyTest, WhatABackEndCannotDoIsRefusedWithTheListOfWhatItCan) {
             "sharing policy 'configured': the cpu back-end, and sim in wall "
             "time, can do: first_come, priority, p1, p2, reservation, "
             "dynamic_reservation, exclusive, gpes");
-  EXPECT_EQ(CheckPolicy(Sharer::kCuda, "gpes").message(),
-            "sharing policy 'gpes': the cuda back-end can do: priority");
+  EXPECT_EQ(
+      CheckPolicy(Sharer::kCuda, "p1").message(),
+      "sharing policy 'p1': the cuda back-end can do: priority, exclusive, gpes");
   EXPECT_EQ(CheckPolicy(Sharer::kCuda, "gpess").code(),
             absl::StatusCode::kNotFound);
 }

@@ -51,6 +51,12 @@ absl::Status CheckFor(std::string_view backend, const BackendOptions& options) {
         "--heap: the cuda back-end leaves the heap of malloc() as CUDA makes "
         "it; leave it out");
   }
+  if (backend != kCudaBackend && options.preempt_us != 0) {
+    return absl::UnimplementedError(
+        "--preempt-us: it goes with --backend cuda (backend): elsewhere a "
+        "slice "
+        "of the policy gpes is as many blocks as the GPU holds at once");
+  }
   if (options.timing.empty() && !options.event_log.empty()) {
     return absl::InvalidArgumentError(
         "--event-log: it goes with --timing (timing): in wall time, let "

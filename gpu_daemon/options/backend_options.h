@@ -37,6 +37,9 @@ struct BackendOptions {
   // For events: of launch path edge's own (cuda); by the policies that reserve
   // (cpu, sim), where 0 means half of them.
   uint32_t reserved_sms = 0;
+  // How long a slice of policy gpes may have the GPU (cuda). 0: a slice is what
+  // the GPU holds at once, however long that takes.
+  uint32_t preempt_us = 0;
   // Longest spin of a CPU thread for a doorbell before it sleeps; the spin
   // adapts below it. 0: it sleeps at once.
   Nanoseconds max_spin_ns = 50'000;

@@ -134,6 +134,11 @@ std::vector<Option> OptionTable(GpudOptions& options) {
           "--reserve-sms", "reserve_sms", &backend.reserved_sms, 0, 1024,
           "SMs for events: launch path edge's (cuda; 0: none), or by the "
           "policies reservation and dynamic_reservation (0: half)"),
+      IntegerOption("--preempt-us", "preempt_us", &backend.preempt_us, 0,
+                    1'000'000,
+                    "policy gpes on cuda: how long a slice may have the GPU, "
+                    "in us; 0: as "
+                    "many blocks as the GPU holds at once"),
       IntegerOption("--max-spin-ns", "max_spin_ns", &backend.max_spin_ns, 0,
                     1'000'000'000,
                     "longest spin for a doorbell before gpud sleeps; 0: it "

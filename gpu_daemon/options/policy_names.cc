@@ -44,11 +44,11 @@ constexpr PolicyInfo kPolicies[] = {
     {kExclusivePolicy,
      "devices take turns by their weights, and nothing is sliced (Gdev, as in "
      "GPES IV-C)",
-     "", kEmulated, false, false},
+     "", kEverywhere, false, false},
     {kGpesPolicy,
      "one slice of a kernel at a time, the highest priority next (GPES IV-A, "
      "IV-C)",
-     kLower, kEmulated, false, true},
+     kLower, kEverywhere, false, true},
 };
 
 std::string_view NameOf(Sharer sharer) {

@@ -66,6 +66,15 @@ struct alignas(16) EventFrame {
 static_assert(sizeof(EventFrame) == 64);
 static_assert(offsetof(EventFrame, sequence) == 32);
 
+// Which blocks of a grid a launch by the CPU runs: the launch's own grid is a box
+// of the whole one, which the kernel's threads see. A launch of all of it begins
+// at block 0 of a grid like its own.
+struct GridPart {
+  Dim3 first{0, 0, 0};  // the box's first block
+  Dim3 grid;            // the whole
+};
+static_assert(sizeof(GridPart) == 24);
+
 // Of a block's shared memory, what a kernel that completes its event takes for
 // itself at most.
 inline constexpr uint32_t kEventSharedBytes = 256;

@@ -18,6 +18,7 @@
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cuda/driver/cuda_memory.h"
 #include "gpu_daemon/backends/cuda/driver/gpu.h"
+#include "gpu_daemon/backends/cuda/driver/grid_slice.h"
 #include "kernels/simt/completion_status.h"
 #include "kernels/simt/event_frame.h"
 #include "shm/layout.h"
@@ -33,6 +34,8 @@ namespace {
 using gpud::cuda::DeviceBytes;
 using gpud::cuda::Driver;
 using gpud::cuda::Gpu;
+using gpud::cuda::GridSlice;
+using gpud::cuda::NextSlice;
 using gpud::cuda::PinnedBytes;
 using gpud::cuda::ToStatus;
 using simt::EventFrame;
@@ -44,20 +47,29 @@ constexpr uint32_t kMaxArgsBytes = 4096;
 
 // How a kernel is launched, and where its buffers are.
 struct Form {
-  const char* prefix;  // of its CUDA function
-  bool device_memory;  // else registered memory of the host
+  const char* prefix;      // of its CUDA function
+  bool device_memory;      // else registered memory of the host
+  bool in_slices = false;  // of unequal sizes, as policy gpes launches
 };
 // A warp of the resident dispatchers has this form, without a launch.
 constexpr const char* kInline = "carillon_inline_";
 constexpr Form kForms[] = {
-    {"carillon_", false},       {"carillon_call_", false},
-    {"carillon_event_", false}, {"carillon_call_", true},
+    {"carillon_", false},
+    {"carillon_call_", false},
+    {"carillon_event_", false},
+    {"carillon_call_", true},
+    {"carillon_call_", false, true},
     {kInline, false},
 };
 
 // Whether the form exists for all launches of a case: EdgePath runs inline only
 // what fits into a warp.
 bool Applies(const Form& form, const Case& one) {
+  if (form.in_slices) {
+    return std::ranges::any_of(one.launches, [](const CaseLaunch& launch) {
+      return launch.kmd.blocks() > 1;
+    });
+  }
   return form.prefix != kInline ||
          std::ranges::all_of(one.launches, [](const CaseLaunch& launch) {
            return launch.kmd.single_warp() && launch.kmd.kernel->runs_inline();
@@ -241,7 +253,7 @@ class Bench {
               .scratch = words_.as<simt::EventScratch>(),
               .totals = words_.as<simt::EventTotals>(64),
               .life = nullptr,
-              .sequence = ++sequence_,
+              .sequence = 0,
               .clock_offset_ns = 0,
               .slot_ended = nullptr,
               .launcher_ended = nullptr};
@@ -249,7 +261,8 @@ class Bench {
     uint32_t* fail_status = words_.as<uint32_t>(256);
     const simt::EventFrame* address = frame;
     void* plain[] = {args.data(), &fail_status};
-    void* by_value[] = {frame, args.data()};
+    simt::GridPart part{.grid = launch.kmd.grid};
+    void* by_value[] = {frame, args.data(), &part};
     void* by_address[] = {&address};
     std::byte* inline_args = frame->args();
     simt::Dim3 block = launch.kmd.block;
@@ -262,11 +275,28 @@ class Bench {
     driver.cuMemsetD8(words_.address() + 256, 0, sizeof(uint32_t));
     const simt::Dim3 threads =
         in_line ? simt::Dim3{simt::kWarpSize, 1, 1} : kmd.block;
-    CUresult result = driver.cuLaunchKernel(
-        function, kmd.grid.x, kmd.grid.y, kmd.grid.z, threads.x, threads.y,
-        threads.z, kmd.total_shared(), nullptr, parameters, nullptr);
-    if (result == CUDA_SUCCESS) result = driver.cuStreamSynchronize(nullptr);
-    if (!gpu_->Check(result)) return ToStatus(driver, result, "run the kernel");
+    uint32_t first_failure = 0;
+    for (uint64_t from = 0; from < kmd.blocks();) {
+      const uint64_t most = form.in_slices
+                                ? 1 + (from + sequence_) % 7 * kmd.blocks() / 11
+                                : kmd.blocks();
+      const GridSlice slice = NextSlice(kmd.grid, from, most);
+      part.first = slice.first;
+      from += slice.blocks();
+      frame->sequence = ++sequence_;
+      CUresult result = driver.cuLaunchKernel(
+          function, slice.size.x, slice.size.y, slice.size.z, threads.x,
+          threads.y, threads.z, kmd.total_shared(), nullptr, parameters,
+          nullptr);
+      if (result == CUDA_SUCCESS) result = driver.cuStreamSynchronize(nullptr);
+      if (!gpu_->Check(result)) {
+        return ToStatus(driver, result, "run the kernel");
+      }
+      if (IsPlain(form)) break;
+      ASSIGN_OR_RETURN(const uint32_t status, StatusOf(*ecq));
+      if (first_failure == 0) first_failure = status;
+    }
+    CUresult result = CUDA_SUCCESS;
     if (form.device_memory) {
       result =
           driver.cuMemcpyDtoH(shadow_.span().data(), device_.address(), bytes);
@@ -283,21 +313,26 @@ class Bench {
       }
       return status;
     }
+    return first_failure;
+  }
+
+  // Of the launch that has ended.
+  absl::StatusOr<uint32_t> StatusOf(shm::EcqEntry& ecq) const {
     // The GPU wrote it before the launch ended, which the synchronisation has
     // seen. The acquire pairs with the GPU's release.
     const uint64_t sequence =
-        std::atomic_ref(ecq->sequence).load(std::memory_order_acquire);
+        std::atomic_ref(ecq.sequence).load(std::memory_order_acquire);
     if (sequence != sequence_) {
       return absl::DataLossError(fmt::format(
           "the epilogue left sequence {} in place of {}", sequence, sequence_));
     }
-    const bool failed = ecq->state == shm::EventState::kFailed;
-    if (failed != (ecq->status != 0)) {
+    const bool failed = ecq.state == shm::EventState::kFailed;
+    if (failed != (ecq.status != 0)) {
       return absl::DataLossError(fmt::format("state {} with status {}",
-                                             static_cast<uint32_t>(ecq->state),
-                                             ecq->status));
+                                             static_cast<uint32_t>(ecq.state),
+                                             ecq.status));
     }
-    return ecq->status;
+    return ecq.status;
   }
 
   HostMemory expected_;
@@ -354,7 +389,8 @@ int Run(uint64_t seed, uint64_t rounds, const std::string& gpud) {
         }
         ++failed;
         const std::string text =
-            fmt::format("{}, {}, {} memory, seed {}: {}", one.name, form.prefix,
+            fmt::format("{}, {}{}, {} memory, seed {}: {}", one.name,
+                        form.prefix, form.in_slices ? " in slices" : "",
                         form.device_memory ? "GPU" : "host", seed + round,
                         status.message());
         fmt::print("FAILED {}\n", text);

@@ -32,6 +32,22 @@ constexpr std::string_view kNoMasterKernel =
     "memory, "
     "and gpud's module has neither; the cpu and sim back-ends have it";
 
+// Nothing before policy gpes has had a launch.
+std::string DescribeSlices(const SliceFigures& figures) {
+  const uint64_t whole = figures.whole_one_slice + figures.whole_users_kernel;
+  if (figures.sliced + whole == 0) return "";
+  std::string text =
+      fmt::format("; gpes: {} of {} launches in {} slices", figures.sliced,
+                  figures.sliced + whole, figures.slices);
+  if (figures.over_bound != 0) {
+    text += fmt::format(" ({} with waves longer than --preempt-us)",
+                        figures.over_bound);
+  }
+  return text + fmt::format(
+                    ", {} whole ({} of one slice, {} of users' kernels)", whole,
+                    figures.whole_one_slice, figures.whole_users_kernel);
+}
+
 // It lies beside gpud.
 absl::StatusOr<Driver> LoadSimDriver() {
   std::error_code failed;
@@ -85,7 +101,12 @@ absl::Status CudaBackend::Open(Driver driver, const Gpu::Options& gpu_options) {
   ASSIGN_OR_RETURN(gpu_, Gpu::Open(driver, gpu_options));
   gpu_->SetTracing(options_.tracing);
   memory_ = std::make_unique<CudaMemory>(gpu_.get());
-  ASSIGN_OR_RETURN(background_, Background::Create(gpu_.get()));
+  GpuModel rest = gpu_->model();
+  rest.sms -= gpu_->reserved_sms();
+  gate_ = std::make_unique<LaunchGate>(
+      rest, Nanoseconds{options_.preempt_us} * 1'000);
+  RETURN_IF_ERROR(gate_->SetPolicy(options_.policy));
+  ASSIGN_OR_RETURN(background_, Background::Create(gpu_.get(), gate_.get()));
   copies_ = std::make_unique<CopyQueue>(
       memory_.get(),
       CopyChunks{options_.copy_in_chunk, options_.copy_out_chunk});
@@ -106,19 +127,19 @@ absl::Status CudaBackend::Open(Driver driver, const Gpu::Options& gpu_options) {
        }});
   entries.push_back(HostPath(
       {"graph", "a CPU thread launches a graph made beforehand"}, "gpud-graph",
-      [this] { return std::make_unique<GraphPath>(gpu_.get()); }));
+      [this] { return std::make_unique<GraphPath>(gpu_.get(), gate_.get()); }));
   entries.push_back(HostPath(
       {"baseline", "a CPU thread launches every kernel and polls for its end"},
       "gpud-baseline", [this] {
         return std::make_unique<BaselinePath>(
-            gpu_.get(), BaselinePath::Completion::kEventPolling);
+            gpu_.get(), gate_.get(), BaselinePath::Completion::kEventPolling);
       }));
   entries.push_back(HostPath(
       {"baseline_flag",
        "a CPU thread launches every kernel; its epilogue tells the device"},
       "gpud-base-flag", [this] {
         return std::make_unique<BaselinePath>(
-            gpu_.get(), BaselinePath::Completion::kEpilogue);
+            gpu_.get(), gate_.get(), BaselinePath::Completion::kEpilogue);
       }));
   entries.push_back({{"persistent", "resident thread blocks poll and run"},
                      [this](bool tracing) {
@@ -176,6 +197,7 @@ std::string CudaBackend::description() const {
   if (const uint64_t losses = gpu_->losses()) {
     text += fmt::format(", context lost {}", FormatPlural(losses, "time"));
   }
+  text += DescribeSlices(gate_->slices().figures());
   if (auto status = gpu_->health(); !status.ok()) {
     text += fmt::format(", UNUSABLE: {}", status.message());
   }
@@ -196,6 +218,16 @@ std::vector<QueueLength> CudaBackend::queue_lengths() const {
   return lengths;
 }
 
+std::vector<LaunchProgress> CudaBackend::launches() const {
+  std::vector<LaunchProgress> all = background_->launches();
+  for (const HostLauncher* launcher : launchers()) {
+    for (LaunchProgress& launch : launcher->launches()) {
+      all.push_back(std::move(launch));
+    }
+  }
+  return all;
+}
+
 std::vector<HostLauncher*> CudaBackend::launchers() const {
   MutexLock lock(mutex_);
   return launchers_;
@@ -206,11 +238,7 @@ void CudaBackend::Cancel(const LaunchFilter& which, shm::EventStatus why) {
   copies_->Cancel(which, why);
   // To wait for events that have ended may pause what is resident on the GPU.
   if (!which.names_events()) return;
-  for (HostLauncher* launcher : launchers()) launcher->Await(which);
-}
-
-absl::Status CudaBackend::SetPolicy(std::string_view name) {
-  return CheckPolicy(Sharer::kCuda, name);
+  for (HostLauncher* launcher : launchers()) launcher->Cancel(which, why);
 }
 
 void CudaBackend::Stop() {

@@ -16,6 +16,7 @@
 #include "gpu_daemon/backends/cuda/driver/gpu.h"
 #include "gpu_daemon/backends/cuda/paths/background.h"
 #include "gpu_daemon/backends/cuda/paths/host_launcher.h"
+#include "gpu_daemon/backends/cuda/paths/launch_gate.h"
 #include "gpu_daemon/backends/cuda/paths/resident_engine.h"
 #include "gpu_daemon/dispatch/copy_queue.h"
 #include "gpu_daemon/event/backend.h"
@@ -49,10 +50,9 @@ class CudaBackend : public Backend {
   uint32_t workers() const override { return 0; }
   BackendFigures figures() const override;
   std::vector<QueueLength> queue_lengths() const override;
-  // Of background kernels: the GPU holds the events.
-  std::vector<LaunchProgress> launches() const override {
-    return background_->launches();
-  }
+  // Background kernels, and events that wait for what the policy says: the GPU
+  // holds the others.
+  std::vector<LaunchProgress> launches() const override;
   std::vector<CopyProgress> copies() const override {
     return copies_->copies();
   }
@@ -68,12 +68,13 @@ class CudaBackend : public Backend {
   }
   void Cancel(const LaunchFilter& which, shm::EventStatus why) override;
 
-  // The hardware's: the highest priority that fits.
-  std::string policy() const override { return std::string(kPriorityPolicy); }
+  std::string policy() const override { return gate_->policy(); }
   std::vector<const PolicyInfo*> policies() const override {
     return PoliciesOf(Sharer::kCuda);
   }
-  absl::Status SetPolicy(std::string_view name) override;
+  absl::Status SetPolicy(std::string_view name) override {
+    return gate_->SetPolicy(name);
+  }
 
   KernelMemory& memory() override { return *memory_; }
   absl::StatusOr<std::vector<const simt::KernelInfo*>> LoadKernels(
@@ -101,6 +102,7 @@ class CudaBackend : public Backend {
   const BackendOptions options_;
   std::unique_ptr<Gpu> gpu_;
   std::unique_ptr<CudaMemory> memory_;
+  std::unique_ptr<LaunchGate> gate_;
   std::unique_ptr<Background> background_;
   std::unique_ptr<CopyQueue> copies_;
   mutable Mutex mutex_;

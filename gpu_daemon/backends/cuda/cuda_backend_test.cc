@@ -1217,14 +1217,15 @@ TEST_F(ReservedSmsTest, MoreThanTheGpuCanSpareAreRefused) {
               HasSubstr("reserve 8 of 32 SMs"));
 }
 
-TEST_F(CudaBackendTest, OtherPoliciesThanTheHardwaresAreRefused) {
+TEST_F(CudaBackendTest, PoliciesThatItCannotDoAreRefusedWithThoseThatItCan) {
   Open();
   EXPECT_TRUE(backend_->SetPolicy("priority").ok());
   for (const char* policy :
-       {"first_come", "exclusive", "reservation", "gpes"}) {
+       {"first_come", "p1", "p2", "reservation", "dynamic_reservation"}) {
     const auto refused = backend_->SetPolicy(policy);
     EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented) << policy;
-    EXPECT_THAT(std::string(refused.message()), HasSubstr("can do: priority"));
+    EXPECT_THAT(std::string(refused.message()),
+                HasSubstr("can do: priority, exclusive, gpes"));
   }
   EXPECT_EQ(backend_->SetPolicy("fair").code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(backend_->policy(), "priority");

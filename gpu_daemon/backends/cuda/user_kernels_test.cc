@@ -376,6 +376,20 @@ INSTANTIATE_TEST_SUITE_P(All, UserPathsTest,
                                            "graph"),
                          [](const auto& info) { return info.param; });
 
+TEST_P(UserPathsTest, AreNotSlicedAndCountedAsSuch) {
+  Open();
+  ASSERT_TRUE(backend_->SetPolicy("gpes").ok());
+  auto event = AddSaxpy(MustLoad(Saxpy()));
+  Commit(event, 2.0f);
+  event.ring->RingDoorbell();
+  EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+  ExpectY(1, 2);
+  EXPECT_THAT(backend_->description(),
+              HasSubstr("gpes: 0 of 1 launches in 0 slices, 1 whole (0 of one "
+                        "slice, 1 of users' kernels)"));
+  TakeAway(event);
+}
+
 TEST_P(UserPathsTest, EveryEventComputesBeforeItCompletes) {
   Open();
   auto event = AddSaxpy(MustLoad(Saxpy()));

@@ -6,8 +6,9 @@
 //   carillon_event_<name>(EventFrame*)
 //     extern "C"; any grid of fewer than 2^32 blocks, block and dynamic shared
 //     memory as of the registration
-//   carillon_call_<name>(EventFrame, Args)
-//     the same with all of it by value, for launches by the CPU
+//   carillon_call_<name>(EventFrame, Args, GridPart)
+//     the same with all of it by value, for launches by the CPU, of a whole grid
+//     or of a slice of it (GPES IV-A). A slice completes as a launch of its own.
 //
 // A module may define CARILLON_PERSISTENT_FORM(name) anew before it includes
 // its kernels, to give each of them one more form.
@@ -189,13 +190,15 @@ __device__ inline void EndEvent(const EventFrame& frame, uint32_t fail_status) {
 
 // A kernel's body and its epilogue, behind BeginEvent(). Kernel is the struct that
 // CARILLON_KERNEL makes; frame and args stay as they are until the kernel ends.
-template <class Kernel>
+// `part`: where the launch's blocks are in a larger grid, for Thread; none: they
+// are a grid of their own.
+template <class Kernel, class... Part>
 __device__ __forceinline__ void RunEvent(
     cuda_internal::EventBlock& block, const EventFrame& frame,
-    const typename Kernel::ArgsType& args) {
+    const typename Kernel::ArgsType& args, const Part&... part) {
   const uint32_t blocks = gridDim.x * gridDim.y * gridDim.z;
   {
-    const Thread thread(&block.fail_status);
+    const Thread thread(part..., &block.fail_status);
     Kernel::Run(args, thread);
   }
   if constexpr (Kernel::kUsesBarriers) {
@@ -251,10 +254,12 @@ __device__ __forceinline__ void RunInline(const std::byte* args, Dim3 block,
   }                                                                       \
   extern "C" __global__ void carillon_call_##name(                        \
       const __grid_constant__ ::carillon::simt::EventFrame frame,         \
-      const __grid_constant__ name##_cuda::ArgsType args) {               \
+      const __grid_constant__ name##_cuda::ArgsType args,                 \
+      const __grid_constant__ ::carillon::simt::GridPart part) {          \
     __shared__ ::carillon::simt::cuda_internal::EventBlock block;         \
     ::carillon::simt::cuda_internal::BeginEvent(block);                   \
-    ::carillon::simt::RunEvent<name##_cuda>(block, frame, args);          \
+    ::carillon::simt::RunEvent<name##_cuda>(block, frame, args,           \
+                                            part.first, part.grid);       \
   }
 #endif
 

@@ -38,6 +38,14 @@ class Thread {
         block_dim_{blockDim.x, blockDim.y, blockDim.z},
         grid_dim_{gridDim.x, gridDim.y, gridDim.z},
         fail_status_(fail_status) {}
+  // The same in a launch whose grid is a box of `grid`, from block `first` on.
+  __device__ Thread(const Dim3& first, const Dim3& grid, uint32_t* fail_status)
+      : thread_index_{threadIdx.x, threadIdx.y, threadIdx.z},
+        block_index_{first.x + blockIdx.x, first.y + blockIdx.y,
+                     first.z + blockIdx.z},
+        block_dim_{blockDim.x, blockDim.y, blockDim.z},
+        grid_dim_(grid),
+        fail_status_(fail_status) {}
   // Thread `lane` of the only block of a launch that has no grid of its own.
   __device__ Thread(const Dim3& block, uint32_t lane, uint32_t* fail_status)
       : thread_index_{lane % block.x, lane / block.x % block.y,

@@ -186,7 +186,7 @@ constexpr BadFile kBadFiles[] = {
      "t.yaml:2:3: unknown key '<<' of gpu; known keys: model, tls, restart, "
      "backend, driver, timing, event_log, workers, "
      "ekt_entries, devices_per_process, policy, max_priority, reserve_sms, "
-     "max_spin_ns, "
+     "preempt_us, max_spin_ns, "
      "memory, copy_in_chunk, copy_out_chunk, heap, lease_timeout, "
      "listen, trace, "
      "record, "
@@ -285,6 +285,9 @@ constexpr BadFile kBadFiles[] = {
     {"EventLogInWallTime", "gpu: {backend: sim, event_log: x.csv}\n",
      "t.yaml:1:32: event_log: it goes with --timing (timing): in wall time, "
      "let devices trace their events"},
+    {"NoSlicesToBound", "gpu: {backend: cpu, preempt_us: 100}\n",
+     "t.yaml:1:33: preempt_us: it goes with --backend cuda (backend): elsewhere "
+     "a slice of the policy gpes is as many blocks as the GPU holds at once"},
     {"NoSmsToReserve", "gpu: {backend: cpu, reserve_sms: 8}\n",
      "t.yaml:1:34: reserve_sms: it goes with the policies reservation and "
      "dynamic_reservation here (policy), and without one with --backend cuda "
@@ -292,9 +295,9 @@ constexpr BadFile kBadFiles[] = {
     {"HeapThatCudaMakes", "gpu: {backend: cuda, heap: 16MiB}\n",
      "t.yaml:1:28: heap: the cuda back-end leaves the heap of malloc() as CUDA "
      "makes it; leave it out"},
-    {"PolicyOfAnotherBackEnd", "gpu: {backend: cuda, policy: gpes}\n",
-     "t.yaml:1:30: policy: sharing policy 'gpes': the cuda back-end can do: "
-     "priority"},
+    {"PolicyOfAnotherBackEnd", "gpu: {backend: cuda, policy: p1}\n",
+     "t.yaml:1:30: policy: sharing policy 'p1': the cuda back-end can do: "
+     "priority, exclusive, gpes"},
     {"PolicyOfSimulatedTime", "gpu: {backend: cpu, policy: configured}\n",
      "t.yaml:1:29: policy: sharing policy 'configured': the cpu back-end, and "
      "sim in wall time, can do: first_come, priority, p1, p2, reservation, "

@@ -10,18 +10,22 @@ namespace carillon::gpud::cuda {
 // from, and to itself: neither copied nor moved.
 class LaunchSequence::Parameters {
  public:
-  Parameters(const simt::KernelInfo& kernel, simt::EventFrame& frame,
-             std::byte* args)
-      : is_users_(kernel.is_users()),
-        by_value_{&frame, args},
-        packed_(args, kernel.args_size) {}
+  Parameters(const KernelMetadata& kmd, simt::EventFrame& frame,
+             std::byte* args, const simt::Dim3& first = {0, 0, 0})
+      : is_users_(kmd.kernel->is_users()),
+        part_{first, kmd.grid},
+        by_value_{&frame, args, &part_},
+        packed_(args, kmd.kernel->args_size) {}
+  Parameters(const Parameters&) = delete;
+  Parameters& operator=(const Parameters&) = delete;
 
   void** parameters() { return is_users_ ? nullptr : by_value_; }
   void** extra() { return is_users_ ? packed_.extra() : nullptr; }
 
  private:
   const bool is_users_;
-  void* by_value_[2];  // of carillon_call_<name>
+  simt::GridPart part_;
+  void* by_value_[3];  // of carillon_call_<name>
   PackedArguments packed_;
 };
 
@@ -118,14 +122,20 @@ absl::StatusOr<LaunchSequence> LaunchSequence::Make(Gpu& gpu,
   return sequence;
 }
 
-CUresult LaunchSequence::Launch(const Driver& driver, const KernelMetadata& kmd,
-                                simt::EventFrame frame, std::byte* args,
-                                CUstream stream) const {
-  Parameters parameters(*kmd.kernel, frame, args);
+CUresult LaunchSequence::LaunchSlice(const Driver& driver,
+                                     const KernelMetadata& kmd,
+                                     simt::EventFrame frame, std::byte* args,
+                                     CUstream stream,
+                                     const GridSlice& slice) const {
+  const bool is_whole = slice.size == kmd.grid;
+  if (!IsSliceOf(kmd.grid, slice) || (kmd.kernel->is_users() && !is_whole)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Parameters parameters(kmd, frame, args, slice.first);
   CUresult result = driver.cuLaunchKernel(
-      kernel_, kmd.grid.x, kmd.grid.y, kmd.grid.z, kmd.block.x, kmd.block.y,
-      kmd.block.z, Modules::DynamicShared(kmd), stream, parameters.parameters(),
-      parameters.extra());
+      kernel_, slice.size.x, slice.size.y, slice.size.z, kmd.block.x,
+      kmd.block.y, kmd.block.z, Modules::DynamicShared(kmd), stream,
+      parameters.parameters(), parameters.extra());
   if (result != CUDA_SUCCESS || complete_ == nullptr) return result;
   void* complete_parameters[] = {&frame};
   result = driver.cuLaunchKernel(complete_, 1, 1, 1, 1, 1, 1, 0, stream,
@@ -138,7 +148,7 @@ absl::StatusOr<LaunchSequence::Graphed> LaunchSequence::AsGraph(
     const Driver& driver, const KernelMetadata& kmd, CUstream capture) const {
   simt::EventFrame frame{};
   std::vector<std::byte> args(kmd.kernel->args_size);
-  Parameters parameters(*kmd.kernel, frame, args.data());
+  Parameters parameters(kmd, frame, args.data());
   void* complete_parameters[] = {&frame};
   std::vector kernels = {
       NodeParams(kernel_, kmd.grid, kmd.block, Modules::DynamicShared(kmd),
@@ -169,7 +179,7 @@ CUresult LaunchSequence::Set(const Driver& driver, CUgraphExec exec,
     params.ctx = of.ctx;
     return driver.cuGraphExecKernelNodeSetParams(exec, node, &params);
   };
-  Parameters parameters(*kmd.kernel, frame, args);
+  Parameters parameters(kmd, frame, args);
   const CUresult result =
       set(graph.of.first, graph.kernel,
           NodeParams(kernel_, kmd.grid, kmd.block, Modules::DynamicShared(kmd),

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "gpu_daemon/backends/cuda/driver/driver.h"
 #include "gpu_daemon/backends/cuda/driver/gpu.h"
+#include "gpu_daemon/backends/cuda/driver/grid_slice.h"
 #include "gpu_daemon/backends/cuda/driver/owned.h"
 #include "gpu_daemon/event/kernel_metadata.h"
 #include "kernels/simt/event_frame.h"
@@ -75,7 +76,14 @@ class LaunchSequence {
   // could not be: then only the context's end ends it.
   CUresult Launch(const Driver& driver, const KernelMetadata& kmd,
                   simt::EventFrame frame, std::byte* args,
-                  CUstream stream) const;
+                  CUstream stream) const {
+    return LaunchSlice(driver, kmd, frame, args, stream, {.size = kmd.grid});
+  }
+  // The same of a slice of the grid, which completes as a launch of its own. A
+  // user's kernel has one slice only, its grid. InvalidValue: it is none.
+  CUresult LaunchSlice(const Driver& driver, const KernelMetadata& kmd,
+                       simt::EventFrame frame, std::byte* args, CUstream stream,
+                       const GridSlice& slice) const;
 
   // As a graph, with arguments that Set() must replace. `capture`: see
   // MakeKernelGraph().

@@ -26,8 +26,8 @@ std::vector<FakeParam> ParamsOf(Function::Form form,
     return PlaceParams(std::array<uint32_t, 1>{sizeof(void*)});
   }
   if (form == Function::Form::kCall) {
-    return PlaceParams(
-        std::array<uint32_t, 2>{sizeof(simt::EventFrame), kernel.args_size});
+    return PlaceParams(std::array<uint32_t, 3>{
+        sizeof(simt::EventFrame), kernel.args_size, sizeof(simt::GridPart)});
   }
   return PlaceParams(
       std::array<uint32_t, 2>{kernel.args_size, sizeof(uint32_t*)});
@@ -132,12 +132,21 @@ CUresult RunKernelForm(FakeGpu::State& state, const Root& root,
   }
   KernelMetadata kmd;
   kmd.kernel = &kernel;
-  kmd.grid = launch.grid;
+  simt::GridPart part{.grid = launch.grid};
+  if (launch.function->form == Function::Form::kCall) {
+    std::memcpy(&part, launch.params.data() + launch.function->params[2].offset,
+                sizeof(part));
+  }
+  kmd.grid = part.grid;
   kmd.block = launch.block;
   kmd.shared_bytes = launch.shared_bytes - kernel.static_shared_bytes;
-  for (uint64_t block = 0; block < launch.grid.count(); ++block) {
+  for (uint64_t i = 0; i < launch.grid.count(); ++i) {
     if (root.stopped.load(std::memory_order_relaxed)) return CUDA_SUCCESS;
-    RunBlock(kmd, block, args, fail_status);
+    // Each block adds where the box begins, as on a GPU.
+    const uint64_t x = part.first.x + i % launch.grid.x;
+    const uint64_t y = part.first.y + i / launch.grid.x % launch.grid.y;
+    const uint64_t z = part.first.z + i / launch.grid.x / launch.grid.y;
+    RunBlock(kmd, (z * part.grid.y + y) * part.grid.x + x, args, fail_status);
   }
   if (frame != nullptr) CompleteEvent(*frame);
   return CUDA_SUCCESS;

@@ -1,6 +1,7 @@
 #include "gpu_daemon/backends/cuda/paths/background.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -40,8 +41,9 @@ void TellEnd(KernelLaunch& launch, EventState state, uint32_t status) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Background>> Background::Create(Gpu* gpu) {
-  std::unique_ptr<Background> background(new Background(gpu));
+absl::StatusOr<std::unique_ptr<Background>> Background::Create(
+    Gpu* gpu, LaunchGate* gate) {
+  std::unique_ptr<Background> background(new Background(gpu, gate));
   {
     const Gpu::ContextLease use = gpu->Enter();
     if (!use) return gpu->health();
@@ -81,7 +83,9 @@ void Background::Submit(std::unique_ptr<KernelLaunch> launch) {
   {
     MutexLock lock(mutex_);
     if (!stopping_) {
-      waiting_[launch->priority].push_back(std::move(launch));
+      auto place = gate_->Enter(launch->memory.get(), launch->priority);
+      waiting_[launch->priority].push_back(
+          {std::move(launch), std::move(place)});
     }
   }
   if (launch != nullptr) {
@@ -96,12 +100,24 @@ void Background::Cancel(const LaunchFilter& which, EventStatus why) {
   {
     MutexLock lock(mutex_);
     for (auto& queue : waiting_) {
-      for (auto& launch : queue) {
-        if (!which.Matches(*launch)) continue;
-        ended.push_back({std::move(launch), EventState::kAborted,
+      for (Waiting& waits : queue) {
+        if (!which.Matches(*waits.launch)) continue;
+        ended.push_back({std::move(waits.launch), EventState::kAborted,
                          static_cast<uint32_t>(why)});
       }
-      std::erase(queue, nullptr);
+      std::erase_if(
+          queue, [](const Waiting& waits) { return waits.launch == nullptr; });
+    }
+    for (StreamSlot& slot : slots_) {
+      if (slot.launch == nullptr || !slot.slices ||
+          !which.Matches(*slot.launch)) {
+        continue;
+      }
+      slot.launch->cancelled = why;
+      if (slot.between_slices) {
+        EndLaunch(slot, EventState::kAborted, static_cast<uint32_t>(why),
+                  ended);
+      }
     }
   }
   Tell(ended);
@@ -119,16 +135,24 @@ std::array<uint32_t, kPriorities> Background::waiting() const {
 std::vector<LaunchProgress> Background::launches() const {
   std::vector<LaunchProgress> all;
   MutexLock lock(mutex_);
+  const Nanoseconds now = NowNs();
   for (const StreamSlot& slot : slots_) {
     if (slot.launch == nullptr) continue;
     all.push_back(ProgressOf(*slot.launch));
-    all.back().running = all.back().blocks;
+    LaunchProgress& shown = all.back();
+    shown.running = shown.blocks;
+    if (!slot.slices) continue;
+    shown.ended = slot.slices->ended_blocks();
+    shown.slices = slot.slices->slices();
+    shown.running = slot.between_slices ? 0 : slot.slices->slice().blocks();
+    if (slot.between_slices) {
+      shown.wait_ns = now - std::min(now, slot.waits_since_ns);
+    }
   }
-  const Nanoseconds now = NowNs();
   for (uint32_t priority = kPriorities; priority-- > 0;) {
-    for (const auto& launch : waiting_[priority]) {
-      all.push_back(ProgressOf(*launch));
-      all.back().wait_ns = now - std::min(now, launch->life.queued_ns);
+    for (const Waiting& waits : waiting_[priority]) {
+      all.push_back(ProgressOf(*waits.launch));
+      all.back().wait_ns = now - std::min(now, waits.launch->life.queued_ns);
     }
   }
   return all;
@@ -168,15 +192,22 @@ void Background::Run() {
       wants_streams = Fill(ended);
     } else if (!gpu_->health().ok()) {
       for (auto& queue : waiting_) {
-        for (auto& launch : queue) {
-          ended.push_back({std::move(launch), EventState::kFailed,
+        for (Waiting& waits : queue) {
+          ended.push_back({std::move(waits.launch), EventState::kFailed,
                            static_cast<uint32_t>(EventStatus::kNotLaunched)});
         }
         queue.clear();
       }
     }
     if (ended.empty() && !wants_streams) {
-      work_.WaitFor(mutex_, kLookEvery);
+      if (ASliceRuns()) {
+        // Whoever is next waits for its end, which is soon.
+        lock.Unlock();
+        sched_yield();
+        lock.Lock();
+      } else {
+        work_.WaitFor(mutex_, kLookEvery);
+      }
       continue;
     }
     lock.Unlock();
@@ -190,17 +221,31 @@ void Background::Tell(std::vector<Ended>& ended) {
   for (Ended& end : ended) TellEnd(*end.launch, end.state, end.status);
 }
 
-// The highest priority first, the oldest among equals.
+// Of those that the gate lets begin, the highest priority first, the oldest
+// among equals.
 bool Background::Fill(std::vector<Ended>& ended) {
+  LaunchGate::Choice choice = gate_->Choose();
+  for (StreamSlot& slot : slots_) {
+    if (slot.launch == nullptr || !slot.between_slices) continue;
+    if (!choice.Allows(*slot.place)) continue;
+    const LaunchGate::Grant grant = gate_->TryBegin(*slot.place);
+    if (grant == LaunchGate::Grant::kNone) continue;
+    StartOrEnd(slot, grant, ended);
+    choice = gate_->Choose();
+  }
   for (uint32_t priority = kPriorities; priority-- > 0;) {
     auto& queue = waiting_[priority];
-    while (!queue.empty()) {
+    for (size_t i = 0; i < queue.size();) {
+      if (!choice.Allows(*queue[i].place)) {
+        ++i;
+        continue;
+      }
       StreamSlot* slot = FreeSlot(priority);
       if (slot == nullptr && SlotToMake(priority) != nullptr) return true;
       if (slot == nullptr && no_more_streams_ && StreamsOf(priority) == 0 &&
           !APriorityHasTwoStreams()) {
-        for (auto& launch : queue) {
-          ended.push_back({std::move(launch), EventState::kFailed,
+        for (Waiting& waits : queue) {
+          ended.push_back({std::move(waits.launch), EventState::kFailed,
                            static_cast<uint32_t>(EventStatus::kNotLaunched)});
         }
         queue.clear();
@@ -208,17 +253,17 @@ bool Background::Fill(std::vector<Ended>& ended) {
         break;
       }
       if (slot == nullptr) break;
-      slot->launch = std::move(queue.front());
-      queue.pop_front();
-      slot->launched = false;
-      if (auto status = Start(*slot); !status.ok() && !gpu_->Faulted()) {
-        spdlog::warn("background kernel '{}': {}",
-                     slot->launch->kmd.kernel->name, status.message());
-        ended.push_back({std::move(slot->launch), EventState::kFailed,
-                         static_cast<uint32_t>(EventStatus::kNotLaunched)});
+      const LaunchGate::Grant grant = gate_->TryBegin(*queue[i].place);
+      if (grant == LaunchGate::Grant::kNone) {
+        ++i;
         continue;
       }
+      slot->launch = std::move(queue[i].launch);
+      slot->place = std::move(queue[i].place);
+      queue.erase(queue.begin() + static_cast<ptrdiff_t>(i));
       ++running_;
+      StartOrEnd(*slot, grant, ended);
+      choice = gate_->Choose();
     }
   }
   return false;
@@ -293,32 +338,94 @@ void Background::MakeStreams() {
   }
 }
 
-absl::Status Background::Start(StreamSlot& slot) {
+void Background::StartOrEnd(StreamSlot& slot, LaunchGate::Grant grant,
+                            std::vector<Ended>& ended) {
+  slot.launched = false;
+  slot.between_slices = false;
+  const absl::Status status = Start(slot, grant);
+  // After a fault it is taken up again.
+  if (status.ok() || gpu_->Faulted()) return;
+  spdlog::warn("background kernel '{}': {}", slot.launch->kmd.kernel->name,
+               status.message());
+  EndLaunch(slot, EventState::kFailed,
+            static_cast<uint32_t>(EventStatus::kNotLaunched), ended);
+}
+
+void Background::EndLaunch(StreamSlot& slot, EventState state, uint32_t status,
+                           std::vector<Ended>& ended) {
+  ended.push_back({std::move(slot.launch), state, status});
+  slot.place.reset();
+  slot.slices.reset();
+  slot.between_slices = false;
+  --running_;
+}
+
+absl::Status Background::Start(StreamSlot& slot, LaunchGate::Grant grant) {
   const Driver& driver = gpu_->driver();
   const KernelMetadata& kmd = slot.launch->kmd;
   ASSIGN_OR_RETURN(const auto sequence, LaunchSequence::Make(*gpu_, kmd));
+  const bool in_slices = grant == LaunchGate::Grant::kSlice;
+  if (in_slices && !slot.slices && gate_->slices().First(kmd) != 0) {
+    slot.slices.emplace();
+  }
   simt::EventFrame frame{};
   frame.ecq = CompletionOf(slot);
   frame.scratch = scratch_.as<simt::EventScratch>() + (&slot - slots_.data());
   frame.sequence = 1;
-  slot.launched_ns = slot.launch->life.dispatched_ns = NowNs();
+  slot.launched_ns = NowNs();
+  if (slot.launch->life.dispatched_ns == 0) {
+    slot.launch->life.dispatched_ns = slot.launched_ns;
+  }
   slot.overdue = false;
-  const CUresult result = sequence.Launch(
-      driver, kmd, frame, slot.launch->args.get(), slot.stream.get());
+  GridSlice slice = {.size = kmd.grid};
+  if (slot.slices) {
+    slice = slot.slices->Begin(
+        kmd.grid, in_slices ? gate_->slices().Next(kmd) : kmd.blocks());
+    frame.sequence = slot.slices->sequence();
+  }
+  const CUresult result = sequence.LaunchSlice(
+      driver, kmd, frame, slot.launch->args.get(), slot.stream.get(), slice);
   slot.launched = gpu_->Check(result);
   if (slot.launched || IsContextFault(result)) return absl::OkStatus();
   return ToStatus(driver, result, "launch");
 }
 
+bool Background::ASliceRuns() const {
+  return std::ranges::any_of(slots_, [](const StreamSlot& slot) {
+    return slot.launch != nullptr && slot.slices && slot.launched;
+  });
+}
+
+void Background::LookAtSlice(StreamSlot& slot, std::vector<Ended>& ended) {
+  const shm::EcqEntry& completion = *CompletionOf(slot);
+  if (!slot.slices->HasEnded(completion)) return;
+  const KernelMetadata& kmd = slot.launch->kmd;
+  const Nanoseconds took_ns = slot.slices->End(completion);
+  gate_->slices().Ran(kmd, slot.slices->slice().blocks(), took_ns);
+  if (slot.slices->ended_blocks() == kmd.blocks()) {
+    EndLaunch(slot, slot.slices->state(), slot.slices->status(), ended);
+  } else if (slot.launch->cancelled) {
+    EndLaunch(slot, EventState::kAborted,
+              static_cast<uint32_t>(*slot.launch->cancelled), ended);
+  } else {
+    slot.launched = false;
+    slot.between_slices = true;
+    slot.waits_since_ns = NowNs();
+    gate_->EndSlice(*slot.place);
+  }
+}
+
 void Background::Look(std::vector<Ended>& ended) {
   for (StreamSlot& slot : slots_) {
     if (slot.launch == nullptr || !slot.launched) continue;
+    if (slot.slices) {
+      LookAtSlice(slot, ended);
+      continue;
+    }
     const CUresult result = gpu_->driver().cuStreamQuery(slot.stream.get());
     if (result == CUDA_ERROR_NOT_READY || !gpu_->Check(result)) continue;
     const shm::EcqEntry& completion = *CompletionOf(slot);
-    ended.push_back(
-        {std::move(slot.launch), completion.state, completion.status});
-    --running_;
+    EndLaunch(slot, completion.state, completion.status, ended);
   }
 }
 
@@ -336,6 +443,9 @@ void Background::TakeUnfinished(LostWork& lost) {
     --running_;
     ++replaying_;
     std::shared_ptr<KernelLaunch> launch = std::move(slot.launch);
+    slot.place.reset();
+    slot.slices.reset();
+    slot.between_slices = false;
     lost.unfinished.push_back(
         {.kmd = launch->kmd,
          .args = {launch->args.get(),

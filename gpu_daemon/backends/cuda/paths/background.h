@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -16,6 +17,8 @@
 #include "base/mutex.h"
 #include "gpu_daemon/backends/cuda/driver/gpu.h"
 #include "gpu_daemon/backends/cuda/driver/owned.h"
+#include "gpu_daemon/backends/cuda/paths/launch_gate.h"
+#include "gpu_daemon/backends/cuda/paths/sliced_run.h"
 #include "gpu_daemon/event/backend.h"
 #include "gpu_daemon/event/kernel_launch.h"
 #include "gpu_daemon/event/launch_filter.h"
@@ -25,13 +28,14 @@ namespace carillon::gpud::cuda {
 // Thread safe.
 class Background : private Gpu::ContextUser {
  public:
-  static absl::StatusOr<std::unique_ptr<Background>> Create(Gpu* gpu);
+  static absl::StatusOr<std::unique_ptr<Background>> Create(Gpu* gpu,
+                                                            LaunchGate* gate);
   ~Background() override;  // stops
 
   // Ends exactly once, by on_end: with kNotLaunched if the driver refuses it.
   void Submit(std::unique_ptr<KernelLaunch> launch);
-  // The launches that wait for a stream end now, as aborted; those that run go
-  // on.
+  // The launches that wait for a stream, or at the gate, end now, as aborted;
+  // those that run go on, but to their slice's end only.
   void Cancel(const LaunchFilter& which, shm::EventStatus why);
   // Kernels that wait, by priority.
   std::array<uint32_t, kPriorities> waiting() const;
@@ -50,10 +54,18 @@ class Background : private Gpu::ContextUser {
   static constexpr size_t kStreams = 8;
   static_assert(kStreams >= kPriorities);
 
+  struct Waiting {
+    std::unique_ptr<KernelLaunch> launch;
+    std::unique_ptr<LaunchGate::Place> place;
+  };
   struct StreamSlot {
     Stream stream;
     uint32_t stream_priority = kPriorities;  // which the stream was made for
     std::unique_ptr<KernelLaunch> launch;    // what runs there
+    std::unique_ptr<LaunchGate::Place> place;
+    std::optional<SlicedRun> slices;  // under gpes, if it has several
+    bool between_slices = false;      // it waits at the gate
+    Nanoseconds waits_since_ns = 0;   // between slices
     bool launched = false;
     bool overdue = false;
     Nanoseconds launched_ns = 0;
@@ -64,7 +76,7 @@ class Background : private Gpu::ContextUser {
     uint32_t status;
   };
 
-  explicit Background(Gpu* gpu) : gpu_(gpu) {}
+  Background(Gpu* gpu, LaunchGate* gate) : gpu_(gpu), gate_(gate) {}
   void Run();
   // True: it wants streams (MakeStreams()).
   bool Fill(std::vector<Ended>& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -79,7 +91,20 @@ class Background : private Gpu::ContextUser {
   // Those that what waits wants. The driver may wait for an idle GPU to make one:
   // residents pause. At most two a slot in the life of a context.
   void MakeStreams();
-  absl::Status Start(StreamSlot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Start(StreamSlot& slot, LaunchGate::Grant grant)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Start(), and what follows if the driver refuses it. `slot` is among those
+  // that run.
+  void StartOrEnd(StreamSlot& slot, LaunchGate::Grant grant,
+                  std::vector<Ended>& ended)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The slot is free again.
+  void EndLaunch(StreamSlot& slot, shm::EventState state, uint32_t status,
+                 std::vector<Ended>& ended)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void LookAtSlice(StreamSlot& slot, std::vector<Ended>& ended)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool ASliceRuns() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   shm::EcqEntry* CompletionOf(const StreamSlot& slot) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return completions_.as<shm::EcqEntry>() + (&slot - slots_.data());
@@ -100,10 +125,10 @@ class Background : private Gpu::ContextUser {
   void EndOverdue(bool) override {}
 
   Gpu* const gpu_;
+  LaunchGate* const gate_;
   mutable Mutex mutex_;
   CondVar work_;
-  std::array<std::deque<std::unique_ptr<KernelLaunch>>, kPriorities> waiting_
-      ABSL_GUARDED_BY(mutex_);
+  std::array<std::deque<Waiting>, kPriorities> waiting_ ABSL_GUARDED_BY(mutex_);
   std::array<StreamSlot, kStreams> slots_ ABSL_GUARDED_BY(mutex_);
   DeviceBytes scratch_ ABSL_GUARDED_BY(mutex_);  // EventScratch, a slot each
   PinnedBytes completions_ ABSL_GUARDED_BY(mutex_);  // EcqEntry, a slot each

@@ -12,16 +12,14 @@ namespace carillon::gpud::cuda {
 struct BaselinePath::Polled : Resources {
   void Abandon() override {
     Resources::Abandon();
-    completions.Abandon();
     for (Event& event : events) event.Abandon();
   }
 
-  PinnedBytes completions;    // EcqEntry[entries]
   std::vector<Event> events;  // a slot each
 };
 
-BaselinePath::BaselinePath(Gpu* gpu, Completion completion)
-    : HostLauncher(gpu), completion_(completion) {
+BaselinePath::BaselinePath(Gpu* gpu, LaunchGate* gate, Completion completion)
+    : HostLauncher(gpu, gate), completion_(completion) {
   Begin();
 }
 
@@ -38,10 +36,6 @@ BaselinePath::MakeResources(EventKernel& event) {
   auto resources = std::make_unique<Polled>();
   RETURN_IF_ERROR(FillIn(event, *resources));
   const uint32_t entries = event.ring().layout().entries;
-  ASSIGN_OR_RETURN(
-      resources->completions,
-      PinnedBytes::Make(gpu().driver(),
-                        uint64_t{entries} * sizeof(shm::EcqEntry)));
   for (uint32_t i = 0; i < entries; ++i) {
     ASSIGN_OR_RETURN(auto made, MakeEvent(gpu().driver()));
     resources->events.push_back(std::move(made));
@@ -54,8 +48,7 @@ CUresult BaselinePath::Enqueue(Resources& resources, Flight& flight) {
   const uint32_t slot = flight.event->ring().layout().SlotOf(flight.sequence);
   const bool polled = completion_ == Completion::kEventPolling;
   if (polled) {
-    frame.ecq =
-        static_cast<Polled&>(resources).completions.as<shm::EcqEntry>() + slot;
+    frame.ecq = &CompletionOf(flight, resources);
     frame.life = nullptr;
   }
   const CUstream stream = StreamOf(flight);
@@ -82,8 +75,7 @@ HostLauncher::Outcome BaselinePath::Look(Resources& resources, Flight& flight,
   if (result == CUDA_ERROR_NOT_READY || !gpu().Check(result)) {
     return Outcome::kRuns;
   }
-  const shm::EcqEntry& completion =
-      polled.completions.as<shm::EcqEntry>()[slot];
+  const shm::EcqEntry& completion = CompletionOf(flight, resources);
   const bool traced = flight.life.seen_ns != 0;
   if (traced) flight.life.finished_ns = NowNs();
   if (event.ledger().Finish(flight.sequence,

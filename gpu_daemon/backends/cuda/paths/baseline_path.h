@@ -14,7 +14,7 @@ namespace carillon::gpud::cuda {
 class BaselinePath : public HostLauncher {
  public:
   enum class Completion { kEventPolling, kEpilogue };
-  BaselinePath(Gpu* gpu, Completion completion);
+  BaselinePath(Gpu* gpu, LaunchGate* gate, Completion completion);
   ~BaselinePath() override;
 
  private:

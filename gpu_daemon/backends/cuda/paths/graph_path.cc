@@ -18,7 +18,9 @@ struct GraphPath::Graphs : Resources {
   std::vector<GraphExec> execs;   // a slot each
 };
 
-GraphPath::GraphPath(Gpu* gpu) : HostLauncher(gpu) { Begin(); }
+GraphPath::GraphPath(Gpu* gpu, LaunchGate* gate) : HostLauncher(gpu, gate) {
+  Begin();
+}
 
 GraphPath::~GraphPath() { End(); }
 

@@ -12,7 +12,7 @@ namespace carillon::gpud::cuda {
 
 class GraphPath : public HostLauncher {
  public:
-  explicit GraphPath(Gpu* gpu);
+  GraphPath(Gpu* gpu, LaunchGate* gate);
   ~GraphPath() override;
 
  private:

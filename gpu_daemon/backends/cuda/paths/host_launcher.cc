@@ -32,6 +32,7 @@ void FinishAndSignal(EventKernel& event, shm::Sequence sequence,
 void HostLauncher::Resources::Abandon() {
   sequence = {};
   scratch.Abandon();
+  completions.Abandon();
 }
 
 HostLauncher::~HostLauncher() {
@@ -40,6 +41,7 @@ HostLauncher::~HostLauncher() {
   tenancies_.clear();
   retired_.clear();
   flights_.clear();
+  waiting_.clear();
   streams_ = {};
 }
 
@@ -50,7 +52,17 @@ absl::Status HostLauncher::FillIn(EventKernel& event, Resources& resources) {
                    DeviceBytes::Make(gpu_->driver(),
                                      uint64_t{event.ring().layout().entries} *
                                          sizeof(simt::EventScratch)));
+  ASSIGN_OR_RETURN(resources.completions,
+                   PinnedBytes::Make(gpu_->driver(),
+                                     uint64_t{event.ring().layout().entries} *
+                                         sizeof(shm::EcqEntry)));
   return absl::OkStatus();
+}
+
+shm::EcqEntry& HostLauncher::CompletionOf(const Flight& flight,
+                                          const Resources& resources) {
+  const uint32_t slot = flight.event->ring().layout().SlotOf(flight.sequence);
+  return resources.completions.as<shm::EcqEntry>()[slot];
 }
 
 simt::EventFrame HostLauncher::FrameOf(const Flight& flight,
@@ -134,23 +146,56 @@ void HostLauncher::FreeRetired() {
 bool HostLauncher::Launch(const std::shared_ptr<EventKernel>& event,
                           shm::Sequence sequence, CheckedEntry& entry) {
   MutexLock lock(mutex_);
-  Flight flight{.event = event,
-                .sequence = sequence,
-                .kmd = entry.kmd,
-                .args = {entry.args.data(),
-                         entry.args.data() + entry.kmd.kernel->args_size},
-                .life = entry.life,
-                .stream = next_stream_++ % kStreams};
+  Flight flight{
+      .event = event,
+      .place = gate_->Enter(&event->memory(), event->allowed_priority()),
+      .since_ns = NowNs(),
+      .sequence = sequence,
+      .kmd = entry.kmd,
+      .args = {entry.args.data(),
+               entry.args.data() + entry.kmd.kernel->args_size},
+      .life = entry.life,
+      .stream = next_stream_++ % kStreams};
   const Gpu::ContextLease use = gpu_->TryEnter();
-  const absl::Status status = use ? Start(flight) : gpu_->health();
+  absl::Status status = use ? absl::OkStatus() : gpu_->health();
+  if (status.ok()) flight.grant = gate_->TryBegin(*flight.place);
+  const bool waits = status.ok() && flight.grant == LaunchGate::Grant::kNone;
+  if (use && !waits) status = Start(flight);
   if (!status.ok()) {
     return event->ledger().Finish(
         sequence, {.state = EventState::kFailed,
                    .status = static_cast<uint32_t>(EventStatus::kNotLaunched)});
   }
   ++tenancies_[event.get()].in_flight;
-  flights_.push_back(std::move(flight));
+  (waits ? waiting_ : flights_).push_back(std::move(flight));
   return false;
+}
+
+bool HostLauncher::StartWaiting() {
+  if (waiting_.empty()) return false;
+  bool ended = false;
+  LaunchGate::Choice choice = gate_->Choose();
+  for (size_t i = 0; i < waiting_.size();) {
+    Flight& next = waiting_[i];
+    next.grant = choice.Allows(*next.place) ? gate_->TryBegin(*next.place)
+                                            : LaunchGate::Grant::kNone;
+    if (next.grant == LaunchGate::Grant::kNone) {
+      ++i;
+      continue;
+    }
+    Flight flight = std::move(next);
+    waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(i));
+    if (Start(flight).ok()) {
+      flights_.push_back(std::move(flight));
+    } else {
+      FinishAndSignal(*flight.event, flight.sequence, EventState::kFailed,
+                      EventStatus::kNotLaunched);
+      Land(flight);
+      ended = true;
+    }
+    choice = gate_->Choose();
+  }
+  return ended;
 }
 
 // A fault is no error: then the flight waits to be taken up again.
@@ -158,27 +203,80 @@ absl::Status HostLauncher::Start(Flight& flight) {
   flight.launched_ns = NowNs();
   flight.has_waited = false;
   flight.first_since_ns = 0;
-  if (flight.life.seen_ns != 0) {
+  if (flight.life.seen_ns != 0 && !flight.slices) {
     flight.life.dispatched_ns = NowNs();
     flight.event->ring().life(flight.sequence) = flight.life;
   }
-  const CUresult result =
-      Enqueue(*tenancies_[flight.event.get()].resources, flight);
+  if (flight.grant == LaunchGate::Grant::kSlice && !flight.slices &&
+      gate_->slices().First(flight.kmd) != 0) {
+    flight.slices.emplace();
+  }
+  Resources& resources = *tenancies_[flight.event.get()].resources;
+  const CUresult result = flight.slices ? EnqueueSlice(resources, flight)
+                                        : Enqueue(resources, flight);
   flight.launched = gpu_->Check(result);
   if (flight.launched || IsContextFault(result)) return absl::OkStatus();
   return ToStatus(gpu_->driver(), result, "launch");
 }
 
+CUresult HostLauncher::EnqueueSlice(const Resources& resources,
+                                    Flight& flight) {
+  const bool all = flight.grant == LaunchGate::Grant::kAll;
+  const GridSlice& slice = flight.slices->Begin(
+      flight.kmd.grid,
+      all ? flight.kmd.blocks() : gate_->slices().Next(flight.kmd));
+  simt::EventFrame frame = FrameOf(flight, resources);
+  frame.ecq = &CompletionOf(flight, resources);
+  frame.life = nullptr;
+  frame.sequence = flight.slices->sequence();
+  return resources.sequence.LaunchSlice(gpu_->driver(), flight.kmd, frame,
+                                        flight.args.data(), StreamOf(flight),
+                                        slice);
+}
+
+bool HostLauncher::GoesOn(Flight& flight) {
+  if (!flight.slices || !flight.launched) return false;
+  SlicedRun& slices = *flight.slices;
+  const Nanoseconds took_ns = slices.End(
+      CompletionOf(flight, *tenancies_[flight.event.get()].resources));
+  gate_->slices().Ran(flight.kmd, slices.slice().blocks(), took_ns);
+  const bool all = slices.ended_blocks() == flight.kmd.blocks();
+  if (!all && !flight.cancelled) {
+    flight.launched = false;
+    flight.since_ns = NowNs();
+    gate_->EndSlice(*flight.place);
+    return true;
+  }
+  const bool traced = flight.life.seen_ns != 0;
+  if (traced) flight.life.finished_ns = NowNs();
+  if (flight.event->ledger().Finish(
+          flight.sequence,
+          {.state = all ? slices.state() : EventState::kAborted,
+           .status =
+               all ? slices.status() : static_cast<uint32_t>(*flight.cancelled),
+           .life = traced ? &flight.life : nullptr})) {
+    flight.event->memory().bell().Signal();
+  }
+  return false;
+}
+
 bool HostLauncher::must_poll() const {
   MutexLock lock(mutex_);
-  return !flights_.empty();
+  return !flights_.empty() || !waiting_.empty();
 }
 
 bool HostLauncher::Reap() {
   MutexLock lock(mutex_);
-  if (flights_.empty()) return false;
+  if (flights_.empty() && waiting_.empty()) return false;
   const Gpu::ContextLease use = gpu_->TryEnter();
   if (!use) return false;
+  const bool reaped = ReapFlights();
+  const bool ended = StartWaiting();
+  if (reaped || ended) landed_.NotifyAll();
+  return reaped || ended;
+}
+
+bool HostLauncher::ReapFlights() {
   FirstOfStream first;
   size_t kept = 0;
   const size_t looks = std::min(flights_.size(), kMaxLooks);
@@ -186,7 +284,11 @@ bool HostLauncher::Reap() {
     Flight& flight = flights_[i];
     const bool is_first = first(flight);
     if (Ended(flight, is_first)) {
-      Land(flight);
+      if (GoesOn(flight)) {
+        waiting_.push_back(std::move(flight));
+      } else {
+        Land(flight);
+      }
       continue;
     }
     NotePlace(flight, is_first);
@@ -197,7 +299,6 @@ bool HostLauncher::Reap() {
   if (kept == looks) return false;
   flights_.erase(flights_.begin() + static_cast<ptrdiff_t>(kept),
                  flights_.begin() + static_cast<ptrdiff_t>(looks));
-  landed_.NotifyAll();
   return true;
 }
 
@@ -209,8 +310,11 @@ bool HostLauncher::Ended(Flight& flight, bool stream_free) {
                     EventStatus::kNotLaunched);
     return true;
   }
-  return Look(*tenancies_[flight.event.get()].resources, flight, stream_free) ==
-         Outcome::kEnded;
+  Resources& resources = *tenancies_[flight.event.get()].resources;
+  if (flight.slices) {
+    return flight.slices->HasEnded(CompletionOf(flight, resources));
+  }
+  return Look(resources, flight, stream_free) == Outcome::kEnded;
 }
 
 void HostLauncher::Land(const Flight& flight) {
@@ -220,9 +324,20 @@ void HostLauncher::Land(const Flight& flight) {
   }
 }
 
-void HostLauncher::Await(const LaunchFilter& which) {
+void HostLauncher::Cancel(const LaunchFilter& which, EventStatus why) {
   {
     MutexLock lock(mutex_);
+    std::erase_if(waiting_, [&](const Flight& flight) {
+      mutex_.AssertHeld();
+      if (!which.Matches(*flight.event)) return false;
+      FinishAndSignal(*flight.event, flight.sequence, EventState::kAborted,
+                      why);
+      Land(flight);
+      return true;
+    });
+    for (Flight& flight : flights_) {
+      if (which.Matches(*flight.event)) flight.cancelled = why;
+    }
     while (std::ranges::any_of(
                flights_,
                [&](const Flight& f) { return which.Matches(*f.event); }) &&
@@ -244,8 +359,36 @@ void HostLauncher::Abandon() {
   }
 }
 
+std::vector<LaunchProgress> HostLauncher::launches() const {
+  MutexLock lock(mutex_);
+  std::vector<LaunchProgress> all;
+  const Nanoseconds now = NowNs();
+  const auto add = [&](const Flight& flight, bool waits) {
+    all.push_back(
+        {.device = flight.event->memory().name(),
+         .kernel = std::string(flight.kmd.kernel->name),
+         .event = true,
+         .sequence = flight.sequence.value(),
+         .priority = flight.event->allowed_priority(),
+         .blocks = flight.kmd.blocks(),
+         .wait_ns = waits ? now - std::min(now, flight.since_ns) : 0});
+    if (flight.slices) {
+      all.back().ended = flight.slices->ended_blocks();
+      all.back().slices = flight.slices->slices();
+      if (!waits) all.back().running = flight.slices->slice().blocks();
+    }
+  };
+  for (const Flight& flight : flights_) {
+    if (flight.slices) add(flight, false);
+  }
+  for (const Flight& flight : waiting_) add(flight, true);
+  return all;
+}
+
 void HostLauncher::TakeUnfinished(LostWork& lost) {
   MutexLock lock(mutex_);
+  for (Flight& flight : waiting_) flights_.push_back(std::move(flight));
+  waiting_.clear();
   for (Flight& flight : flights_) {
     Land(flight);
     lost.keep.push_back(flight.event);

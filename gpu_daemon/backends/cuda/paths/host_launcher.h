@@ -1,6 +1,6 @@
 // What the launch paths share whose kernels a CPU thread launches (baseline,
-// baseline_flag, graph): who is in flight, how they end, and what becomes of
-// them when the CUDA context is lost.
+// baseline_flag, graph): who waits at the gate, who is in flight, how they end,
+// and what becomes of them when the CUDA context is lost.
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_PATHS_HOST_LAUNCHER_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_CUDA_PATHS_HOST_LAUNCHER_H_
 
@@ -17,7 +17,10 @@
 #include "gpu_daemon/backends/cuda/driver/gpu.h"
 #include "gpu_daemon/backends/cuda/driver/launch_sequence.h"
 #include "gpu_daemon/backends/cuda/driver/owned.h"
+#include "gpu_daemon/backends/cuda/paths/launch_gate.h"
+#include "gpu_daemon/backends/cuda/paths/sliced_run.h"
 #include "gpu_daemon/dispatch/launcher.h"
+#include "gpu_daemon/event/backend.h"
 #include "gpu_daemon/event/launch_filter.h"
 #include "kernels/simt/event_frame.h"
 
@@ -34,10 +37,15 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
   bool Reap() final;
   bool must_poll() const final;
 
-  // Returns when no event that `which` names is in flight; the front-end must go
-  // on reaping meanwhile. A kernel that does not end is stopped after
+  // The events that `which` names and that wait at the gate end now, as aborted,
+  // and those that run in slices when their slice has ended.
+  // Returns when none of them is in flight; the front-end must go on reaping
+  // meanwhile. A kernel that does not end is stopped after
   // Gpu::longest_kernel(), and so is this wait.
-  void Await(const LaunchFilter& which);
+  void Cancel(const LaunchFilter& which, shm::EventStatus why);
+
+  // The events that wait at the gate, or run in slices.
+  std::vector<LaunchProgress> launches() const;
 
  protected:
   // Of each priority in use. All streams of gpud together are few
@@ -50,16 +58,22 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
     virtual void Abandon();
 
     LaunchSequence sequence;
-    DeviceBytes scratch;  // EventScratch[entries]
+    DeviceBytes scratch;      // EventScratch[entries]
+    PinnedBytes completions;  // EcqEntry[entries], of what is gpud's to end
   };
 
-  // One launch in flight.
+  // One launch, at the gate or in flight.
   struct Flight {
     std::shared_ptr<EventKernel> event;
+    std::unique_ptr<LaunchGate::Place> place;
+    Nanoseconds since_ns = 0;  // it came
     shm::Sequence sequence;
     KernelMetadata kmd;
     std::vector<std::byte> args;
     shm::EventLife life{};
+    LaunchGate::Grant grant = LaunchGate::Grant::kNone;
+    std::optional<SlicedRun> slices;            // under gpes, if it has several
+    std::optional<shm::EventStatus> cancelled;  // at its slice's end
     size_t stream = 0;
     bool launched = false;  // false: the context was lost first
     bool overdue = false;
@@ -72,7 +86,7 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
 
   // A subclass calls Begin() when it is complete, and End() before it is not
   // any more.
-  explicit HostLauncher(Gpu* gpu) : gpu_(gpu) {}
+  HostLauncher(Gpu* gpu, LaunchGate* gate) : gpu_(gpu), gate_(gate) {}
   void Begin() { gpu_->Add(this); }
   void End() { gpu_->Remove(this); }
 
@@ -91,6 +105,9 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
   absl::Status FillIn(EventKernel& event, Resources& resources);
   simt::EventFrame FrameOf(const Flight& flight,
                            const Resources& resources) const;
+  // gpud's own, in place of the ring's.
+  static shm::EcqEntry& CompletionOf(const Flight& flight,
+                                     const Resources& resources);
   CUstream StreamOf(const Flight& flight) const {
     return streams_[flight.event->priority()][flight.stream].get();
   }
@@ -115,6 +132,13 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
   absl::Status TryPrepare(EventKernel& event);
   void FreeRetired();
   absl::Status Start(Flight& flight) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What the gate lets begin, under a use. True: something has ended by it.
+  bool StartWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool ReapFlights() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  CUresult EnqueueSlice(const Resources& resources, Flight& flight);
+  // Of a flight that has Ended(): its slice's end. True: others are left, and
+  // it waits at the gate.
+  bool GoesOn(Flight& flight) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status OpenStreams(uint32_t priority)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether flights are the first of their streams, asked in their order.
@@ -142,6 +166,7 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Gpu* const gpu_;
+  LaunchGate* const gate_;
   mutable Mutex mutex_;
   CondVar landed_;
   Tenancies tenancies_ ABSL_GUARDED_BY(mutex_);
@@ -150,6 +175,7 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
   std::array<std::array<Stream, kStreams>, kPriorities> streams_;
   std::deque<Flight> flights_
       ABSL_GUARDED_BY(mutex_);  // in the order of their launches
+  std::deque<Flight> waiting_ ABSL_GUARDED_BY(mutex_);  // at the gate
   size_t next_stream_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 

@@ -19,7 +19,7 @@ namespace {
 // Its events are completed by their epilogues, and it sees none of them end.
 class BlindPath final : public HostLauncher {
  public:
-  explicit BlindPath(Gpu* gpu) : HostLauncher(gpu) { Begin(); }
+  BlindPath(Gpu* gpu, LaunchGate* gate) : HostLauncher(gpu, gate) { Begin(); }
   ~BlindPath() override { End(); }
 
  private:
@@ -46,7 +46,8 @@ TEST(HostLauncherTest, WhoseEventEndedBeforeTheContextWasLostIsWoken) {
   ASSERT_TRUE(gpu.ok()) << gpu.status();
   CudaMemory memory(gpu->get());
   MappedDevice device(memory, "sleeper");
-  BlindPath path(gpu->get());
+  LaunchGate gate((*gpu)->model(), 0);
+  BlindPath path(gpu->get(), &gate);
   auto event = device.Register({.kernel = simt::FindKernel("fail_if"),
                                 .bindings = {{.writable = true}}});
   ASSERT_TRUE(path.Prepare(*event.kernel).ok());

@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <string>
@@ -78,6 +79,51 @@ TEST_P(SimDriverTest, ServesEventsAndTheirFailures) {
   }
   EXPECT_EQ(TakeAway(event), 0u);
   EXPECT_EQ(violations(), 0u);
+}
+
+// Of gpud's own code, a box of the grid at a time. Each block adds its part once.
+class SimSlicesTest : public SimDriverTest {};
+
+INSTANTIATE_TEST_SUITE_P(All, SimSlicesTest,
+                         ::testing::Values("baseline", "baseline_flag",
+                                           "graph"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(SimSlicesTest, ASlicedKernelComputesWhatAWholeOneDoes) {
+  constexpr uint32_t kWords = 20'000;
+  ASSERT_NO_FATAL_FAILURE(Open());
+  auto* const in = reinterpret_cast<uint32_t*>(device_->memory->completion().At(
+      *device_->completion_heap->Allocate(kWords * sizeof(uint32_t))));
+  std::byte* const out = device_->memory->completion().At(
+      *device_->completion_heap->Allocate(sizeof(uint64_t)));
+  uint64_t sum = 0;
+  for (uint32_t i = 0; i < kWords; ++i) sum += in[i] = i * 2654435761u;
+  // One block an SM, so that a wave is 132 of them.
+  const uint32_t shared = backend_->gpu().shared_bytes_per_sm / 2;
+  for (const simt::Dim3& grid :
+       {simt::Dim3{200, 3, 1}, {7, 13, 5}, {1, 1, 300}}) {
+    auto event = Add(*device_,
+                     {.kernel = simt::FindKernel("reduce"),
+                      .bindings = {{.buffer = {reinterpret_cast<std::byte*>(in),
+                                               kWords * sizeof(uint32_t)}},
+                                   {.buffer = {out, sizeof(uint64_t)}}},
+                      .grid = grid,
+                      .shared_bytes = shared});
+    for (const char* policy : {"priority", "gpes"}) {
+      ASSERT_TRUE(backend_->SetPolicy(policy).ok());
+      std::memset(out, 0, sizeof(uint64_t));
+      event.ring->Commit();
+      event.ring->RingDoorbell();
+      EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+      uint64_t found = 0;
+      std::memcpy(&found, out, sizeof(found));
+      EXPECT_EQ(found, sum) << policy << ", " << grid.x << " blocks a row";
+    }
+    EXPECT_EQ(TakeAway(event), 0u);
+  }
+  // 6 rows in parts, 5 planes, and a column in parts.
+  EXPECT_THAT(backend_->description(),
+              HasSubstr("gpes: 3 of 3 launches in 14 slices, 0 whole"));
 }
 
 // Users' kernels.

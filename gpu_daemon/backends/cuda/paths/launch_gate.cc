@@ -1,0 +1,127 @@
+#include "gpu_daemon/backends/cuda/paths/launch_gate.h"
+
+#include <algorithm>
+
+#include "base/status.h"
+
+namespace carillon::gpud::cuda {
+
+LaunchGate::LaunchGate(const GpuModel& gpu, Nanoseconds bound_ns,
+                       Nanoseconds (*now)())
+    : now_(now),
+      slices_(gpu, bound_ns),
+      policy_(FindPolicy(DefaultPolicy(Sharer::kCuda))) {}
+
+std::string LaunchGate::policy() const {
+  MutexLock lock(mutex_);
+  return std::string(policy_->name);
+}
+
+absl::Status LaunchGate::SetPolicy(std::string_view name) {
+  RETURN_IF_ERROR(CheckPolicy(Sharer::kCuda, name));
+  if (name.empty()) name = DefaultPolicy(Sharer::kCuda);
+  MutexLock lock(mutex_);
+  policy_ = FindPolicy(name);
+  turns_.reset();
+  if (name == kExclusivePolicy) turns_.emplace(kTurnNs);
+  return absl::OkStatus();
+}
+
+std::unique_ptr<LaunchGate::Place> LaunchGate::Enter(const DeviceMemory* device,
+                                                     uint32_t priority) {
+  std::unique_ptr<Place> place(new Place(this, device, priority));
+  MutexLock lock(mutex_);
+  place->arrival_ = arrivals_++;
+  ++DeviceOf(*place).fresh;
+  Wait(*place);
+  return place;
+}
+
+LaunchGate::Device& LaunchGate::DeviceOf(const Place& place) {
+  const auto found =
+      std::ranges::find(devices_, place.device_, &Device::device);
+  if (found != devices_.end()) return *found;
+  return devices_.emplace_back(Device{.device = place.device_});
+}
+
+void LaunchGate::Wait(Place& place) {
+  place.index_ = waiting_.size();
+  waiting_.push_back(&place);
+}
+
+void LaunchGate::Unwait(Place& place) {
+  waiting_[place.index_] = waiting_.back();
+  waiting_[place.index_]->index_ = place.index_;
+  waiting_.pop_back();
+}
+
+void LaunchGate::Leave(Place& place) {
+  MutexLock lock(mutex_);
+  if (place.runs_) {
+    --running_;
+  } else {
+    Unwait(place);
+  }
+  Device& device = DeviceOf(place);
+  --(place.begun_ ? device.begun : device.fresh);
+  if (device.fresh == 0 && device.begun == 0) {
+    devices_.erase(devices_.begin() + (&device - devices_.data()));
+  }
+}
+
+LaunchGate::Choice LaunchGate::Choose() {
+  MutexLock lock(mutex_);
+  return ChooseLocked();
+}
+
+LaunchGate::Choice LaunchGate::ChooseLocked() {
+  Choice choice;
+  if (policy_->name == kExclusivePolicy) {
+    choice.kind_ = Choice::Kind::kDevice;
+    parties_.Clear();
+    for (const Device& device : devices_) {
+      DeviceParties::Party& party = parties_.Of(device.device);
+      party.waits = device.fresh != 0;
+      party.begun = device.begun != 0;
+    }
+    turns_->Advance(now_(), parties_.all());
+    if (turns_->may_begin()) choice.turn_ = turns_->owner();
+  } else if (policy_->name == kGpesPolicy) {
+    choice.kind_ = Choice::Kind::kOne;
+    // A slice has the GPU, whoever's it is, and so has a launch that runs whole.
+    if (running_ != 0) return choice;
+    for (const Place* place : waiting_) {
+      const Place* const best = choice.one_;
+      if (best == nullptr || place->priority_ > best->priority_ ||
+          (place->priority_ == best->priority_ &&
+           place->arrival_ < best->arrival_)) {
+        choice.one_ = place;
+      }
+    }
+  }
+  return choice;
+}
+
+LaunchGate::Grant LaunchGate::TryBegin(Place& place) {
+  MutexLock lock(mutex_);
+  if (!ChooseLocked().Allows(place)) return Grant::kNone;
+  Unwait(place);
+  place.runs_ = true;
+  ++running_;
+  if (!place.begun_) {
+    place.begun_ = true;
+    Device& device = DeviceOf(place);
+    --device.fresh;
+    ++device.begun;
+  }
+  return policy_->name == kGpesPolicy ? Grant::kSlice : Grant::kAll;
+}
+
+void LaunchGate::EndSlice(Place& place) {
+  MutexLock lock(mutex_);
+  place.runs_ = false;
+  --running_;
+  Wait(place);
+}
+
+}  // namespace carillon::gpud::cuda

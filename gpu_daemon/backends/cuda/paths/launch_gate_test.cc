@@ -1,0 +1,223 @@
+#include "gpu_daemon/backends/cuda/paths/launch_gate.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "gpu_daemon/backends/cuda/paths/slice_sizes.h"
+#include "gpu_daemon/event/test_device.h"
+
+namespace carillon::gpud::cuda {
+namespace {
+
+using Grant = LaunchGate::Grant;
+using Places = std::vector<std::unique_ptr<LaunchGate::Place>>;
+
+Nanoseconds now_ns = 0;
+
+class LaunchGateTest : public testing::Test {
+ protected:
+  LaunchGateTest() { now_ns = 1'000'000'000; }
+  std::unique_ptr<LaunchGate::Place> Enter(const TestDevice& device,
+                                           uint32_t priority = 0) {
+    return gate_.Enter(device.memory.get(), priority);
+  }
+  bool Begins(const std::unique_ptr<LaunchGate::Place>& place) {
+    const bool chosen = gate_.Choose().Allows(*place);
+    const bool begins = gate_.TryBegin(*place) != Grant::kNone;
+    EXPECT_EQ(chosen, begins);
+    return begins;
+  }
+
+  LaunchGate gate_{GpuModel(), 0, [] { return now_ns; }};
+  TestDevice a_{"a"};
+  TestDevice b_{"b"};
+};
+
+TEST_F(LaunchGateTest, PriorityIsTheGpusOwnAndHoldsNobodyBack) {
+  const Places places = [&] {
+    Places made;
+    for (uint32_t priority = 0; priority < 8; ++priority) {
+      made.push_back(Enter(priority % 2 == 0 ? a_ : b_, priority));
+    }
+    return made;
+  }();
+  for (const auto& place : places) EXPECT_TRUE(Begins(place));
+}
+
+TEST_F(LaunchGateTest, ATurnEndsWhenItIsSpentAndWhatHasBegunHasEnded) {
+  ASSERT_TRUE(gate_.SetPolicy("exclusive").ok());
+  auto first = Enter(a_);
+  EXPECT_TRUE(Begins(first));
+  auto other = Enter(b_);
+  EXPECT_FALSE(Begins(other)) << "it is a's turn";
+  auto second = Enter(a_);
+  EXPECT_TRUE(Begins(second)) << "a has its turn for a while";
+  now_ns += kTurnNs;
+  auto third = Enter(a_);
+  EXPECT_FALSE(Begins(third)) << "the turn is spent";
+  EXPECT_FALSE(Begins(other)) << "what a has begun has not ended";
+  first.reset();
+  EXPECT_FALSE(Begins(other));
+  second.reset();
+  EXPECT_TRUE(Begins(other));
+  EXPECT_FALSE(Begins(third));
+}
+
+TEST_F(LaunchGateTest, SharesAreByWeight) {
+  ASSERT_TRUE(gate_.SetPolicy("exclusive").ok());
+  a_.memory->share().set_weight(3);
+  std::array<const TestDevice*, 2> devices = {&a_, &b_};
+  std::array<Places, 2> waiting;
+  std::array<Nanoseconds, 2> used{};
+  for (int round = 0; round < 4'000; ++round) {
+    for (size_t i = 0; i < 2; ++i) {
+      while (waiting[i].size() < 2) waiting[i].push_back(Enter(*devices[i]));
+    }
+    bool begun = false;
+    for (size_t i = 0; i < 2 && !begun; ++i) {
+      if (!Begins(waiting[i].front())) continue;
+      begun = true;
+      now_ns += 100'000;
+      used[i] += 100'000;
+      waiting[i].erase(waiting[i].begin());
+    }
+    ASSERT_TRUE(begun) << "somebody may always begin";
+  }
+  const double share =
+      static_cast<double>(used[0]) / static_cast<double>(used[0] + used[1]);
+  EXPECT_NEAR(share, 0.75, 0.02);
+}
+
+TEST_F(LaunchGateTest, WhatLeavesWithoutHavingBegunHoldsUpNobody) {
+  ASSERT_TRUE(gate_.SetPolicy("exclusive").ok());
+  auto runs = Enter(a_);
+  ASSERT_TRUE(Begins(runs));
+  auto waits = Enter(a_);
+  auto other = Enter(b_);
+  now_ns += kTurnNs;
+  EXPECT_FALSE(Begins(waits));
+  waits.reset();
+  runs.reset();
+  EXPECT_TRUE(Begins(other));
+}
+
+TEST_F(LaunchGateTest, WhatRunsWhenTheTurnsBeginEndsFirst) {
+  auto of_a = Enter(a_);
+  auto of_b = Enter(b_);
+  ASSERT_TRUE(Begins(of_a));
+  ASSERT_TRUE(Begins(of_b));
+  ASSERT_TRUE(gate_.SetPolicy("exclusive").ok());
+  auto next = Enter(a_);
+  EXPECT_FALSE(Begins(next));
+  of_b.reset();
+  EXPECT_FALSE(Begins(next));
+  of_a.reset();
+  EXPECT_TRUE(Begins(next));
+  auto other = Enter(b_);
+  EXPECT_FALSE(Begins(other));
+  ASSERT_TRUE(gate_.SetPolicy("priority").ok());
+  EXPECT_TRUE(Begins(other));
+}
+
+TEST_F(LaunchGateTest, OneSliceHasTheGpuAndTheMostUrgentIsNext) {
+  ASSERT_TRUE(gate_.SetPolicy("gpes").ok());
+  auto low = Enter(a_, 1);
+  auto same = Enter(b_, 1);
+  EXPECT_FALSE(Begins(same)) << "the other one came first";
+  EXPECT_EQ(gate_.TryBegin(*low), Grant::kSlice);
+  auto high = Enter(b_, 2);
+  EXPECT_FALSE(Begins(high)) << "a slice has the GPU";
+  gate_.EndSlice(*low);
+  EXPECT_FALSE(Begins(low));
+  EXPECT_TRUE(Begins(high));
+  EXPECT_FALSE(Begins(low));
+  high.reset();
+  EXPECT_FALSE(Begins(same)) << "the oldest of equals";
+  EXPECT_TRUE(Begins(low));
+  low.reset();
+  EXPECT_TRUE(Begins(same));
+}
+
+TEST_F(LaunchGateTest, WhatIsBetweenSlicesMayGetAllThatIsLeft) {
+  ASSERT_TRUE(gate_.SetPolicy("gpes").ok());
+  auto sliced = Enter(a_);
+  ASSERT_EQ(gate_.TryBegin(*sliced), Grant::kSlice);
+  gate_.EndSlice(*sliced);
+  ASSERT_TRUE(gate_.SetPolicy("priority").ok());
+  EXPECT_EQ(gate_.TryBegin(*sliced), Grant::kAll);
+}
+
+// Its owner's turn or not: it ends before the turns begin.
+TEST_F(LaunchGateTest, WhatIsBetweenSlicesWhenTheTurnsBeginGoesOn) {
+  ASSERT_TRUE(gate_.SetPolicy("gpes").ok());
+  auto sliced = Enter(a_);
+  ASSERT_EQ(gate_.TryBegin(*sliced), Grant::kSlice);
+  gate_.EndSlice(*sliced);
+  ASSERT_TRUE(gate_.SetPolicy("exclusive").ok());
+  auto other = Enter(b_);
+  EXPECT_FALSE(Begins(other));
+  EXPECT_TRUE(Begins(sliced));
+  EXPECT_FALSE(Begins(other));
+  sliced.reset();
+  EXPECT_TRUE(Begins(other));
+}
+
+class SliceSizesTest : public testing::Test {
+ protected:
+  // A wave of blocks of 256 threads: 2 SMs, each 8.
+  static constexpr GpuModel kGpu = {.sms = 2, .blocks_per_sm = 16};
+  static constexpr uint64_t kWave = 16;
+  static KernelMetadata Kmd(const simt::KernelInfo& kernel, uint32_t blocks) {
+    return {.kernel = &kernel, .grid = {blocks, 1, 1}, .block = {256, 1, 1}};
+  }
+  const simt::KernelInfo own_ = {.name = "own"};
+  const simt::KernelInfo users_ = {.name = "users", .symbol = "theirs"};
+};
+
+TEST_F(SliceSizesTest, ASliceIsWhatTheGpuHoldsAtOnce) {
+  SliceSizes sizes(kGpu, 0);
+  EXPECT_EQ(sizes.First(Kmd(own_, 1000)), kWave);
+  sizes.Ran(Kmd(own_, 1000), kWave, 1);
+  EXPECT_EQ(sizes.Next(Kmd(own_, 1000)), kWave) << "no bound asks for more";
+}
+
+TEST_F(SliceSizesTest, LaunchesThatRunWholeAreCountedWithTheReason) {
+  SliceSizes sizes(kGpu, 0);
+  EXPECT_EQ(sizes.First(Kmd(own_, 1)), 0u);
+  EXPECT_EQ(sizes.First(Kmd(own_, kWave)), 0u);
+  EXPECT_EQ(sizes.First(Kmd(users_, 1000)), 0u);
+  EXPECT_EQ(sizes.First(Kmd(own_, kWave + 1)), kWave);
+  const SliceFigures figures = sizes.figures();
+  EXPECT_EQ(figures.whole_one_slice, 2u);
+  EXPECT_EQ(figures.whole_users_kernel, 1u);
+  EXPECT_EQ(figures.sliced, 1u);
+}
+
+TEST_F(SliceSizesTest, WithABoundASliceIsAsManyWavesAsItsTimeAllows) {
+  SliceSizes sizes(kGpu, 100'000);
+  const KernelMetadata kmd = Kmd(own_, 1000);
+  EXPECT_EQ(sizes.First(kmd), kWave) << "nothing is measured yet";
+  sizes.Ran(kmd, kWave, 20'000);
+  EXPECT_EQ(sizes.Next(kmd), 5 * kWave);
+  sizes.Ran(kmd, 5 * kWave, 100'000);
+  EXPECT_EQ(sizes.Next(kmd), 5 * kWave);
+  // Now its blocks take longer.
+  for (int i = 0; i < 40; ++i) sizes.Ran(kmd, kWave, 45'000);
+  EXPECT_EQ(sizes.Next(kmd), 2 * kWave);
+  EXPECT_EQ(sizes.figures().over_bound, 0u);
+}
+
+TEST_F(SliceSizesTest, ABoundBelowOneWaveIsNotKeptAndSaidSo) {
+  SliceSizes sizes(kGpu, 100'000);
+  const KernelMetadata kmd = Kmd(own_, 1000);
+  sizes.Ran(kmd, kWave, 300'000);
+  EXPECT_EQ(sizes.Next(kmd), kWave);
+  EXPECT_EQ(sizes.figures().over_bound, 1u);
+  EXPECT_EQ(sizes.figures().slices, 1u);
+}
+
+}  // namespace
+}  // namespace carillon::gpud::cuda

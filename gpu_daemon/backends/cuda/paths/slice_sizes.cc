@@ -1,0 +1,55 @@
+#include "gpu_daemon/backends/cuda/paths/slice_sizes.h"
+
+#include <algorithm>
+
+namespace carillon::gpud::cuda {
+namespace {
+
+// Shapes whose times are known; then they are measured anew.
+constexpr size_t kMostShapes = 256;
+
+}  // namespace
+
+uint64_t SliceSizes::WaveOf(const KernelMetadata& kmd) const {
+  const BlockCost cost = CostOf(kmd.threads(), kmd.kernel->registers_per_thread,
+                                kmd.total_shared());
+  return std::max<uint64_t>(SmOccupancy(gpu_).Capacity(cost), 1);
+}
+
+uint64_t SliceSizes::First(const KernelMetadata& kmd) {
+  const uint64_t blocks = Next(kmd);
+  MutexLock lock(mutex_);
+  if (kmd.kernel->is_users()) {
+    ++figures_.whole_users_kernel;
+    return 0;
+  }
+  if (kmd.blocks() <= blocks) {
+    ++figures_.whole_one_slice;
+    return 0;
+  }
+  ++figures_.sliced;
+  return blocks;
+}
+
+uint64_t SliceSizes::Next(const KernelMetadata& kmd) const {
+  const uint64_t wave = WaveOf(kmd);
+  MutexLock lock(mutex_);
+  const auto known = wave_ns_.find(KeyOf(kmd));
+  if (bound_ns_ == 0 || known == wave_ns_.end()) return wave;
+  return wave * std::max<uint64_t>(bound_ns_ / known->second, 1);
+}
+
+void SliceSizes::Ran(const KernelMetadata& kmd, uint64_t blocks,
+                     Nanoseconds took_ns) {
+  const uint64_t wave = WaveOf(kmd);
+  const uint64_t waves = (blocks + wave - 1) / wave;
+  const Nanoseconds each = std::max<Nanoseconds>(took_ns / waves, 1);
+  MutexLock lock(mutex_);
+  ++figures_.slices;
+  if (bound_ns_ != 0 && each > bound_ns_) ++figures_.over_bound;
+  if (wave_ns_.size() >= kMostShapes) wave_ns_.clear();
+  const auto [known, fresh] = wave_ns_.emplace(KeyOf(kmd), each);
+  if (!fresh) known->second = (3 * known->second + each) / 4;
+}
+
+}  // namespace carillon::gpud::cuda

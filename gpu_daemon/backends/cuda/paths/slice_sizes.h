@@ -1,0 +1,71 @@
+// How large the slices of policy gpes are on CUDA, and which launches are not
+// sliced, and why.
+//
+// A slice is as many blocks as the GPU holds at once, a wave, which the paper
+// advises (GPES V-B). Where the operator bounds the wait of a more urgent launch
+// (--preempt-us), it is as many waves as ended within that, as measured on the
+// slices before it; one wave at least, as a smaller one would leave SMs empty.
+#ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_PATHS_SLICE_SIZES_H_
+#define CARILLON_GPU_DAEMON_BACKENDS_CUDA_PATHS_SLICE_SIZES_H_
+
+#include <cstdint>
+#include <map>
+#include <tuple>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "gpu_daemon/event/gpu_model.h"
+#include "gpu_daemon/event/kernel_metadata.h"
+
+namespace carillon::gpud::cuda {
+
+struct SliceFigures {
+  uint64_t sliced = 0;  // launches
+  uint64_t slices = 0;
+  // Of those, whose waves took longer than the bound: no slice can keep it.
+  uint64_t over_bound = 0;
+  // Launches that ran whole, by reason.
+  uint64_t whole_one_slice = 0;     // the GPU holds all of its blocks
+  uint64_t whole_users_kernel = 0;  // its code knows no offset
+};
+
+// Thread safe.
+class SliceSizes {
+ public:
+  // `gpu`: the SMs that launches may have. `bound_ns` 0: none, one wave.
+  SliceSizes(const GpuModel& gpu, Nanoseconds bound_ns)
+      : gpu_(gpu), bound_ns_(bound_ns) {}
+
+  // A launch begins under gpes. 0: it runs whole; else its first slice's blocks.
+  // Its blocks do not wait for each other: no kernel of kernels/ may.
+  uint64_t First(const KernelMetadata& kmd) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The blocks of a slice now.
+  uint64_t Next(const KernelMetadata& kmd) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // A slice of so many blocks took so long, its launch and its end's notice
+  // with it.
+  void Ran(const KernelMetadata& kmd, uint64_t blocks, Nanoseconds took_ns)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+  SliceFigures figures() const ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(mutex_);
+    return figures_;
+  }
+
+ private:
+  // Of one kernel in one shape, as its blocks take about as long as each other.
+  using Key = std::tuple<const simt::KernelInfo*, uint32_t, uint32_t>;
+  static Key KeyOf(const KernelMetadata& kmd) {
+    return {kmd.kernel, kmd.threads(), kmd.shared_bytes};
+  }
+  uint64_t WaveOf(const KernelMetadata& kmd) const;
+
+  const GpuModel gpu_;
+  const Nanoseconds bound_ns_;
+  mutable Mutex mutex_;
+  std::map<Key, Nanoseconds> wave_ns_ ABSL_GUARDED_BY(mutex_);  // smoothed
+  SliceFigures figures_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace carillon::gpud::cuda
+
+#endif  // CARILLON_GPU_DAEMON_BACKENDS_CUDA_PATHS_SLICE_SIZES_H_

@@ -1,0 +1,66 @@
+// One launch that runs in slices, one after another: how far it has come. What
+// has not run is a range of blocks, so it can stop and go on at every slice's
+// end, and nothing is lost or runs twice by it.
+#ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_PATHS_SLICED_RUN_H_
+#define CARILLON_GPU_DAEMON_BACKENDS_CUDA_PATHS_SLICED_RUN_H_
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/clock.h"
+#include "gpu_daemon/backends/cuda/driver/grid_slice.h"
+#include "shm/layout.h"
+
+namespace carillon::gpud::cuda {
+
+// Under its owner's lock.
+class SlicedRun {
+ public:
+  // The next slice of at most `most` blocks; again, if its launch has come to
+  // nothing. It completes with sequence().
+  const GridSlice& Begin(const simt::Dim3& grid, uint64_t most) {
+    // Unlike those of all slices before it, whoever had that completion.
+    static std::atomic<uint64_t> sequences{0};
+    sequence_ = sequences.fetch_add(1, std::memory_order_relaxed) + 1;
+    began_ns_ = NowNs();
+    return slice_ = NextSlice(grid, next_, most);
+  }
+  uint64_t sequence() const { return sequence_; }
+
+  // Whether the slice has ended: its last block has stored that.
+  bool HasEnded(const shm::EcqEntry& completion) const {
+    return std::atomic_ref(const_cast<uint64_t&>(completion.sequence))
+               .load(std::memory_order_acquire) == sequence_;
+  }
+  // Takes its end over, once. Returns how long it took.
+  Nanoseconds End(const shm::EcqEntry& completion) {
+    next_ += slice_.blocks();
+    ++slices_;
+    // All blocks run whatever the others do, as in a whole launch; the first
+    // failure is the launch's.
+    if (state_ == shm::EventState::kDone) {
+      state_ = completion.state;
+      status_ = completion.status;
+    }
+    return NowNs() - began_ns_;
+  }
+
+  const GridSlice& slice() const { return slice_; }
+  uint64_t ended_blocks() const { return next_; }
+  uint64_t slices() const { return slices_; }
+  shm::EventState state() const { return state_; }
+  uint32_t status() const { return status_; }
+
+ private:
+  GridSlice slice_;
+  uint64_t next_ = 0;  // the first block that has not run, or runs
+  uint64_t slices_ = 0;
+  uint64_t sequence_ = 0;
+  Nanoseconds began_ns_ = 0;
+  shm::EventState state_ = shm::EventState::kDone;
+  uint32_t status_ = 0;
+};
+
+}  // namespace carillon::gpud::cuda
+
+#endif  // CARILLON_GPU_DAEMON_BACKENDS_CUDA_PATHS_SLICED_RUN_H_

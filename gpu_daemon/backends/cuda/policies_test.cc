@@ -1,0 +1,457 @@
+// The sharing policies of the CUDA back-end, on a driver made of CPU threads:
+// what of which device is on the GPU at once, by every path on which a CPU thread
+// launches.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gpu_daemon/backends/cuda/cuda_backend_fixture.h"
+#include "gpu_daemon/backends/cuda/fake/fake_epilogue.h"
+#include "kernels/simt/event_frame.h"
+
+namespace carillon::gpud::cuda {
+namespace {
+
+using shm::Completion;
+using shm::EventState;
+using shm::EventStatus;
+
+class CudaPoliciesTest : public CudaBackendFixture,
+                         public ::testing::WithParamInterface<std::string> {
+ protected:
+  static constexpr uint32_t kDevices = 3;
+
+  // Kernels look at what this object has, also those of a test that has failed.
+  void TearDown() override {
+    holds_ = kNothing;
+    Close();
+  }
+  void Open(std::string_view policy) {
+    OpenPath(GetParam());
+    ASSERT_TRUE(backend_->SetPolicy(policy).ok());
+    EXPECT_EQ(backend_->policy(), policy);
+  }
+  // fail_if's argument says whose launch it is; the kernel notes who else is
+  // there.
+  void NoteWhoMeets() {
+    fake_.DefineKernel("carillon_call_fail_if",
+                       {sizeof(simt::EventFrame), sizeof(uint32_t)},
+                       [this](KernelCall& call) {
+                         const uint32_t device = call.param<uint32_t>(1);
+                         ++on_gpu_[device];
+                         for (int look = 0; look < 20; ++look) {
+                           for (uint32_t other = 0; other < kDevices; ++other) {
+                             if (other != device && on_gpu_[other] != 0)
+                               ++meetings_;
+                           }
+                           std::this_thread::yield();
+                         }
+                         --on_gpu_[device];
+                         auto frame = call.param<simt::EventFrame>(0);
+                         CompleteEvent(frame);
+                         return CUDA_SUCCESS;
+                       });
+  }
+  std::unique_ptr<KernelLaunch> LaunchOf(const MappedDevice& device,
+                                         uint32_t code, uint32_t priority,
+                                         simt::Dim3 grid) {
+    auto launch = std::make_unique<KernelLaunch>();
+    launch->kmd = {.kernel = simt::FindKernel("fail_if"),
+                   .grid = grid,
+                   .block = {64, 1, 1}};
+    launch->args = std::make_unique<std::byte[]>(sizeof(code));
+    std::memcpy(launch->args.get(), &code, sizeof(code));
+    launch->memory = device.memory;
+    launch->priority = priority;
+    launch->from_host = true;
+    return launch;
+  }
+  std::future<LaunchResult> Submit(std::unique_ptr<KernelLaunch> launch) {
+    auto promise = std::make_shared<std::promise<LaunchResult>>();
+    launch->on_end = [promise](const LaunchResult& result) {
+      promise->set_value(result);
+    };
+    auto result = promise->get_future();
+    backend_->Submit(std::move(launch));
+    return result;
+  }
+
+  static constexpr int kNothing = -1;
+  std::atomic<int> holds_{kNothing};  // the kernel with this code does not end
+  std::array<std::atomic<int>, kDevices> on_gpu_{};
+  std::atomic<uint64_t> meetings_{0};
+};
+
+INSTANTIATE_TEST_SUITE_P(All, CudaPoliciesTest,
+                         ::testing::Values("baseline", "baseline_flag",
+                                           "graph"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(CudaPoliciesTest, ExclusiveLetsOneDeviceAtATimeToTheGpu) {
+  NoteWhoMeets();
+  ASSERT_NO_FATAL_FAILURE(Open("exclusive"));
+  std::vector<MappedDevice*> devices = {&*device_, &OtherDevice(),
+                                        &OtherDevice()};
+  constexpr uint32_t kEvents = 16;
+  std::vector<TestDevice::Event> events;
+  for (MappedDevice* device : devices) {
+    events.push_back(AddFailIf(*device, kEvents));
+  }
+  std::vector<std::future<LaunchResult>> background;
+  for (uint32_t i = 0; i < kEvents; ++i) {
+    for (uint32_t device = 0; device < kDevices; ++device) {
+      Commit(events[device], device);
+      background.push_back(
+          Submit(LaunchOf(*devices[device], device, i % 8, {4, 1, 1})));
+    }
+  }
+  for (const auto& event : events) event.ring->RingDoorbell();
+  for (uint32_t i = 0; i < kEvents; ++i) {
+    for (uint32_t device = 0; device < kDevices; ++device) {
+      EXPECT_EQ(devices[device]->Wait(*events[device].ring).state,
+                EventState::kDone);
+    }
+  }
+  for (auto& result : background) {
+    EXPECT_EQ(result.get().state, EventState::kDone);
+  }
+  EXPECT_EQ(meetings_, 0u);
+  for (const auto& event : events) EXPECT_EQ(TakeAway(event), 0u);
+}
+
+// The other way round: the test above can fail.
+TEST_P(CudaPoliciesTest, PriorityLetsDevicesMeet) {
+  NoteWhoMeets();
+  ASSERT_NO_FATAL_FAILURE(Open("priority"));
+  MappedDevice& other = OtherDevice();
+  auto mine = AddFailIf(*device_, 16);
+  auto others = AddFailIf(other, 16);
+  EXPECT_TRUE(Until([&] {
+    for (int i = 0; i < 16; ++i) {
+      Commit(mine, 0);
+      Commit(others, 1);
+    }
+    mine.ring->RingDoorbell();
+    others.ring->RingDoorbell();
+    for (int i = 0; i < 16; ++i) {
+      EXPECT_EQ(device_->Wait(*mine.ring).state, EventState::kDone);
+      EXPECT_EQ(other.Wait(*others.ring).state, EventState::kDone);
+    }
+    return meetings_ != 0;
+  }));
+  EXPECT_EQ(TakeAway(mine), 0u);
+  EXPECT_EQ(TakeAway(others), 0u);
+}
+
+// Events and background kernels of a device that is gone end while another's
+// turn goes on.
+TEST_P(CudaPoliciesTest, WhatWaitsForATurnIsCancelledWithoutHavingRun) {
+  holds_ = 0;
+  fake_.DefineKernel(
+      "carillon_call_fail_if", {sizeof(simt::EventFrame), sizeof(uint32_t)},
+      [this](KernelCall& call) {
+        const uint32_t code = call.param<uint32_t>(1);
+        if (code != 0) ++meetings_;
+        while (holds_ == static_cast<int>(code) && !call.stopped()) {
+          std::this_thread::yield();
+        }
+        CompleteEvent(call.param<simt::EventFrame>(0));
+        return CUDA_SUCCESS;
+      });
+  ASSERT_NO_FATAL_FAILURE(Open("exclusive"));
+  MappedDevice& other = OtherDevice();
+  auto holds = AddFailIf(*device_);
+  auto waits = AddFailIf(other);
+  Commit(holds, 0);
+  holds.ring->RingDoorbell();
+  ASSERT_TRUE(
+      Until([&] { return fake_.launches("carillon_call_fail_if") == 1; }));
+  for (int i = 0; i < 3; ++i) Commit(waits, 1);
+  waits.ring->RingDoorbell();
+  auto background = Submit(LaunchOf(other, 1, 0, {4, 1, 1}));
+  const auto waiting = [&] {
+    const auto launches = backend_->launches();
+    return std::ranges::count_if(launches, [](const LaunchProgress& launch) {
+      return launch.device == "other0" && launch.wait_ns != 0 &&
+             launch.running == 0;
+    });
+  };
+  EXPECT_TRUE(Until([&] { return waiting() == 4; }));
+  backend_->Cancel(LaunchFilter::Of(*other.memory), EventStatus::kDeviceGone);
+  EXPECT_EQ(background.get().state, EventState::kAborted);
+  EXPECT_EQ(waiting(), 0);
+  EXPECT_EQ(waits.kernel->counts().aborted, 3u);
+  holds_ = kNothing;
+  EXPECT_EQ(device_->Wait(*holds.ring).state, EventState::kDone);
+  EXPECT_EQ(TakeAway(waits), 3u);
+  EXPECT_EQ(TakeAway(holds), 0u);
+  EXPECT_EQ(meetings_, 0u);
+}
+
+// What runs of a launch is noted block by block. Its code, fail_if's argument,
+// says which it is.
+class CudaSlicesTest : public CudaPoliciesTest {
+ protected:
+  static constexpr uint32_t kCodes = 32;
+  // Of a launch with 1024 threads a block.
+  uint64_t Wave() const {
+    return SmOccupancy(backend_->gpu())
+        .Capacity(
+            CostOf(1024, simt::FindKernel("fail_if")->registers_per_thread, 0));
+  }
+  void NoteBlocks() {
+    fake_.DefineKernel(
+        "carillon_call_fail_if",
+        {sizeof(simt::EventFrame), sizeof(uint32_t), sizeof(simt::GridPart)},
+        [this](KernelCall& call) {
+          const auto code = call.param<uint32_t>(1);
+          const auto part = call.param<simt::GridPart>(2);
+          {
+            std::lock_guard lock(log_mutex_);
+            log_.push_back(code);
+            std::vector<int>& times = times_[code];
+            times.resize(part.grid.count());
+            for (uint64_t i = 0; i < call.grid().count(); ++i) {
+              const uint64_t x = part.first.x + i % call.grid().x;
+              const uint64_t y =
+                  part.first.y + i / call.grid().x % call.grid().y;
+              const uint64_t z =
+                  part.first.z + i / call.grid().x / call.grid().y;
+              ++times.at((z * part.grid.y + y) * part.grid.x + x);
+            }
+          }
+          while (holds_ == static_cast<int>(code) && !call.stopped()) {
+            std::this_thread::yield();
+          }
+          CompleteEvent(call.param<simt::EventFrame>(0));
+          return CUDA_SUCCESS;
+        });
+  }
+  std::unique_ptr<KernelLaunch> Large(const MappedDevice& device, uint32_t code,
+                                      uint32_t priority, simt::Dim3 grid,
+                                      uint32_t threads = 1024) {
+    auto launch = LaunchOf(device, code, priority, grid);
+    launch->kmd.block = {threads, 1, 1};
+    return launch;
+  }
+  TestDevice::Event AddLarge(MappedDevice& device, simt::Dim3 grid,
+                             uint32_t priority = 0) {
+    return Add(device, {.kernel = simt::FindKernel("fail_if"),
+                        .bindings = {{.writable = true}},
+                        .grid = grid,
+                        .block = {1024, 1, 1},
+                        .priority = priority});
+  }
+  std::vector<uint32_t> log() {
+    std::lock_guard lock(log_mutex_);
+    return log_;
+  }
+  std::vector<int> times(uint32_t code) {
+    std::lock_guard lock(log_mutex_);
+    return times_[code];
+  }
+  static std::vector<int> Once(const simt::Dim3& grid) {
+    return std::vector<int>(grid.count(), 1);
+  }
+
+  std::mutex log_mutex_;
+  std::vector<uint32_t> log_;  // codes, a launch or slice each
+  std::array<std::vector<int>, kCodes> times_;
+};
+
+INSTANTIATE_TEST_SUITE_P(All, CudaSlicesTest,
+                         ::testing::Values("baseline", "baseline_flag",
+                                           "graph"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(CudaSlicesTest, EachBlockRunsOnceForEverySliceSize) {
+  NoteBlocks();
+  ASSERT_NO_FATAL_FAILURE(Open("gpes"));
+  const auto wave = static_cast<uint32_t>(Wave());
+  const simt::Dim3 grids[] = {{1, 1, 1},        {wave, 1, 1},
+                              {wave + 1, 1, 1}, {5 * wave, 1, 1},
+                              {3, wave, 1},     {wave / 2 + 1, 5, 3},
+                              {1, 1, 3 * wave}, {2 * wave + 3, 2, 2}};
+  uint32_t code = 0;
+  for (const simt::Dim3& grid : grids) {
+    // Blocks of other sizes have waves of other sizes.
+    for (const uint32_t threads : {512u, 1024u}) {
+      EXPECT_EQ(Submit(Large(*device_, code, 0, grid, threads)).get().state,
+                EventState::kDone);
+      EXPECT_EQ(times(code), Once(grid)) << code;
+      ++code;
+    }
+    auto event = AddLarge(*device_, grid);
+    EXPECT_EQ(RingAndWait(*device_, event, code).state, EventState::kDone);
+    EXPECT_EQ(times(code), Once(grid)) << code;
+    ++code;
+    EXPECT_EQ(TakeAway(event), 0u);
+  }
+  EXPECT_GT(log().size(), 2 * code) << "they were sliced";
+}
+
+TEST_P(CudaSlicesTest, AMoreUrgentLaunchGoesFirstAtTheNextSlicesEnd) {
+  NoteBlocks();
+  ASSERT_NO_FATAL_FAILURE(Open("gpes"));
+  const auto wave = static_cast<uint32_t>(Wave());
+  MappedDevice& other = OtherDevice();
+  auto urgent = AddLarge(other, {1, 1, 1}, 5);
+  auto less = AddLarge(other, {1, 1, 1}, 1);
+  holds_ = 1;
+  auto background = Submit(Large(*device_, 1, 2, {4 * wave, 1, 1}));
+  ASSERT_TRUE(Until([&] { return log().size() == 1; }));
+  const auto wait_in_queue = [&](size_t count) {
+    return Until([&] {
+      const auto launches = backend_->launches();
+      return std::ranges::count_if(launches, [](const LaunchProgress& launch) {
+               return launch.event && launch.wait_ns != 0;
+             }) == static_cast<int>(count);
+    });
+  };
+  Commit(less, 2);
+  less.ring->RingDoorbell();
+  EXPECT_TRUE(wait_in_queue(1));
+  Commit(urgent, 3);
+  urgent.ring->RingDoorbell();
+  EXPECT_TRUE(wait_in_queue(2));
+  holds_ = kNothing;
+  EXPECT_EQ(other.Wait(*urgent.ring).state, EventState::kDone);
+  EXPECT_EQ(other.Wait(*less.ring).state, EventState::kDone);
+  EXPECT_EQ(background.get().state, EventState::kDone);
+  EXPECT_EQ(log(), (std::vector<uint32_t>{1, 3, 1, 1, 1, 2}));
+  EXPECT_EQ(times(1), Once({4 * wave, 1, 1}));
+  EXPECT_EQ(TakeAway(urgent), 0u);
+  EXPECT_EQ(TakeAway(less), 0u);
+}
+
+TEST_P(CudaSlicesTest, ASwitchInMidSliceLosesAndDoublesNothing) {
+  NoteBlocks();
+  for (const char* next : {"priority", "exclusive", "gpes"}) {
+    ASSERT_NO_FATAL_FAILURE(Open("gpes"));
+    const auto wave = static_cast<uint32_t>(Wave());
+    const simt::Dim3 grid = {wave / 2 + 1, 7, 3};
+    auto event = AddLarge(*device_, grid);
+    log_.clear();
+    for (auto& times : times_) times.clear();
+    holds_ = 1;
+    Commit(event, 1);
+    event.ring->RingDoorbell();
+    ASSERT_TRUE(Until([&] { return log().size() == 1; }));
+    auto waits = Submit(Large(*device_, 2, 1, grid));
+    ASSERT_TRUE(backend_->SetPolicy(next).ok());
+    holds_ = kNothing;
+    EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+    EXPECT_EQ(waits.get().state, EventState::kDone);
+    EXPECT_EQ(times(1), Once(grid)) << next;
+    EXPECT_EQ(times(2), Once(grid)) << next;
+    EXPECT_EQ(TakeAway(event), 0u);
+    Close();
+  }
+}
+
+TEST_P(CudaSlicesTest, WhatIsCancelledInMidSliceEndsWithThatSlice) {
+  NoteBlocks();
+  ASSERT_NO_FATAL_FAILURE(Open("gpes"));
+  const auto wave = static_cast<uint32_t>(Wave());
+  holds_ = 1;
+  auto launch = Large(*device_, 1, 0, {5 * wave, 1, 1});
+  launch->token = 77;
+  auto result = Submit(std::move(launch));
+  ASSERT_TRUE(Until([&] { return log().size() == 1; }));
+  backend_->Cancel(LaunchFilter::OfToken(77), EventStatus::kDeviceGone);
+  holds_ = kNothing;
+  EXPECT_EQ(result.get().state, EventState::kAborted);
+  EXPECT_EQ(log().size(), 1u);
+  // The GPU is the others' again.
+  EXPECT_EQ(Submit(Large(*device_, 2, 0, {2 * wave, 1, 1})).get().state,
+            EventState::kDone);
+}
+
+// An event and a background kernel of a device that is killed wait for their
+// next slices, since a more urgent launch has the GPU.
+TEST_P(CudaSlicesTest, WhatIsCancelledBetweenSlicesRunsNoFurther) {
+  NoteBlocks();
+  ASSERT_NO_FATAL_FAILURE(Open("gpes"));
+  const auto wave = static_cast<uint32_t>(Wave());
+  MappedDevice& killed = OtherDevice();
+  auto low = AddLarge(killed, {5 * wave, 1, 1});
+  auto high = AddLarge(*device_, {1, 1, 1}, 7);
+  const auto between_slices = [&](bool event) {
+    const auto launches = backend_->launches();
+    return std::ranges::any_of(launches, [&](const LaunchProgress& launch) {
+      return launch.event == event && launch.slices == 1 && launch.running == 0;
+    });
+  };
+  holds_ = 1;
+  Commit(low, 1);
+  low.ring->RingDoorbell();
+  ASSERT_TRUE(Until([&] { return log().size() == 1; }));
+  auto background = Submit(Large(killed, 2, 5, {5 * wave, 1, 1}));
+  holds_ = 2;  // it is next, then high
+  ASSERT_TRUE(Until([&] { return log().size() == 2; }));
+  Commit(high, 3);
+  high.ring->RingDoorbell();
+  ASSERT_TRUE(Until([&] {
+    const auto launches = backend_->launches();
+    return std::ranges::any_of(launches, [](const LaunchProgress& launch) {
+      return launch.priority == 7;
+    });
+  }));
+  holds_ = 3;
+  ASSERT_TRUE(Until([&] { return log().size() == 3; }));
+  EXPECT_TRUE(Until([&] { return between_slices(true); }));
+  EXPECT_TRUE(Until([&] { return between_slices(false); }));
+  backend_->Cancel(LaunchFilter::Of(*killed.memory), EventStatus::kDeviceGone);
+  EXPECT_EQ(background.get().state, EventState::kAborted);
+  EXPECT_EQ(low.kernel->counts().aborted, 1u);
+  holds_ = kNothing;
+  EXPECT_EQ(device_->Wait(*high.ring).state, EventState::kDone);
+  EXPECT_EQ(log(), (std::vector<uint32_t>{1, 2, 3}));
+  EXPECT_EQ(TakeAway(low), 1u);
+  EXPECT_EQ(TakeAway(high), 0u);
+}
+
+TEST_P(CudaSlicesTest, AFailureInOneSliceIsTheLaunchsAndTheOthersRun) {
+  ASSERT_NO_FATAL_FAILURE(Open("gpes"));
+  const auto wave = static_cast<uint32_t>(Wave());
+  auto event = AddLarge(*device_, {3 * wave, 1, 1});
+  for (const uint32_t code : {7u, 0u, 9u}) {
+    EXPECT_EQ(RingAndWait(*device_, event, code).status,
+              code == 0 ? 0 : KernelCode(code));
+    EXPECT_EQ(Submit(Large(*device_, code, 0, {3 * wave, 1, 1})).get().status,
+              code == 0 ? 0 : KernelCode(code));
+  }
+  EXPECT_EQ(fake_.launches("carillon_call_fail_if"), 18u);
+  EXPECT_THAT(
+      backend_->description(),
+      testing::HasSubstr("gpes: 6 of 6 launches in 18 slices, 0 whole"));
+  EXPECT_EQ(TakeAway(event), 0u);
+}
+
+TEST_P(CudaSlicesTest, AContextLostInMidSliceRunsTheLaunchAgain) {
+  ASSERT_NO_FATAL_FAILURE(Open("gpes"));
+  const auto wave = static_cast<uint32_t>(Wave());
+  auto event = AddLarge(*device_, {4 * wave, 1, 1});
+  fake_.FaultOn("fail_if", FakeGpu::Nth(2));
+  EXPECT_EQ(RingAndWait(*device_, event, 0).state, EventState::kDone);
+  fake_.FaultOn("fail_if", FakeGpu::Nth(3));
+  EXPECT_EQ(Submit(Large(*device_, 0, 0, {4 * wave, 1, 1})).get().state,
+            EventState::kDone);
+  EXPECT_EQ(RingAndWait(*device_, event, 5).status, KernelCode(5));
+  EXPECT_THAT(backend_->description(),
+              testing::HasSubstr("context lost 2 times"));
+  EXPECT_EQ(TakeAway(event), 0u);
+}
+
+}  // namespace
+}  // namespace carillon::gpud::cuda
