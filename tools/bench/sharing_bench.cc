@@ -2,7 +2,9 @@
 #include <time.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -68,11 +70,14 @@ int Main(int argc, char** argv) {
                  "What runs the kernels; sim: in simulated time")
       ->check(CLI::IsMember({"cpu", "sim", "cuda"}))
       ->capture_default_str();
-  app.add_option("--policies", options.policies,
-                 "Only these policies, separated by commas")
-      ->delimiter(',');
-  app.add_option("--trace", options.trace,
-                 "The traced load: a file of times in us, one a line");
+  auto* const policies =
+      app.add_option("--policies", options.policies,
+                     "Only these policies, separated by commas");
+  policies->delimiter(',')->check(
+      CLI::IsMember(std::vector<std::string>(options.policies)));
+  const auto* const trace =
+      app.add_option("--trace", options.trace,
+                     "The traced load: a file of times in us, one a line");
   app.add_option("--rounds", options.rounds,
                  "How often each is measured, with another seed")
       ->check(CLI::Range(1, 100))
@@ -83,13 +88,25 @@ int Main(int argc, char** argv) {
   app.add_option("--gpud", options.gpud, "The GPU daemon's program");
   try {
     app.parse(argc, argv);
+    if (std::set<std::string>(options.policies.begin(), options.policies.end())
+            .size() != options.policies.size()) {
+      throw CLI::ValidationError("--policies", "names a policy twice");
+    }
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  // What decides the figures, without paths.
-  const std::string command = fmt::format(
+  // What decides the figures, without folders.
+  std::string command = fmt::format(
       "sharing --backend {} --rounds {} --seed {}{}", options.backend,
       options.rounds, options.seed, options.quick ? " --quick" : "");
+  if (policies->count() != 0) {
+    command += fmt::format(" --policies {}", fmt::join(options.policies, ","));
+  }
+  if (trace->count() != 0) {
+    command +=
+        fmt::format(" --trace {}",
+                    std::filesystem::path(options.trace).filename().string());
+  }
   CatchInterrupts();
   const absl::Status status = Run(options, output, command);
   if (status.ok()) return 0;

@@ -17,6 +17,7 @@
 
 #include "gpu_daemon/backends/cuda/cuda_backend_fixture.h"
 #include "gpu_daemon/backends/cuda/fake/fake_epilogue.h"
+#include "gpu_daemon/backends/cuda/paths/sliced_run.h"
 #include "kernels/simt/event_frame.h"
 
 namespace carillon::gpud::cuda {
@@ -332,6 +333,15 @@ TEST_P(CudaSlicesTest, AMoreUrgentLaunchGoesFirstAtTheNextSlicesEnd) {
   EXPECT_EQ(times(1), Once({4 * wave, 1, 1}));
   EXPECT_EQ(TakeAway(urgent), 0u);
   EXPECT_EQ(TakeAway(less), 0u);
+}
+
+// Events count from 1, and a whole background launch completes with 1.
+TEST(SlicedRunTest, CompletesWithNoNumberOfAnEventOrAWholeLaunch) {
+  SlicedRun run;
+  run.Begin({4, 1, 1}, 2);
+  EXPECT_GT(run.sequence(), uint64_t{1} << 62);
+  shm::EcqEntry before{.sequence = 1};
+  EXPECT_FALSE(run.HasEnded(before));
 }
 
 TEST_P(CudaSlicesTest, ASwitchInMidSliceLosesAndDoublesNothing) {

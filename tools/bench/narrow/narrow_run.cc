@@ -86,7 +86,9 @@ struct Cell {
   NarrowOutcome last;
 };
 
-bool IsRefusal(const absl::Status& status) {
+// gpud's; or a simulated GPU's that has no room for the MasterKernel.
+bool IsRefusal(const absl::Status& status, bool simulated) {
+  if (simulated) return absl::IsResourceExhausted(status);
   return absl::IsInvalidArgument(status) || absl::IsUnimplemented(status) ||
          absl::IsFailedPrecondition(status);
 }
@@ -202,7 +204,14 @@ class NarrowRun {
       if (Wants("tasks")) AddCells("tasks", name, 0, paths_);
       if (simulated_ && Wants("copies")) AddCells("copies", name, 0, paths_);
     }
-    if (!simulated_ || !Wants("threads")) return absl::OkStatus();
+    if (simulated_ && Wants("threads")) RETURN_IF_ERROR(AddThreads());
+    if (!cells_.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        "nothing is left to measure: the cpu back-end has part tasks alone, "
+        "and "
+        "part threads is of mm and conv on baseline and pagoda");
+  }
+  absl::Status AddThreads() {
     std::vector<std::string> paths;
     for (const char* const path : {kBaseline, "pagoda"}) {
       if (HasPath(path)) paths.push_back(path);
@@ -220,7 +229,7 @@ class NarrowRun {
 
   void Add(Cell& cell, size_t round, absl::StatusOr<NarrowOutcome> outcome) {
     if (!outcome.ok()) {
-      if (IsRefusal(outcome.status())) {
+      if (IsRefusal(outcome.status(), simulated_)) {
         cell.refused = std::string(outcome.status().message());
       } else {
         cell.failed = outcome.status();

@@ -463,7 +463,7 @@ class PagodaRun : public Run, private gpud::TaskLink {
                   sm.registers / (kMtbThreads * kMtbRegisters),
                   sm.shared_bytes / shared});
     if (mtbs == 0) {
-      return absl::FailedPreconditionError(fmt::format(
+      return absl::ResourceExhaustedError(fmt::format(
           "an SM of {} has no room for an MTB: {} threads, {} "
           "registers each, {} bytes of shared memory",
           options_.config.name, kMtbThreads, kMtbRegisters, shared));

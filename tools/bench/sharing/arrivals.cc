@@ -92,7 +92,7 @@ absl::StatusOr<Arrivals> ParseTrace(std::string_view text) {
 }
 
 absl::StatusOr<Arrivals> ReadTrace(const std::string& path) {
-  ASSIGN_OR_RETURN(const auto text, ReadFile(path, "a trace of arrivals"));
+  ASSIGN_OR_RETURN(const auto text, ReadFile(path, "trace of arrivals"));
   auto arrivals = ParseTrace(text);
   if (arrivals.ok()) return arrivals;
   return absl::InvalidArgumentError(

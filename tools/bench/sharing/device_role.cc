@@ -106,6 +106,7 @@ absl::Status SharingDevice::PrepareEvents() {
            .block = {Of<uint32_t>("threads"), 1, 1},
            .max_in_flight = kEntries,
            .priority = Of<uint32_t>("priority"),
+           .launch_path = Of<std::string>("launch_path"),
            .parameters = {edge::Constant("iterations", Of("iterations"))}}));
   return absl::OkStatus();
 }

@@ -210,6 +210,8 @@ SharingDevicePlan Run::EventPlan(std::string_view policy, uint64_t blocks,
   return {"events",
           {{"do", "events"},
            {"policy", policy},
+           // On cuda, whose policies do not see what the GPU itself launches.
+           {"launch_path", options_.backend == "cuda" ? "baseline_flag" : ""},
            {"iterations", IterationsOf(block_ns, kEventThreads)},
            {"blocks", blocks},
            {"threads", kEventThreads},
@@ -464,13 +466,13 @@ absl::StatusOr<Json> Run::Losses() {
     if (options_.quick && block == kMs) continue;
     constexpr uint64_t kWaves = 8;
     backgrounds.emplace_back(
-        Json{{"kernel", "busy"}, {"block_us", block / kUs}, {"slices", kWaves}},
+        Json{{"kernel", "busy"}, {"block_us", block / kUs}, {"waves", kWaves}},
         BackgroundPlan("background", {block, kWaves, 1}, AlonePolicy()));
   }
   const uint64_t side = options_.quick ? 32 : 128;
   const uint64_t blocks = side * side / kThreads;
   backgrounds.emplace_back(Json{{"kernel", "mandelbrot"},
-                                {"slices", (blocks + places_ - 1) / places_}},
+                                {"waves", (blocks + places_ - 1) / places_}},
                            SharingDevicePlan{"background",
                                              {{"do", "background"},
                                               {"policy", AlonePolicy()},

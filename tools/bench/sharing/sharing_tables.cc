@@ -85,8 +85,8 @@ std::string SharingTables(const Json& document) {
       {"policy", "waves", "block_us", "worst", "mean"});
   text +=
       RowsTable("a background alone, in slices of a wave", document["losses"],
-                {"kernel", ">block us", ">slices", ">loss %"},
-                {"kernel", "block_us", "slices", "loss_percent"});
+                {"kernel", ">block us", ">waves", ">loss %"},
+                {"kernel", "block_us", "waves", "loss_percent"});
   text += RowsTable(
       "a copy in chunks, and an urgent one beside it", document["copies"],
       {">bytes", ">chunks", ">us", ">slower %", ">pending"},

@@ -364,8 +364,8 @@ absl::Status Background::Start(StreamSlot& slot, LaunchGate::Grant grant) {
   const Driver& driver = gpu_->driver();
   const KernelMetadata& kmd = slot.launch->kmd;
   ASSIGN_OR_RETURN(const auto sequence, LaunchSequence::Make(*gpu_, kmd));
-  const bool in_slices = grant == LaunchGate::Grant::kSlice;
-  if (in_slices && !slot.slices && gate_->slices().First(kmd) != 0) {
+  slot.in_slices = grant == LaunchGate::Grant::kSlice;
+  if (slot.in_slices && !slot.slices && gate_->slices().First(kmd) != 0) {
     slot.slices.emplace();
   }
   simt::EventFrame frame{};
@@ -380,7 +380,7 @@ absl::Status Background::Start(StreamSlot& slot, LaunchGate::Grant grant) {
   GridSlice slice = {.size = kmd.grid};
   if (slot.slices) {
     slice = slot.slices->Begin(
-        kmd.grid, in_slices ? gate_->slices().Next(kmd) : kmd.blocks());
+        kmd.grid, slot.in_slices ? gate_->slices().Next(kmd) : kmd.blocks());
     frame.sequence = slot.slices->sequence();
   }
   const CUresult result = sequence.LaunchSlice(
@@ -392,7 +392,8 @@ absl::Status Background::Start(StreamSlot& slot, LaunchGate::Grant grant) {
 
 bool Background::ASliceRuns() const {
   return std::ranges::any_of(slots_, [](const StreamSlot& slot) {
-    return slot.launch != nullptr && slot.slices && slot.launched;
+    return slot.launch != nullptr && slot.slices && slot.in_slices &&
+           slot.launched;
   });
 }
 
@@ -401,7 +402,9 @@ void Background::LookAtSlice(StreamSlot& slot, std::vector<Ended>& ended) {
   if (!slot.slices->HasEnded(completion)) return;
   const KernelMetadata& kmd = slot.launch->kmd;
   const Nanoseconds took_ns = slot.slices->End(completion);
-  gate_->slices().Ran(kmd, slot.slices->slice().blocks(), took_ns);
+  if (slot.in_slices) {
+    gate_->slices().Ran(kmd, slot.slices->slice().blocks(), took_ns);
+  }
   if (slot.slices->ended_blocks() == kmd.blocks()) {
     EndLaunch(slot, slot.slices->state(), slot.slices->status(), ended);
   } else if (slot.launch->cancelled) {

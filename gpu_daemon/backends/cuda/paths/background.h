@@ -64,6 +64,7 @@ class Background : private Gpu::ContextUser {
     std::unique_ptr<KernelLaunch> launch;    // what runs there
     std::unique_ptr<LaunchGate::Place> place;
     std::optional<SlicedRun> slices;  // under gpes, if it has several
+    bool in_slices = false;           // so it was launched last
     bool between_slices = false;      // it waits at the gate
     Nanoseconds waits_since_ns = 0;   // between slices
     bool launched = false;

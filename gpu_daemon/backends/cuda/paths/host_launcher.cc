@@ -239,7 +239,9 @@ bool HostLauncher::GoesOn(Flight& flight) {
   SlicedRun& slices = *flight.slices;
   const Nanoseconds took_ns = slices.End(
       CompletionOf(flight, *tenancies_[flight.event.get()].resources));
-  gate_->slices().Ran(flight.kmd, slices.slice().blocks(), took_ns);
+  if (flight.grant == LaunchGate::Grant::kSlice) {
+    gate_->slices().Ran(flight.kmd, slices.slice().blocks(), took_ns);
+  }
   const bool all = slices.ended_blocks() == flight.kmd.blocks();
   if (!all && !flight.cancelled) {
     flight.launched = false;

@@ -67,6 +67,8 @@ void LaunchGate::Leave(Place& place) {
   if (device.fresh == 0 && device.begun == 0) {
     devices_.erase(devices_.begin() + (&device - devices_.data()));
   }
+  // Nobody asks from now on: its time ends here.
+  if (turns_ && devices_.empty()) turns_->Advance(now_(), {});
 }
 
 LaunchGate::Choice LaunchGate::Choose() {

@@ -66,6 +66,28 @@ TEST_F(LaunchGateTest, ATurnEndsWhenItIsSpentAndWhatHasBegunHasEnded) {
   EXPECT_FALSE(Begins(third));
 }
 
+TEST_F(LaunchGateTest, TimeInWhichTheGpuIsNobodysIsNotPaidBack) {
+  ASSERT_TRUE(gate_.SetPolicy("exclusive").ok());
+  const TestDevice c("c");
+  {
+    auto first = Enter(a_);
+    EXPECT_TRUE(Begins(first));
+    auto other = Enter(b_);
+    EXPECT_FALSE(Begins(other));
+    other.reset();  // taken back
+  }
+  now_ns += 60'000'000'000;
+  uint32_t begun = 0;
+  for (int round = 0; round < 100; ++round) {
+    auto of_c = Enter(c);
+    auto of_a = Enter(a_);
+    if (Begins(of_a)) ++begun;
+    Begins(of_c);
+    now_ns += kTurnNs;
+  }
+  EXPECT_GE(begun, 40u);
+}
+
 TEST_F(LaunchGateTest, SharesAreByWeight) {
   ASSERT_TRUE(gate_.SetPolicy("exclusive").ok());
   a_.memory->share().set_weight(3);

@@ -19,9 +19,10 @@ class SlicedRun {
   // The next slice of at most `most` blocks; again, if its launch has come to
   // nothing. It completes with sequence().
   const GridSlice& Begin(const simt::Dim3& grid, uint64_t most) {
-    // Unlike those of all slices before it, whoever had that completion.
-    static std::atomic<uint64_t> sequences{0};
-    sequence_ = sequences.fetch_add(1, std::memory_order_relaxed) + 1;
+    // Unlike those of all slices before it, whoever had that completion, and those
+    // of events and of whole launches.
+    static std::atomic<uint64_t> sequences{uint64_t{1} << 63};
+    sequence_ = sequences.fetch_add(1, std::memory_order_relaxed);
     began_ns_ = NowNs();
     return slice_ = NextSlice(grid, next_, most);
   }
