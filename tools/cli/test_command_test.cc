@@ -302,7 +302,8 @@ TEST_F(BenchCommand, TellsLaunchTheBackEndAndNobodyElse) {
 
 TEST_F(BenchCommand, TellsNobodyABackEndThatItHasNot) {
   MakeBazel("exit 0\n");
-  for (const char* name : {"event", "ipc", "launch", "memcached", "sharing"}) {
+  for (const char* name :
+       {"event", "ipc", "launch", "memcached", "narrow", "sharing"}) {
     MakeBenchmark(fmt::format("echo {} \"$*\"\n", name), name);
   }
   EXPECT_EQ(RunCli({"bench", "sharing", "--backend", "sim"}).out,
@@ -313,7 +314,8 @@ TEST_F(BenchCommand, TellsNobodyABackEndThatItHasNot) {
               HasSubstr("launch runs on --backend auto, cpu, cuda, not sim"));
   EXPECT_EQ(RunCli({"bench", "sharing", "--backend", "auto"}).code, 2);
   EXPECT_EQ(RunCli({"bench", "--backend", "auto"}).out,
-            "event \nipc \nlaunch --backend=auto\nmemcached \nsharing \n");
+            "event \nipc \nlaunch --backend=auto\nmemcached \n"
+            "narrow --backend=auto\nsharing \n");
 }
 
 TEST_F(BenchCommand, TellsABrokenInvariantAndAnInterruptFromAFailure) {

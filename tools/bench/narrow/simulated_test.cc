@@ -161,7 +161,7 @@ TEST(Simulated, WhatThereIsNotIsRefusedByName) {
   SimulatedOptions small = SmallGpu();
   small.config.sm.shared_bytes = 16 << 10;
   const auto mtb = RunSimulated(workload, "pagoda", small);
-  EXPECT_TRUE(absl::IsFailedPrecondition(mtb.status())) << mtb.status();
+  EXPECT_TRUE(absl::IsResourceExhausted(mtb.status())) << mtb.status();
   EXPECT_THAT(mtb.status().message(),
               HasSubstr("1024 threads, 32 registers each"));
 }
