@@ -3,6 +3,7 @@
 import ast
 import asyncio
 import gc
+import json
 import os
 import pathlib
 import resource
@@ -441,6 +442,18 @@ class DeviceTest(TestCase):
         device.check()
 
 
+class BenchTest(unittest.TestCase):
+    def test_measures_both_figures(self):
+        with tempfile.TemporaryDirectory() as out:
+            done = subprocess.run([programs.bin_directory() / "tools/python/carillon_sdk_bench", "--quick", "--json", "--out", out],
+                                  capture_output=True, text=True, timeout=BOUND_S)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            report = json.loads(done.stdout)
+            self.assertEqual(report, json.loads(pathlib.Path(out, "python.json").read_text()))
+            for figure in ("null_event_us", "batch_millions_per_s"):
+                self.assertGreater(report[figure]["p50"], 0)
+
+
 class TestbedTest(TestCase):
     @staticmethod
     def answers(lab):
@@ -475,6 +488,14 @@ class TestbedTest(TestCase):
             self.assertEqual(lab.process("py0")["restarts"], 0)
             self.assertEqual(pathlib.Path(lab.process("py0")["log"]).read_text(), "resumed\n")
             lab.ledger().expect_nothing_lost()
+
+    def test_a_device_that_breaks_the_protocol_is_evicted_and_told_so(self):
+        with Testbed.up(GPU + device_lines(self.script(TAKEN + ECHOER))) as lab:
+            # Rings that no entry belongs to.
+            lab.inject("double", process="py0", point="device.ring", nth=100, action="storm", count=1000)
+            wait_until(lambda: lab.process("py0")["state"] == "ended")
+            self.assertIn("Error: EVICTED: gpud", pathlib.Path(lab.process("py0")["log"]).read_text())
+            self.assertEqual(lab.status().devices, 0)
 
     def test_gpuds_death_ends_poll_wait_and_await(self):
         with Testbed.up(GPU) as lab:

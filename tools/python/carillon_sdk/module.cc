@@ -177,9 +177,15 @@ void BindBuffers(py::module_& module) {
   py::class_<Buffer, std::shared_ptr<Buffer>>(module, "Buffer")
       .def("__enter__", [](std::shared_ptr<Buffer> self) { return self; })
       .def("__exit__",
-           [](Buffer& self, const py::args&) {
+           [](Buffer& self, const py::object& kind, const py::args&) {
              // What the device's end has taken along is free.
-             if (!self.freed() && !self.session()->detached()) self.Free();
+             if (self.freed() || self.session()->detached()) return;
+             try {
+               self.Free();
+             } catch (const EdgeError&) {
+               // An error of the block itself is the one to see.
+               if (kind.is_none()) throw;
+             }
            })
       .def_property_readonly("array", &Buffer::View)
       .def("__array__",
