@@ -33,6 +33,9 @@ _XDP = {
     "/usr/include/xdp/xsk.h": "libxdp-dev",
 }
 
+# The module of devices in Python; without these all but that is built.
+_PYTHON = ["libpython3.11-dev", "pybind11-dev"]
+
 # What the packages above include, and the compiler.
 _TOOLCHAIN = ["g++", "g++-12", "libabsl-dev", "libc6-dev", "libgrpc-dev", "libstdc++-12-dev"]
 
@@ -55,6 +58,15 @@ def _versions(ctx, packages):
             ]
     return "".join([line + "\n" for line in sorted(lines)])
 
+def _python(ctx):
+    """Makes Python's headers known; returns whether they and pybind11's are there."""
+    asked = ctx.execute(["/usr/bin/python3", "-c", "import sysconfig; print(sysconfig.get_path('platinclude'))"])
+    headers = ctx.path(asked.stdout.strip() if asked.return_code == 0 else "/nonexistent")
+    if not headers.get_child("Python.h").exists or not ctx.path("/usr/include/pybind11/pybind11.h").exists:
+        return False
+    ctx.symlink(headers, "python")
+    return True
+
 def _system_impl(ctx):
     missing = [
         package
@@ -69,12 +81,15 @@ def _system_impl(ctx):
     openssl = ctx.execute(["dpkg-query", "-W", "-f", "${Version}"] + _OPENSSL.values())
     pcap = ctx.execute(["dpkg-query", "-W", "-f", "${Version}"] + _PCAP.values())
     xdp = ctx.execute(["dpkg-query", "-W", "-f", "${Version}"] + _XDP.values())
+    python = ctx.execute(["dpkg-query", "-W", "-f", "${Version} "] + _PYTHON)
+    ctx.file("defs.bzl", "PYBIND11_PRESENT = %s\n" % _python(ctx), executable = False)
     ctx.symlink("/usr/bin/protoc", "protoc")
     ctx.symlink("/usr/bin/grpc_cpp_plugin", "grpc_cpp_plugin")
     ctx.template("BUILD", ctx.attr.build_file, executable = False, substitutions = {
         "%{openssl_version}": str(hash(openssl.stdout)),
         "%{pcap_version}": str(hash(pcap.stdout)),
         "%{xdp_version}": str(hash(xdp.stdout)),
+        "%{python_version}": str(hash(python.stdout)),
         "%{versions}": str(hash(versions)),
     })
 

@@ -45,22 +45,43 @@ absl::Status CheckSocket(const std::string& path) {
   return absl::OkStatus();
 }
 
-uint32_t EntryBytesOf(v1::ParameterKind kind) {
+// Nothing for what no entry holds.
+std::optional<ValueType> ValueTypeOf(v1::ParameterKind kind) {
   switch (kind) {
     case v1::U32:
+      return ValueType::kU32;
     case v1::I32:
+      return ValueType::kI32;
     case v1::F32:
-      return 4;
+      return ValueType::kF32;
     case v1::U64:
+      return ValueType::kU64;
     case v1::I64:
+      return ValueType::kI64;
     case v1::F64:
-      return 8;
+      return ValueType::kF64;
     case v1::READ_BUFFER:
     case v1::WRITE_BUFFER:
-      return sizeof(shm::BufferRef);
+      return ValueType::kBuffer;
     default:
-      return 0;
+      return std::nullopt;
   }
+}
+
+uint32_t BytesOf(ValueType type) {
+  switch (type) {
+    case ValueType::kU32:
+    case ValueType::kI32:
+    case ValueType::kF32:
+      return 4;
+    case ValueType::kU64:
+    case ValueType::kI64:
+    case ValueType::kF64:
+      return 8;
+    case ValueType::kBuffer:
+      return sizeof(shm::BufferRef);
+  }
+  return 0;
 }
 
 }  // namespace
@@ -400,7 +421,8 @@ absl::StatusOr<shm::RingLayout> Device::Impl::CheckAnswer(
     }
   }
   for (const v1::WritableParameter& parameter : answer.writable()) {
-    const uint32_t bytes = EntryBytesOf(parameter.kind());
+    const auto type = ValueTypeOf(parameter.kind());
+    const uint32_t bytes = type ? BytesOf(*type) : 0;
     if (bytes == 0 || parameter.offset() > layout.parameter_bytes ||
         bytes > layout.parameter_bytes - parameter.offset()) {
       return Contradiction(fmt::format(
@@ -424,10 +446,11 @@ absl::StatusOr<EventQueue*> Device::Impl::AddQueue(
     Device* device, const EventSpec& spec,
     const v1::RegisterEventResponse& answer) {
   ASSIGN_OR_RETURN(const auto layout, CheckAnswer(spec, answer));
-  std::vector<EventQueue::WritableParameter> writable;
+  std::vector<WritableParameter> writable;
   for (const v1::WritableParameter& parameter : answer.writable()) {
-    writable.push_back({parameter.name(), parameter.offset(),
-                        EntryBytesOf(parameter.kind())});
+    const ValueType type = *ValueTypeOf(parameter.kind());
+    writable.push_back(
+        {parameter.name(), type, parameter.offset(), BytesOf(type)});
   }
   MutexLock lock(mutex_);
   std::unique_ptr<EventQueue>& queue = queues_[answer.event_id()];

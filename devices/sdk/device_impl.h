@@ -109,6 +109,7 @@ class Device::Impl {
   std::unique_ptr<PeerWatch> watch;               // after all that it looks at
   std::unique_ptr<shm::CompletionWaiter> waiter;
   std::unique_ptr<shm::TurnTaker> time;  // null: wall time
+  bool detached = false;                 // Device::Detach() was called
 
  private:
   // How long after a broken call the end of the session may take to be noticed.

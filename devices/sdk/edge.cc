@@ -60,7 +60,10 @@ absl::Status Device::Resume(std::chrono::milliseconds timeout,
 
 Device::Device(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-Device::~Device() {
+Device::~Device() { Detach(); }
+
+void Device::Detach() {
+  if (std::exchange(impl_->detached, true)) return;
   // Errors have nobody to go to: if gpud is gone or stuck, it frees the session
   // by itself when the connection closes.
   const bool ended =
@@ -305,7 +308,7 @@ absl::StatusOr<uint32_t> EventQueue::ParameterBytes(
   return found->bytes;
 }
 
-absl::StatusOr<const EventQueue::WritableParameter*> EventQueue::FindWritable(
+absl::StatusOr<const WritableParameter*> EventQueue::FindWritable(
     std::string_view name) const {
   std::string names;
   for (const WritableParameter& parameter : writable_) {

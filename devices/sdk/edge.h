@@ -149,6 +149,16 @@ struct EventSpec {
   std::string takes_from = {};
 };
 
+// What a writable parameter holds in an entry; its type is the kernel's.
+enum class ValueType { kU32, kI32, kU64, kI64, kF32, kF64, kBuffer };
+
+struct WritableParameter {
+  std::string name;
+  ValueType type = ValueType::kU32;
+  uint32_t offset = 0;  // in the entry
+  uint32_t bytes = 0;
+};
+
 class Device;
 
 // A registered event kernel: its ESQ, ECQ and doorbell. One thread at a time.
@@ -159,6 +169,8 @@ class EventQueue {
   // The one that serves it, whether it was asked for or not.
   const std::string& launch_path() const { return launch_path_; }
 
+  // In the kernel's order.
+  std::span<const WritableParameter> writable() const { return writable_; }
   // A writable parameter's place in the entry. NotFound, naming those that
   // there are.
   absl::StatusOr<uint32_t> ParameterOffset(std::string_view name) const;
@@ -251,11 +263,6 @@ class EventQueue {
 
  private:
   friend class Device;
-  struct WritableParameter {
-    std::string name;
-    uint32_t offset;
-    uint32_t bytes;
-  };
   absl::StatusOr<const WritableParameter*> FindWritable(
       std::string_view name) const;
   EventQueue(Device* device, EventSpec spec, std::string launch_path,
@@ -327,6 +334,11 @@ class Device {
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
+
+  // Ends the session now. All memory stays mapped until the destructor: buffers
+  // keep the bytes that they had. After it only status() and the destructor may be
+  // called, and waits of other threads end with Unavailable.
+  void Detach();
 
   const std::string& name() const;
   uint32_t device_id() const;

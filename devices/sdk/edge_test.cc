@@ -169,6 +169,19 @@ TEST_F(EdgeTest, TheDestructorDetaches) {
   EXPECT_THAT(gpud_->seen().calls, Contains("Detach session of nic0"));
 }
 
+TEST_F(EdgeTest, DetachEndsTheSessionOnceAndLeavesTheMemory) {
+  Device& device = Attach();
+  const auto buffer = device.AllocateBuffer(Place::kInput, 64);
+  ASSERT_TRUE(buffer.ok()) << Message(buffer.status());
+  buffer->bytes[63] = std::byte{7};
+  device.Detach();
+  EXPECT_THAT(gpud_->seen().calls, Contains("Detach session of nic0").Times(1));
+  EXPECT_EQ(buffer->bytes[63], std::byte{7});
+  device.Detach();
+  device_.reset();
+  EXPECT_THAT(gpud_->seen().calls, Contains("Detach session of nic0").Times(1));
+}
+
 TEST_F(EdgeTest, ErrorsKeepTheirCodeAndSayTheHintAndTheReason) {
   Device& device = Attach();
   v1::ErrorDetail detail;
@@ -303,6 +316,9 @@ TEST_F(EdgeTest, RegistrationCarriesEveryFieldOfTheSpec) {
 TEST_F(EdgeTest, AnUnknownWritableParameterIsAnsweredWithThoseThatThereAre) {
   EventQueue& queue = Register(Attach(), Echo());
   EXPECT_EQ(*queue.ParameterOffset("bytes"), 8u);
+  ASSERT_EQ(queue.writable().size(), 2u);
+  EXPECT_EQ(queue.writable()[1].name, "bytes");
+  EXPECT_EQ(queue.writable()[1].type, ValueType::kU64);
   const absl::Status status = queue.ParameterOffset("tokens").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(Message(status),

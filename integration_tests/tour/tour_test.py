@@ -25,7 +25,7 @@ class TourTest(unittest.TestCase):
     def test_listings_are_the_files(self):
         listings = [(document, *listing) for document in WITH_LISTINGS
                     for listing in readme.copies((RUNFILES / document).read_text())]
-        self.assertEqual(len(listings), 4)
+        self.assertEqual(len(listings), 5)
         for document, path, copy in listings:
             self.assertEqual(copy, (RUNFILES / path).read_text(),
                              f"{document} shows an old {path}: run integration_tests/tour/tour_test.py --update")

@@ -37,6 +37,10 @@ constexpr Command kCommands[] = {
     {"ps", kRun, "list the processes of all testbeds", "carillon ps", MakePs},
     {"logs", kRun, "show what the processes have logged",
      "carillon logs\ncarillon logs -f nic0", MakeLogs},
+    {"exec", kRun, "run a program of yours in a testbed",
+     "carillon exec -- python3 sensor.py\n"
+     "carillon exec --name lab -- bazel-bin/devices/example/sensor",
+     MakeExec},
     {"validate", kRun, "check a topology file or a fault plan",
      "carillon validate lab.yaml\n"
      "carillon validate plan.yaml\n"

@@ -303,7 +303,8 @@ TEST_F(BenchCommand, TellsLaunchTheBackEndAndNobodyElse) {
 TEST_F(BenchCommand, TellsNobodyABackEndThatItHasNot) {
   MakeBazel("exit 0\n");
   for (const char* name :
-       {"event", "ipc", "launch", "memcached", "narrow", "sharing"}) {
+       {"event", "ipc", "launch", "memcached", "narrow", "carillon_sdk",
+        "sharing"}) {
     MakeBenchmark(fmt::format("echo {} \"$*\"\n", name), name);
   }
   EXPECT_EQ(RunCli({"bench", "sharing", "--backend", "sim"}).out,
@@ -315,7 +316,7 @@ TEST_F(BenchCommand, TellsNobodyABackEndThatItHasNot) {
   EXPECT_EQ(RunCli({"bench", "sharing", "--backend", "auto"}).code, 2);
   EXPECT_EQ(RunCli({"bench", "--backend", "auto"}).out,
             "event \nipc \nlaunch --backend=auto\nmemcached \n"
-            "narrow --backend=auto\nsharing \n");
+            "narrow --backend=auto\ncarillon_sdk \nsharing \n");
 }
 
 TEST_F(BenchCommand, TellsABrokenInvariantAndAnInterruptFromAFailure) {

@@ -26,6 +26,7 @@ SYSTEM = {
     "gtest/": "@system//:gtest",
     "nlohmann": "@system//:json",
     "openssl/": "@system//:openssl",
+    "pybind11/": "@system//:pybind11",
     "pcap/": "@system//:pcap",
     "xdp/": "@system//:xdp",
     "bpf/": "@system//:xdp",

@@ -38,6 +38,8 @@ ARROWS = {
         "devices/fpga/fpga_options.h", "devices/nic/nic_options.h", "devices/router/router_options.h",
         "gpu_daemon/options"],
     "tools/plots": ["base"],
+    # Devices in Python.
+    "tools/python": ["shm", "devices/sdk"],
     # Its test compares it with the kernels of memcached.
     "tools/cfg_sim": ["base", "kernels", "sim"],
     "tools/hash_sim": ["base", "kernels/memcached"],

@@ -4,13 +4,14 @@ import os
 import pathlib
 import sys
 
-_ROOT = pathlib.Path(__file__).absolute().parents[3]
+# tools/python/carillon_testbed in a checkout, tools/python/lib/carillon_testbed where it was built.
+_ROOTS = pathlib.Path(__file__).absolute().parents[3:5]
 
 
 def bin_directory():
     """The folder that Bazel builds into: $CARILLON_BIN_DIR, or what belongs to this file."""
     named = os.environ.get("CARILLON_BIN_DIR")
-    places = [pathlib.Path(named)] if named else [_ROOT, _ROOT / "bazel-bin"]
+    places = [pathlib.Path(named)] if named else [place for root in _ROOTS for place in (root, root / "bazel-bin")]
     for place in places:
         if (place / "tools/cli/carillon").is_file():
             return place.absolute()

@@ -21,6 +21,20 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kGpud[] = "gpu_daemon/gpud";
+constexpr char kPythonPackages[] = "tools/python/lib";
+
+// The folder that Bazel builds into, as far as the environment or this program's
+// own place tells.
+fs::path ProgramFolder() {
+  const char* const chosen = std::getenv("CARILLON_BIN_DIR");
+  if (chosen != nullptr && *chosen != '\0') return chosen;
+  std::error_code error;
+  // <folder of programs>/tools/cli/carillon
+  return fs::read_symlink("/proc/self/exe", error)
+      .parent_path()
+      .parent_path()
+      .parent_path();
+}
 
 void AppendFlags(const std::vector<Setting>& settings,
                  std::vector<std::string>* argv) {
@@ -44,6 +58,9 @@ absl::StatusOr<PlannedProcess> PlanProgram(const DeviceEntry& device,
     }
     planned.argv = device.command;
     planned.argv[0] = *program;
+    if (auto path = PythonPath(); !path.empty()) {
+      planned.environment = {std::move(path)};
+    }
     return planned;
   }
   ASSIGN_OR_RETURN(const auto program,
@@ -80,9 +97,11 @@ absl::Status BecomeUser(const passwd& user, PlannedProcess* planned) {
   argv.insert(argv.end(), planned->argv.begin(), planned->argv.end());
   planned->argv = std::move(argv);
   planned->other_user = true;
-  planned->environment = {fmt::format("USER={}", user.pw_name),
-                          fmt::format("LOGNAME={}", user.pw_name),
-                          fmt::format("HOME={}", user.pw_dir)};
+  for (const auto& [variable, value] :
+       {std::pair("USER", user.pw_name), std::pair("LOGNAME", user.pw_name),
+        std::pair("HOME", user.pw_dir)}) {
+    planned->environment.push_back(fmt::format("{}={}", variable, value));
+  }
   return absl::OkStatus();
 }
 
@@ -160,6 +179,17 @@ absl::StatusOr<std::string> FindCarillonProgram(std::string_view program) {
                                       file, candidates[0], candidates[1])),
       "build it (./carillon does), or set CARILLON_BIN_DIR to the folder that "
       "holds it");
+}
+
+std::string PythonPath() {
+  std::error_code error;
+  const fs::path packages =
+      fs::absolute(ProgramFolder() / kPythonPackages, error);
+  if (!fs::is_directory(packages, error)) return "";
+  const char* const before = std::getenv("PYTHONPATH");
+  const bool any = before != nullptr && *before != '\0';
+  return fmt::format("PYTHONPATH={}{}{}", packages.string(), any ? ":" : "",
+                     any ? before : "");
 }
 
 absl::StatusOr<LaunchPlan> PlanLaunch(const Topology& topology,

@@ -42,6 +42,10 @@ struct LaunchPlan {
 // Errors: NotFound, saying where it looked.
 absl::StatusOr<std::string> FindCarillonProgram(std::string_view program);
 
+// "PYTHONPATH=...": the environment in which Python finds carillon_sdk and
+// carillon_testbed, before what there is already. Empty where they were not built.
+std::string PythonPath();
+
 // Errors: NotFound (a program, a user); PermissionDenied (only root can start
 // processes of other users); FailedPrecondition (a device of another user would
 // need files of the testbed's).

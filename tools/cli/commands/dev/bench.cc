@@ -47,6 +47,8 @@ const Benchmark kBenchmarks[] = {
      "Pagoda's narrow tasks on all paths of a back-end",
      "tools/bench/narrow_bench",
      {"auto", "cpu", "sim"}},
+    {"python", "events of a device in Python: one at a time, and in batches",
+     "tools/python/carillon_sdk_bench"},
     {"sharing",
      "events beside background kernels, by sharing policy",
      "tools/bench/sharing_bench",

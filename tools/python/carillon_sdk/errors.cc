@@ -1,0 +1,71 @@
+#include "tools/python/carillon_sdk/errors.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "devices/sdk/rpc_status.h"
+
+namespace carillon::python {
+namespace {
+
+namespace py = pybind11;
+
+// Why a session has ended, and what a device does then.
+struct End {
+  std::string_view reason;
+  std::string_view remedy;
+};
+constexpr std::array<End, 6> kEnds = {{
+    {"PEER_DEAD", "device.resume() goes on with the next gpud"},
+    {"RESTARTING", "device.resume() goes on with the next gpud"},
+    {"EVICTED", "carillon logs gpud says why"},
+    {"SILENT", "attach again"},
+    {"SHUTDOWN", "carillon up brings a testbed up"},
+    {"DETACHED", "attach again"},
+}};
+
+const End* EndOf(std::string_view message) {
+  const auto found = std::ranges::find_if(kEnds, [&](const End& end) {
+    return message.starts_with(end.reason) &&
+           message.substr(end.reason.size()).starts_with(":");
+  });
+  return found == kEnds.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+EdgeError::EdgeError(std::string message, std::string reason,
+                     std::string remedy)
+    : message_(std::move(message)),
+      reason_(std::move(reason)),
+      remedy_(std::move(remedy)) {}
+
+EdgeError::EdgeError(const absl::Status& status)
+    : message_(status.message()), reason_(edge::ErrorReason(status)) {
+  if (const End* const end = EndOf(message_)) {
+    reason_ = end->reason;
+    remedy_ = end->remedy;
+    return;
+  }
+  if (reason_.empty()) reason_ = absl::StatusCodeToString(status.code());
+  // Sentences of gpud and of the SDK say after a semicolon what to do.
+  const size_t last = message_.rfind("; ");
+  if (last != std::string::npos) remedy_ = message_.substr(last + 2);
+}
+
+void RegisterErrors() {
+  py::register_exception_translator([](std::exception_ptr thrown) {
+    try {
+      if (thrown) std::rethrow_exception(thrown);
+    } catch (const EdgeError& error) {
+      const py::object type =
+          py::module_::import("carillon_sdk._error").attr("Error");
+      const py::object instance =
+          type(error.what(), error.reason(), error.remedy());
+      PyErr_SetObject(type.ptr(), instance.ptr());
+    }
+  });
+}
+
+}  // namespace carillon::python

@@ -1,0 +1,7 @@
+#!/bin/sh
+# The system's Python, as in python_test.sh.
+set -eu
+if [ ! -e tools/python/lib/carillon_sdk/_edge.so ]; then
+  exec bazel/skip.sh "built without pybind11-dev and Python's headers"
+fi
+PYTHONPATH=tools/python/lib exec /usr/bin/python3 -P tools/python/carillon_sdk_test.py "$@"
