@@ -365,7 +365,8 @@ absl::Status Background::Start(StreamSlot& slot, LaunchGate::Grant grant) {
   const KernelMetadata& kmd = slot.launch->kmd;
   ASSIGN_OR_RETURN(const auto sequence, LaunchSequence::Make(*gpu_, kmd));
   slot.in_slices = grant == LaunchGate::Grant::kSlice;
-  if (slot.in_slices && !slot.slices && gate_->slices().First(kmd) != 0) {
+  if (slot.in_slices && !slot.slices &&
+      gate_->slices().First(kmd, sequence.WhyWhole(kmd)) != 0) {
     slot.slices.emplace();
   }
   simt::EventFrame frame{};

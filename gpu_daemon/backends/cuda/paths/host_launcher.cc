@@ -207,11 +207,12 @@ absl::Status HostLauncher::Start(Flight& flight) {
     flight.life.dispatched_ns = NowNs();
     flight.event->ring().life(flight.sequence) = flight.life;
   }
+  Resources& resources = *tenancies_[flight.event.get()].resources;
   if (flight.grant == LaunchGate::Grant::kSlice && !flight.slices &&
-      gate_->slices().First(flight.kmd) != 0) {
+      gate_->slices().First(flight.kmd,
+                            resources.sequence.WhyWhole(flight.kmd)) != 0) {
     flight.slices.emplace();
   }
-  Resources& resources = *tenancies_[flight.event.get()].resources;
   const CUresult result = flight.slices ? EnqueueSlice(resources, flight)
                                         : Enqueue(resources, flight);
   flight.launched = gpu_->Check(result);
