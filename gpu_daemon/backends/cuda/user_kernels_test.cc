@@ -276,7 +276,8 @@ TEST_F(UserKernelsTest, WhatIsNoImageIsRefused) {
 
 TEST_F(UserKernelsTest, AGpuWithoutMemoryKeepsNothing) {
   Open();
-  fake_.FailNext("cuModuleLoadDataEx", CUDA_ERROR_OUT_OF_MEMORY);
+  // With sliced versions, and without.
+  fake_.FailNext("cuModuleLoadDataEx", CUDA_ERROR_OUT_OF_MEMORY, 2);
   ExpectRefused(kPtx, Saxpy(), absl::StatusCode::kResourceExhausted,
                 "user.ptx");
   MustLoad(Saxpy());
@@ -434,6 +435,27 @@ TEST_P(UserPathsTest, RunWholeWhenTheDriverRefusesTheirSlicedVersion) {
   ASSERT_EQ(backend_->figures().slices.whole.size(), 1u);
   EXPECT_EQ(backend_->figures().slices.whole[0].name, "refused");
   EXPECT_EQ(fake_.launches("saxpy"), 1u);
+  TakeAway(event);
+}
+
+// Its blocks may wait for those of later slices, as they may in a whole launch.
+TEST_P(UserPathsTest, OneWhoseSliceDoesNotEndRunsWholeFromThenOn) {
+  fake_.ChangeSettings([](FakeSettings& settings) { settings.sms = 2; });
+  Open();
+  ASSERT_TRUE(backend_->SetPolicy("gpes").ok());
+  auto event = AddSaxpy(MustLoad(Saxpy()), {1000, 1, 1});
+  fake_.HangOn("carillon_slice_saxpy", FakeGpu::Nth(1));
+  Commit(event, 0.0f);  // it may be added twice
+  event.ring->RingDoorbell();
+  EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+  EXPECT_EQ(fake_.launches("saxpy"), 1u);
+  Commit(event, 3.0f);
+  event.ring->RingDoorbell();
+  EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+  EXPECT_EQ(fake_.launches("saxpy"), 2u);
+  ExpectY(1, 3);
+  ASSERT_EQ(backend_->figures().slices.whole.size(), 1u);
+  EXPECT_EQ(backend_->figures().slices.whole[0].name, "waits");
   TakeAway(event);
 }
 

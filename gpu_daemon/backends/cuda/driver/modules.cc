@@ -71,11 +71,8 @@ absl::Status Modules::LoadImage(const ModuleSource& source,
     return loaded;
   }
   // What is wrong with the user's own text is said of that.
-  if (absl::IsInvalidArgument(loaded) || absl::IsUnimplemented(loaded)) {
-    user.none_sliced = {WholeReason::kRefused, std::string(loaded.message())};
-    return load(image);
-  }
-  return loaded;
+  user.none_sliced = {WholeReason::kRefused, std::string(loaded.message())};
+  return load(image);
 }
 
 absl::StatusOr<SliceFunction> Modules::SlicesOf(

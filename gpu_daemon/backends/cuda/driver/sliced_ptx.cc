@@ -27,8 +27,9 @@ using OperandKind = Operand::Kind;
 
 // Names of ours in the text; in %carillon_slice_<n> the numbers are GridPart's
 // words, and behind them a scratch register.
-constexpr std::string_view kArgs = "carillon_slice_args";      // a GridPart
-constexpr std::string_view kShared = "carillon_slice_shared";  // the same
+constexpr std::string_view kPartPrefix = "carillon_part_";
+constexpr std::string_view kArgs = "carillon_part_args";      // a GridPart
+constexpr std::string_view kShared = "carillon_part_shared";  // the same
 constexpr uint32_t kWords = 6;
 static_assert(sizeof(simt::GridPart) == kWords * sizeof(uint32_t));
 constexpr uint64_t kArgsAlign = 8;
@@ -104,6 +105,11 @@ bool IsHarmless(std::string_view name) {
   return std::ranges::count(kHarmless, name.substr(0, name.find('.'))) != 0;
 }
 
+bool IsGridWide(std::string_view name) {
+  return name == "%gridid" || name.starts_with("%envreg") ||
+         name.starts_with("%cluster") || name.starts_with("%ncluster");
+}
+
 bool Is32Bits(std::string_view type) {
   return type == "u32" || type == "s32" || type == "b32";
 }
@@ -122,7 +128,6 @@ class Rewriter {
     std::set<uint32_t> words;  // of GridPart that they read
     std::set<uint32_t> calls;  // functions, with a body or without
     std::vector<const Operand*> call_sites;
-    bool calls_by_address = false;
     std::optional<WhyWhole> why_whole;
     // It reads, or calls one that does: it has a version of its own.
     bool differs = false;
@@ -140,11 +145,13 @@ class Rewriter {
   // `source`: the instruction's second operand, by itself.
   void LookAt(const Instruction& instruction, const Operand& operand,
               bool source, Use& use);
+  void LookAtSkipped(const Instruction& instruction, Use& use);
+  bool IsState(const Operand& operand) const;
   void ReplaceVector(const Instruction& instruction, const Operand& special,
                      uint32_t first, Use& use);
   void Spread();
   std::optional<WhyWhole> WhyNot(uint32_t entry) const;
-  std::set<uint32_t> Reached(uint32_t entry, bool& by_address) const;
+  std::set<uint32_t> Reached(uint32_t entry) const;
   std::string Version(uint32_t function) const;
   std::string Head(uint32_t function) const;
   std::string Prologue(const Function& function, const Use& use) const;
@@ -237,11 +244,16 @@ void Rewriter::LookAt(const Function& function, Use& use) {
 }
 
 void Rewriter::LookAt(const Instruction& instruction, Use& use) {
+  if (instruction.opcode == "clusterlaunchcontrol") {  // it gives out %ctaid
+    use.why_whole = {WholeReason::kGridWide,
+                     fmt::format("it has {}", instruction.name)};
+  }
+  if (instruction.operands.empty()) LookAtSkipped(instruction, use);
   if (instruction.opcode == "call") {
     const auto direct = std::ranges::find(
         instruction.operands, OperandKind::kFunction, &Operand::kind);
     if (direct == instruction.operands.end()) {
-      use.calls_by_address = true;
+      use.why_whole = {WholeReason::kForeignCall, "it calls by address"};
     } else {
       use.calls.insert(direct->index);
       use.call_sites.push_back(&*direct);
@@ -258,10 +270,17 @@ void Rewriter::LookAt(const Instruction& instruction, const Operand& operand,
   for (const Operand& part : operand.parts) {
     LookAt(instruction, part, false, use);
   }
+  // A launch that is cancelled between slices would leave it half changed for all
+  // launches after it.
+  if (operand.of_module && instruction.opcode != "ld" && IsState(operand)) {
+    use.why_whole = {WholeReason::kModuleState,
+                     fmt::format("it may change '{}'", operand.name)};
+  }
   if (operand.kind != OperandKind::kSpecial || IsHarmless(operand.name)) return;
   const auto read = ReadOf(operand.name);
   if (!read) {
-    use.why_whole = {WholeReason::kGridWide,
+    use.why_whole = {IsGridWide(operand.name) ? WholeReason::kGridWide
+                                              : WholeReason::kUnknownPtx,
                      fmt::format("it reads {}", operand.name)};
     return;
   }
@@ -290,6 +309,31 @@ void Rewriter::LookAt(const Instruction& instruction, const Operand& operand,
   use.why_whole = {
       WholeReason::kUnknownPtx,
       fmt::format("it reads {} by {}", operand.name, instruction.name)};
+}
+
+// The parser leaves out the operands of some (tex, wgmma, ...), where the assembler
+// takes special registers, too.
+void Rewriter::LookAtSkipped(const Instruction& instruction, Use& use) {
+  Lexer lexer(std::string_view(text_).substr(OffsetOf(instruction.name)));
+  for (Token token = lexer.Next();
+       token.kind != Token::Kind::kEnd && !token.Is(";");
+       token = lexer.Next()) {
+    if (token.text.starts_with("%ctaid") || token.text.starts_with("%nctaid") ||
+        IsGridWide(token.text)) {
+      use.why_whole = {
+          WholeReason::kUnknownPtx,
+          fmt::format("it reads {} by {}", token.text, instruction.name)};
+    }
+  }
+}
+
+// A variable that may be changed: strings of the compiler's are not.
+bool Rewriter::IsState(const Operand& operand) const {
+  const bool is_variable = operand.kind == OperandKind::kVariable ||
+                           (operand.kind == OperandKind::kAddress &&
+                            operand.base == OperandKind::kVariable);
+  return is_variable && !operand.name.starts_with('$') &&
+         module_.variables[operand.index].space == sim::ptx::Space::kGlobal;
 }
 
 // "@%p mov.v4.u32 {a, b, c, d}, %ctaid" becomes a move for each part; the fourth
@@ -330,29 +374,21 @@ bool Rewriter::CallsDiffering(const Use& use) const {
       use.calls, [&](uint32_t called) { return uses_[called].differs; });
 }
 
-// A call by address may reach whatever is no kernel.
-std::set<uint32_t> Rewriter::Reached(uint32_t entry, bool& by_address) const {
+std::set<uint32_t> Rewriter::Reached(uint32_t entry) const {
   std::set<uint32_t> reached = {entry};
   std::vector<uint32_t> open = {entry};
   while (!open.empty()) {
     const Use& use = uses_[open.back()];
     open.pop_back();
-    const auto reach = [&](uint32_t function) {
-      if (reached.insert(function).second) open.push_back(function);
-    };
-    for (const uint32_t called : use.calls) reach(called);
-    if (!use.calls_by_address || std::exchange(by_address, true)) continue;
-    for (uint32_t f = 0; f < module_.functions.size(); ++f) {
-      const Function& function = module_.functions[f];
-      if (!function.is_entry && function.defined) reach(f);
+    for (const uint32_t called : use.calls) {
+      if (reached.insert(called).second) open.push_back(called);
     }
   }
   return reached;
 }
 
 std::optional<WhyWhole> Rewriter::WhyNot(uint32_t entry) const {
-  bool by_address = false;
-  for (const uint32_t f : Reached(entry, by_address)) {
+  for (const uint32_t f : Reached(entry)) {
     const Function& function = module_.functions[f];
     if (!function.defined) {
       if (std::ranges::count(kSystemCalls, function.name) != 0) continue;
@@ -360,11 +396,6 @@ std::optional<WhyWhole> Rewriter::WhyNot(uint32_t entry) const {
                       fmt::format("it calls {}", function.name)};
     }
     if (uses_[f].why_whole) return uses_[f].why_whole;
-    if (by_address && !function.is_entry && uses_[f].differs) {
-      return WhyWhole{WholeReason::kForeignCall,
-                      fmt::format("it calls by address, and {} reads the grid",
-                                  function.name)};
-    }
   }
   const uint64_t bytes = module_.functions[entry].ParameterBytes();
   uint32_t sm = 0;
@@ -459,9 +490,10 @@ std::string Rewriter::Head(uint32_t f) const {
 }
 
 absl::StatusOr<SlicedPtx> Rewriter::Run() {
-  if (text_.find(kSlicePrefix) != std::string::npos) {
+  for (const std::string_view own : {kSlicePrefix, kPartPrefix}) {
+    if (text_.find(own) == std::string::npos) continue;
     return absl::InvalidArgumentError(
-        fmt::format("names with '{}' are gpud's own", kSlicePrefix));
+        fmt::format("names with '{}' are gpud's own", own));
   }
   RETURN_IF_ERROR(FindExtents());
   for (size_t f = 0; f < uses_.size(); ++f) {
@@ -479,8 +511,7 @@ absl::StatusOr<SlicedPtx> Rewriter::Run() {
       continue;
     }
     entries += Version(f);
-    bool by_address = false;
-    for (const uint32_t r : Reached(f, by_address)) {
+    for (const uint32_t r : Reached(f)) {
       if (r != f && uses_[r].differs) called.insert(r);
     }
   }
@@ -499,8 +530,8 @@ absl::StatusOr<SlicedPtx> Rewriter::Run() {
 
 std::string_view NameOf(WholeReason reason) {
   static constexpr std::array<std::string_view, kWholeReasons> kNames = {
-      "one_slice",    "no_ptx",     "unknown_ptx", "grid_wide",
-      "foreign_call", "parameters", "refused"};
+      "one_slice",    "no_ptx",     "unknown_ptx", "grid_wide", "foreign_call",
+      "module_state", "parameters", "waits",       "refused"};
   return kNames[static_cast<size_t>(reason)];
 }
 

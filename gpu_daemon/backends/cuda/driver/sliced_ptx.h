@@ -28,11 +28,13 @@ enum class WholeReason : uint8_t {
   kNoPtx,        // its file is machine code
   kUnknownPtx,   // its PTX is not understood
   kGridWide,     // its code tells one grid from another, or syncs all of one
-  kForeignCall,  // it calls code that is not in its file
+  kForeignCall,  // it calls code that is not in its file, or by address
+  kModuleState,  // it may change a variable of its file
   kParameters,   // it has as many bytes of them as there may be
-  kRefused,  // the driver does not take its second version, or in no such block
+  kWaits,        // a slice of it has not ended: blocks may wait for later ones
+  kRefused,      // the driver does not take its second version
 };
-inline constexpr size_t kWholeReasons = 7;
+inline constexpr size_t kWholeReasons = 9;
 // "one_slice"
 std::string_view NameOf(WholeReason reason);
 

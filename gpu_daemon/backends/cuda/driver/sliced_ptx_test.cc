@@ -116,7 +116,8 @@ TEST(SlicedPtxTest, WhatIsRewrittenHasTheSameInstructionsButForItsReads) {
   ASSERT_TRUE(made.ok()) << made.status();
   EXPECT_EQ(SlicedPtxCheck::WhatIsWrong(ptx, *made), "");
   EXPECT_TRUE(made->text.starts_with(ptx)) << "the user's own text stays";
-  ASSERT_EQ(made->whole.size(), 1u);
+  ASSERT_EQ(made->whole.size(), 2u);
+  EXPECT_EQ(made->whole.at("stateful").what, "it may change 'total'");
   EXPECT_EQ(made->whole.at("asserts").what, "it calls __assertfail");
 }
 
@@ -166,10 +167,10 @@ TEST(SlicedPtxTest, AVectorOfTheGridIsMovedInParts) {
 TEST(SlicedPtxTest, TheParameterIsTheLastWhateverTheListIs) {
   for (const auto& [list, becomes] :
        std::vector<std::pair<std::string, std::string>>{
-           {"", "k(.param .align 8 .b8 carillon_slice_args[24])"},
-           {"()", "k(.param .align 8 .b8 carillon_slice_args[24])"},
+           {"", "k(.param .align 8 .b8 carillon_part_args[24])"},
+           {"()", "k(.param .align 8 .b8 carillon_part_args[24])"},
            {"(.param .u32 a)",
-            "k(.param .u32 a, .param .align 8 .b8 carillon_slice_args[24])"}}) {
+            "k(.param .u32 a, .param .align 8 .b8 carillon_part_args[24])"}}) {
     EXPECT_THAT(Version(Entry("", list)), HasSubstr(becomes)) << list;
   }
 }
@@ -187,9 +188,14 @@ TEST(SlicedPtxTest, WhatCannotBeRewrittenIsLeftWithTheReason) {
        "it reads %cluster_ctarank"},
       {"mov.u64 %l, %gridid;", WholeReason::kGridWide, "it reads %gridid"},
       {"mov.b32 %r1, %envreg2;", WholeReason::kGridWide, "it reads %envreg2"},
-      {"mov.u32 %r1, %new_in_some_ptx;", WholeReason::kGridWide,
+      {"mov.u32 %r1, %new_in_some_ptx;", WholeReason::kUnknownPtx,
        "it reads %new_in_some_ptx"},
-      {"mov.u32 %r1, %ctaid.w;", WholeReason::kGridWide, "it reads %ctaid.w"},
+      {"mov.u32 %r1, %ctaid.w;", WholeReason::kUnknownPtx, "it reads %ctaid.w"},
+      {"clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p, %l;",
+       WholeReason::kGridWide,
+       "it has clusterlaunchcontrol.query_cancel.is_canceled.pred.b128"},
+      {"tex.2d.v4.f32.s32 {%r1, %r2, %r3, %r4}, [%l, {%ctaid.x, %r1}];",
+       WholeReason::kUnknownPtx, "it reads %ctaid.x by tex.2d.v4.f32.s32"},
       {"mov.u16 %h, %ctaid.x;", WholeReason::kUnknownPtx,
        "it reads %ctaid.x by mov.u16"},
       {"add.u32 %r1, %ctaid.x, %r2;", WholeReason::kUnknownPtx,
@@ -228,15 +234,30 @@ TEST(SlicedPtxTest, CallsDecideByWhatTheyMayReach) {
       entry("by_sync", "call syncs, ();\n") + entry("by_address", by_address)));
   EXPECT_EQ(made.whole.at("foreign").what, "it calls other");
   EXPECT_EQ(made.whole.at("by_sync").what, "it reads %envreg1");
-  EXPECT_EQ(made.whole.at("by_address").reason, WholeReason::kForeignCall);
+  EXPECT_EQ(made.whole.at("by_address").what, "it calls by address");
   EXPECT_EQ(made.whole.size(), 3u);
   EXPECT_THAT(made.text, HasSubstr("call carillon_slice_deeper, ();"));
   EXPECT_THAT(made.text, HasSubstr("call carillon_slice_reads, ();"));
   EXPECT_THAT(made.text, Not(HasSubstr("carillon_slice_syncs")));
-  // No function that it may reach reads the grid.
-  EXPECT_TRUE(
-      Made(Module(".func leaf() { ret; }\n" + entry("by_address", by_address)))
-          .whole.empty());
+}
+
+// One that was cancelled between slices would have changed a part of it.
+TEST(SlicedPtxTest, WhatMayChangeAVariableOfItsFileRunsWhole) {
+  const auto with = [](const std::string& body) {
+    std::string ptx = Entry(body);
+    return Made(ptx.insert(ptx.find(".visible"),
+                           ".global .align 4 .u32 total;\n"
+                           ".global .align 1 .b8 $str[2] = {65, 0};\n"))
+        .whole;
+  };
+  for (const char* body :
+       {"red.global.add.u32 [total], 1;", "st.global.u32 [total], %r1;",
+        "atom.global.inc.u32 %r1, [total], %r2;", "mov.u64 %l, total;"}) {
+    const auto whole = with(body);
+    ASSERT_TRUE(whole.contains("k")) << body;
+    EXPECT_EQ(whole.at("k").reason, WholeReason::kModuleState);
+  }
+  EXPECT_TRUE(with("ld.global.u32 %r1, [total];\nmov.u64 %l, $str;").empty());
 }
 
 TEST(SlicedPtxTest, AFullListOfParametersHasNoRoomForOneMore) {

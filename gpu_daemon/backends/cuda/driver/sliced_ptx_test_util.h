@@ -85,7 +85,8 @@ class SlicedPtxCheck {
   }
 
   static bool IsOurs(const Operand& operand) {
-    return operand.name.find(kSlicePrefix) != std::string_view::npos;
+    return operand.name.find(kSlicePrefix) != std::string_view::npos ||
+           operand.name.starts_with("carillon_part_");
   }
   static std::string WordOf(std::string_view special, size_t part) {
     return fmt::format("%{}{}", kSlicePrefix,

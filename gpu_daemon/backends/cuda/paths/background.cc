@@ -447,6 +447,10 @@ void Background::TakeUnfinished(LostWork& lost) {
     --running_;
     ++replaying_;
     std::shared_ptr<KernelLaunch> launch = std::move(slot.launch);
+    // It runs again, whole, and then has its own time.
+    const bool waits =
+        slot.overdue && slot.slices && launch->kmd.kernel->is_users();
+    if (waits) gate_->slices().NoteWaits(*launch->kmd.kernel);
     slot.place.reset();
     slot.slices.reset();
     slot.between_slices = false;
@@ -460,7 +464,7 @@ void Background::TakeUnfinished(LostWork& lost) {
                MutexLock end_lock(mutex_);
                --replaying_;
              },
-         .timed_out = slot.overdue});
+         .timed_out = slot.overdue && !waits});
   }
 }
 

@@ -400,6 +400,10 @@ void HostLauncher::TakeUnfinished(LostWork& lost) {
       flight.event->memory().bell().Signal();
       continue;
     }
+    // It runs again, whole, and then has its own time.
+    const bool waits =
+        flight.overdue && flight.slices && flight.kmd.kernel->is_users();
+    if (waits) gate_->slices().NoteWaits(*flight.kmd.kernel);
     lost.unfinished.push_back(
         {.kmd = flight.kmd,
          .args = std::move(flight.args),
@@ -409,7 +413,7 @@ void HostLauncher::TakeUnfinished(LostWork& lost) {
                FinishAndSignal(*event, sequence, state,
                                static_cast<EventStatus>(status));
              },
-         .timed_out = flight.overdue});
+         .timed_out = flight.overdue && !waits});
   }
   flights_.clear();
   landed_.NotifyAll();

@@ -19,14 +19,20 @@ uint64_t SliceSizes::WaveOf(const KernelMetadata& kmd) const {
 uint64_t SliceSizes::First(const KernelMetadata& kmd,
                            std::optional<WholeReason> why_whole) {
   const uint64_t blocks = Next(kmd);
-  if (kmd.blocks() <= blocks) why_whole = WholeReason::kOneSlice;
   MutexLock lock(mutex_);
+  if (waits_.contains(kmd.kernel)) why_whole = WholeReason::kWaits;
+  if (kmd.blocks() <= blocks) why_whole = WholeReason::kOneSlice;
   if (why_whole) {
     ++whole_[static_cast<size_t>(*why_whole)];
     return 0;
   }
   ++figures_.sliced;
   return blocks;
+}
+
+void SliceSizes::NoteWaits(const simt::KernelInfo& kernel) {
+  MutexLock lock(mutex_);
+  waits_.insert(&kernel);
 }
 
 SliceFigures SliceSizes::figures() const {

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <tuple>
 
 #include "base/clock.h"
@@ -31,9 +32,8 @@ class SliceSizes {
       : gpu_(gpu), bound_ns_(bound_ns) {}
 
   // A launch begins under gpes. 0: it runs whole; else its first slice's blocks.
-  // Its blocks do not wait for each other: no kernel of kernels/ may, and of a
-  // user's that has more blocks than the GPU holds those that are there could wait
-  // for ever without slices, too. `why_whole`: its code has no slices.
+  // Its blocks do not wait for later ones: no kernel of kernels/ may, and a user's
+  // is sliced until NoteWaits(). `why_whole`: its code has no slices.
   uint64_t First(const KernelMetadata& kmd,
                  std::optional<WholeReason> why_whole = std::nullopt)
       ABSL_LOCKS_EXCLUDED(mutex_);
@@ -43,6 +43,10 @@ class SliceSizes {
   // with it.
   void Ran(const KernelMetadata& kmd, uint64_t blocks, Nanoseconds took_ns)
       ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // A slice of the kernel has not ended: its blocks may wait for those of later
+  // slices. It runs whole from now on.
+  void NoteWaits(const simt::KernelInfo& kernel) ABSL_LOCKS_EXCLUDED(mutex_);
 
   SliceFigures figures() const ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -60,6 +64,7 @@ class SliceSizes {
   std::map<Key, Nanoseconds> wave_ns_ ABSL_GUARDED_BY(mutex_);  // smoothed
   SliceFigures figures_
       ABSL_GUARDED_BY(mutex_);  // without those that ran whole
+  std::set<const simt::KernelInfo*> waits_ ABSL_GUARDED_BY(mutex_);
   std::array<uint64_t, kWholeReasons> whole_ ABSL_GUARDED_BY(mutex_){};
 };
 

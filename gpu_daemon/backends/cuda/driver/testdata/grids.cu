@@ -1,7 +1,6 @@
 // Kernels that say where in the grid they are, for sliced_ptx_test.cc.
 
-__device__ unsigned blocks_seen;
-__device__ unsigned last_ticket;
+__device__ unsigned total;
 
 __device__ unsigned BlockNumber() {
   return (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
@@ -61,15 +60,14 @@ extern "C" __global__ void by_call(unsigned* out, unsigned n) {
   if (value < n) atomicAdd(&out[value], 1);
 }
 
-// The last block to come knows that it is: by the size of the whole grid, and by
-// variables of the module.
+// The last block to come knows that it is, by the size of the whole grid.
 extern "C" __global__ void last_one(unsigned* out, unsigned n) {
   if (threadIdx.x != 0) return;
-  atomicAdd(&blocks_seen, BlockNumber() + 1);
+  atomicAdd(&out[1], BlockNumber() + 1);
   __threadfence();
   const unsigned blocks = gridDim.x * gridDim.y * gridDim.z;
-  if (atomicInc(&last_ticket, blocks - 1) == blocks - 1 && n != 0) {
-    out[0] = atomicExch(&blocks_seen, 0);
+  if (atomicInc(&out[2], blocks - 1) == blocks - 1 && n != 0) {
+    out[0] = atomicExch(&out[1], 0);
   }
 }
 
@@ -80,4 +78,9 @@ extern "C" __global__ void counts(unsigned* out) { atomicAdd(out, threadIdx.x); 
 extern "C" __global__ void asserts(unsigned* out, unsigned n) {
   if (blockIdx.x >= n) __trap();
   if (out == nullptr) __assert_fail("out", "grids.cu", 1, "asserts");
+}
+
+// Nor this: it changes what other launches see.
+extern "C" __global__ void stateful(unsigned* out, unsigned n) {
+  if (atomicAdd(&total, 1) == n) out[0] = blockIdx.x;
 }
