@@ -9,9 +9,12 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "devices/sdk/edge.h"
 #include "integration_tests/testbed_process.h"
 
@@ -206,6 +209,43 @@ TEST_F(UserKernelTest, IsLoadedListedAndRunByADevicesDoorbell) {
                       edge::ConstantFloat("a", 1),
                       edge::Constant("n", kFloats)}});
   EXPECT_TRUE(times.ok()) << times.status();
+}
+
+// PTX is rewritten, a fatbin is not; and one slice is the whole launch.
+TEST_F(UserKernelTest, StatusCountsLaunchesInSlicesAndWholeOnesByReason) {
+  ASSERT_EQ(Load("saxpy.ptx", kSaxpy, {"--as", "sliced"}).code, 0);
+  ASSERT_EQ(Load("saxpy.fatbin", kSaxpy, {"--as", "whole"}).code, 0);
+  ASSERT_EQ(Carillon({"policy", "gpes"}).code, 0);
+  EXPECT_THAT(Carillon({"status"}).output, Not(HasSubstr("slices")));
+  edge::AttachOptions options;
+  options.testbed_directory = testbed_->directory();
+  options.name = "device0";
+  options.kind = "test";
+  auto device = edge::Device::Attach(options);
+  ASSERT_TRUE(device.ok()) << device.status();
+  const auto x = (*device)->AllocateBuffer(edge::Place::kInput, kFloats * 4);
+  const auto y = (*device)->AllocateBuffer(edge::Place::kOutput, kFloats * 4);
+  ASSERT_TRUE(x.ok() && y.ok());
+  // The fake GPU holds 132 times 32 blocks.
+  for (const auto& [kernel, blocks] :
+       {std::pair("sliced", 10'000u), {"whole", 10'000u}, {"sliced", 1u}}) {
+    const auto times = (*device)->LaunchKernel(
+        {.kernel = kernel,
+         .grid = {blocks, 1, 1},
+         .block = {kFloats, 1, 1},
+         .parameters = {edge::Fixed("x", *x), edge::Fixed("y", *y),
+                        edge::ConstantFloat("a", 1),
+                        edge::Constant("n", kFloats)}});
+    ASSERT_TRUE(times.ok()) << times.status();
+  }
+  EXPECT_THAT(Carillon({"status"}).output,
+              HasSubstr("1 of 3 launches in 3 slices; whole: 1 one_slice, "
+                        "1 no_ptx"));
+  const Json status = Json::parse(Carillon({"status", "-o", "json"}).output);
+  EXPECT_EQ(status["slices"],
+            Json::parse(R"({"launches": 1, "slices": 3, "over_bound": 0,
+                            "whole": [{"name": "one_slice", "value": 1},
+                                      {"name": "no_ptx", "value": 1}]})"));
 }
 
 TEST_F(UserKernelTest, WhatIsWrongEndsWithItsOwnCode) {

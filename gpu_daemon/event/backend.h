@@ -17,6 +17,7 @@
 #include "gpu_daemon/event/kernel_launch.h"
 #include "gpu_daemon/event/kernel_memory.h"
 #include "gpu_daemon/event/launch_filter.h"
+#include "gpu_daemon/event/launch_path.h"
 #include "gpu_daemon/event/memory_copy.h"
 #include "gpu_daemon/event/path_set.h"
 #include "gpu_daemon/event/user_kernel.h"
@@ -58,10 +59,20 @@ inline LaunchProgress ProgressOf(const KernelLaunch& launch) {
           .slices = launch.slices};
 }
 
+// Where launches are cut into slices before the GPU (policy gpes, cuda).
+struct SliceFigures {
+  uint64_t sliced = 0;  // launches
+  uint64_t slices = 0;
+  // Of those, whose waves took longer than --preempt-us: no slice can keep it.
+  uint64_t over_bound = 0;
+  std::vector<PathCounter> whole;  // launches that ran whole, by reason
+};
+
 struct BackendFigures {
   uint32_t resident_blocks = 0;
   uint64_t background_kernels = 0;
   uint64_t background_blocks = 0;
+  SliceFigures slices;
 };
 
 // Thread safe.

@@ -12,7 +12,8 @@ using Kind = Token::Kind;
 
 // Far more than nvcc writes; a text that says more is broken.
 constexpr uint64_t kMaxRegisters = 1 << 20;  // a function
-constexpr int kMaxBraceDepth = 64;           // braces within braces
+constexpr uint64_t kMaxModuleRegisters = 1 << 22;
+constexpr int kMaxBraceDepth = 64;  // braces within braces
 
 // Texture, surface and tensor instructions have operands like [a, {x, y}]. Nothing
 // runs them here: they are kept by their names only, to be refused by these.
@@ -231,6 +232,11 @@ bool Parser::Registers(Function& function) {
     }
     if (function.registers.size() + count > kMaxRegisters) {
       return Fail(at, "more than {} registers", kMaxRegisters);
+    }
+    registers_ += count;
+    if (registers_ > kMaxModuleRegisters) {
+      return Fail(at, "more than {} registers in all functions",
+                  kMaxModuleRegisters);
     }
     name.count = static_cast<uint32_t>(count);
     if (!Define(text, name, at, &scopes_.back())) return false;

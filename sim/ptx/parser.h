@@ -130,6 +130,7 @@ class Parser {
   std::unordered_map<std::string_view, uint32_t> functions_;
   std::vector<Scope> scopes_;  // the function's scopes, outermost first
   std::vector<Pending> pending_;
+  uint64_t registers_ = 0;  // of all functions
 };
 
 }  // namespace carillon::sim::ptx

@@ -26,6 +26,14 @@ Module Parsed(const std::string& text) {
   return module.ok() ? *std::move(module) : Module();
 }
 
+std::string Functions(int count, const std::string& body) {
+  std::string text;
+  for (int i = 0; i < count; ++i) {
+    text += ".func f" + std::to_string(i) + "() " + body + "\n";
+  }
+  return text;
+}
+
 // The body of an entry that has some registers.
 std::string InBody(const std::string& text) {
   return fmt::format(
@@ -219,6 +227,8 @@ TEST(ParserTest, EveryMistakeHasItsPlaceAndItsSentence) {
        "an initializer that never ends"},
       {kHead + std::string(".global .u32 x = y;"),
        "an address needs an element of 8 bytes"},
+      {kHead + Functions(5, "{ .reg .b32 %r<1000000>; }"),
+       "more than 4194304 registers in all functions"},
       {kHead + std::string(".global .u32 x[];"), "'x' has no size"},
       {kHead + std::string(".global .u32 x[1073741824];"),
        "'x' has more than 1073741824 bytes"},

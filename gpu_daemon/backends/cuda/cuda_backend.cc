@@ -32,22 +32,6 @@ constexpr std::string_view kNoMasterKernel =
     "memory, "
     "and gpud's module has neither; the cpu and sim back-ends have it";
 
-// Nothing before policy gpes has had a launch.
-std::string DescribeSlices(const SliceFigures& figures) {
-  const uint64_t whole = figures.whole_one_slice + figures.whole_users_kernel;
-  if (figures.sliced + whole == 0) return "";
-  std::string text =
-      fmt::format("; gpes: {} of {} launches in {} slices", figures.sliced,
-                  figures.sliced + whole, figures.slices);
-  if (figures.over_bound != 0) {
-    text += fmt::format(" ({} with waves longer than --preempt-us)",
-                        figures.over_bound);
-  }
-  return text + fmt::format(
-                    ", {} whole ({} of one slice, {} of users' kernels)", whole,
-                    figures.whole_one_slice, figures.whole_users_kernel);
-}
-
 // It lies beside gpud.
 absl::StatusOr<Driver> LoadSimDriver() {
   std::error_code failed;
@@ -197,7 +181,6 @@ std::string CudaBackend::description() const {
   if (const uint64_t losses = gpu_->losses()) {
     text += fmt::format(", context lost {}", FormatPlural(losses, "time"));
   }
-  text += DescribeSlices(gate_->slices().figures());
   if (auto status = gpu_->health(); !status.ok()) {
     text += fmt::format(", UNUSABLE: {}", status.message());
   }
@@ -206,7 +189,8 @@ std::string CudaBackend::description() const {
 
 BackendFigures CudaBackend::figures() const {
   return {.background_kernels = background_->kernels(),
-          .background_blocks = background_->blocks()};
+          .background_blocks = background_->blocks(),
+          .slices = gate_->slices().figures()};
 }
 
 std::vector<QueueLength> CudaBackend::queue_lengths() const {

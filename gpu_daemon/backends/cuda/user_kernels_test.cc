@@ -276,7 +276,8 @@ TEST_F(UserKernelsTest, WhatIsNoImageIsRefused) {
 
 TEST_F(UserKernelsTest, AGpuWithoutMemoryKeepsNothing) {
   Open();
-  fake_.FailNext("cuModuleLoadDataEx", CUDA_ERROR_OUT_OF_MEMORY);
+  // With sliced versions, and without.
+  fake_.FailNext("cuModuleLoadDataEx", CUDA_ERROR_OUT_OF_MEMORY, 2);
   ExpectRefused(kPtx, Saxpy(), absl::StatusCode::kResourceExhausted,
                 "user.ptx");
   MustLoad(Saxpy());
@@ -334,22 +335,26 @@ class UserPathsTest : public UserKernelsTest,
  protected:
   TestDevice::Event Add(const simt::KernelInfo* kernel,
                         std::vector<ParameterBinding> bindings,
-                        uint32_t entries = 8) {
+                        uint32_t entries = 8, simt::Dim3 grid = {1, 1, 1}) {
     const auto found = backend_->paths().Find(GetParam());
     EXPECT_TRUE(found.ok()) << found.status();
     path_ = found->path;
     auto event = device_->Register({.kernel = kernel,
                                     .bindings = std::move(bindings),
+                                    .grid = grid,
                                     .block = {kFloats, 1, 1},
                                     .entries = entries});
     const auto status = path_->Add(event.kernel);
     EXPECT_TRUE(status.ok()) << status;
     return event;
   }
-  TestDevice::Event AddSaxpy(const simt::KernelInfo* kernel) {
-    return Add(kernel, {Buffer(SaxpyDevice::Range(device_->x)),
-                        Buffer(SaxpyDevice::Range(device_->y)), Writable(),
-                        Constant(kFloats)});
+  TestDevice::Event AddSaxpy(const simt::KernelInfo* kernel,
+                             simt::Dim3 grid = {1, 1, 1}) {
+    return Add(
+        kernel,
+        {Buffer(SaxpyDevice::Range(device_->x)),
+         Buffer(SaxpyDevice::Range(device_->y)), Writable(), Constant(kFloats)},
+        8, grid);
   }
   void TakeAway(const TestDevice::Event& event) {
     path_->Remove(event.kernel);
@@ -376,17 +381,100 @@ INSTANTIATE_TEST_SUITE_P(All, UserPathsTest,
                                            "graph"),
                          [](const auto& info) { return info.param; });
 
-TEST_P(UserPathsTest, AreNotSlicedAndCountedAsSuch) {
+// With more blocks than the GPU holds.
+TEST_P(UserPathsTest, RunInSlicesOrWholeAsTheirFileAllows) {
+  fake_.ChangeSettings([](FakeSettings& settings) { settings.sms = 2; });
   Open();
   ASSERT_TRUE(backend_->SetPolicy("gpes").ok());
-  auto event = AddSaxpy(MustLoad(Saxpy()));
+  std::string syncs = kPtx;
+  syncs.replace(syncs.find("{ ret; }"), 8,
+                "{ .reg .b32 %r; mov.b32 %r, %envreg2; ret; }");
+  std::string unknown = kPtx;
+  unknown.replace(unknown.find("{ ret; }"), 8, "{ .unknown; ret; }");
+  const auto run = [&](const std::string& image, const std::string& name) {
+    const auto loaded = Load(image, {Saxpy(name)});
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    auto event = AddSaxpy(loaded->front(), {1000, 1, 1});
+    Commit(event, 0.0f);
+    event.ring->RingDoorbell();
+    EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+    TakeAway(event);
+  };
+  const auto counts = [&] {
+    const SliceFigures figures = backend_->figures().slices;
+    std::string text = std::to_string(figures.sliced);
+    for (const PathCounter& whole : figures.whole) {
+      text += ", " + std::to_string(whole.value) + " ";
+      text += whole.name;
+    }
+    return text;
+  };
+  run(kPtx, "sliced");
+  EXPECT_EQ(counts(), "1");
+  EXPECT_EQ(fake_.launches("saxpy"), 0u);
+  const uint64_t slices = backend_->figures().slices.slices;
+  EXPECT_GT(slices, 1u);
+  EXPECT_EQ(fake_.launches("carillon_slice_saxpy"), slices);
+  run(syncs, "syncs");
+  EXPECT_EQ(counts(), "1, 1 grid_wide");
+  run(unknown, "unknown");
+  EXPECT_EQ(counts(), "1, 1 unknown_ptx, 1 grid_wide");
+  EXPECT_EQ(fake_.launches("saxpy"), 2u);
+}
+
+// The driver takes the user's own text, as it is.
+TEST_P(UserPathsTest, RunWholeWhenTheDriverRefusesTheirSlicedVersion) {
+  fake_.ChangeSettings([](FakeSettings& settings) { settings.sms = 2; });
+  Open();
+  ASSERT_TRUE(backend_->SetPolicy("gpes").ok());
+  fake_.FailNext("cuModuleLoadDataEx", CUDA_ERROR_INVALID_PTX);
+  auto event = AddSaxpy(MustLoad(Saxpy()), {1000, 1, 1});
   Commit(event, 2.0f);
   event.ring->RingDoorbell();
   EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
-  ExpectY(1, 2);
-  EXPECT_THAT(backend_->description(),
-              HasSubstr("gpes: 0 of 1 launches in 0 slices, 1 whole (0 of one "
-                        "slice, 1 of users' kernels)"));
+  ASSERT_EQ(backend_->figures().slices.whole.size(), 1u);
+  EXPECT_EQ(backend_->figures().slices.whole[0].name, "refused");
+  EXPECT_EQ(fake_.launches("saxpy"), 1u);
+  TakeAway(event);
+}
+
+// Its blocks may wait for those of later slices, as they may in a whole launch.
+TEST_P(UserPathsTest, OneWhoseSliceDoesNotEndRunsWholeFromThenOn) {
+  fake_.ChangeSettings([](FakeSettings& settings) { settings.sms = 2; });
+  Open();
+  ASSERT_TRUE(backend_->SetPolicy("gpes").ok());
+  auto event = AddSaxpy(MustLoad(Saxpy()), {1000, 1, 1});
+  fake_.HangOn("carillon_slice_saxpy", FakeGpu::Nth(1));
+  Commit(event, 0.0f);  // it may be added twice
+  event.ring->RingDoorbell();
+  EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+  EXPECT_EQ(fake_.launches("saxpy"), 1u);
+  Commit(event, 3.0f);
+  event.ring->RingDoorbell();
+  EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+  EXPECT_EQ(fake_.launches("saxpy"), 2u);
+  ExpectY(1, 3);
+  ASSERT_EQ(backend_->figures().slices.whole.size(), 1u);
+  EXPECT_EQ(backend_->figures().slices.whole[0].name, "waits");
+  TakeAway(event);
+}
+
+TEST_P(UserPathsTest, AContextLostInMidSliceRunsAllOfItAndThenSlicesAgain) {
+  fake_.ChangeSettings([](FakeSettings& settings) { settings.sms = 2; });
+  Open();
+  ASSERT_TRUE(backend_->SetPolicy("gpes").ok());
+  auto event = AddSaxpy(MustLoad(Saxpy()), {1000, 1, 1});
+  fake_.FaultOn("carillon_slice_saxpy", FakeGpu::Nth(2));
+  Commit(event, 0.0f);  // it may be added twice
+  event.ring->RingDoorbell();
+  EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+  EXPECT_THAT(backend_->description(), HasSubstr("context lost 1 time"));
+  EXPECT_EQ(fake_.launches("saxpy"), 1u) << "what was lost runs whole";
+  Commit(event, 3.0f);
+  event.ring->RingDoorbell();
+  EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+  EXPECT_EQ(fake_.launches("saxpy"), 1u);
+  ExpectY(1, 3);
   TakeAway(event);
 }
 

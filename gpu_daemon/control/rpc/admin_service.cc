@@ -87,6 +87,7 @@ grpc::Status AdminService::GetStatus(grpc::ServerContext* context,
   response->set_telemetry_dropped(context_->bus->dropped());
   response->set_background_kernels(figures.background_kernels);
   response->set_background_blocks(figures.background_blocks);
+  Describe(figures.slices, response->mutable_slices());
   for (const PolicyInfo* policy : backend.policies()) {
     v1::Policy* shown = response->add_policies();
     shown->set_name(std::string(policy->name));
@@ -113,11 +114,7 @@ void AdminService::DescribePaths(v1::GetStatusResponse* response) const {
     path->set_summary(std::string(info.summary));
     path->set_unavailable(unavailable);
     path->set_notice(notice);
-    for (const PathCounter& counter : counters) {
-      v1::Counter* shown = path->add_counters();
-      shown->set_name(std::string(counter.name));
-      shown->set_value(counter.value);
-    }
+    Describe(counters, path->mutable_counters());
     path->set_event_kernels(static_cast<uint32_t>(
         std::count_if(events.begin(), events.end(), [&](const auto& event) {
           return event->launch_path() == path->name();

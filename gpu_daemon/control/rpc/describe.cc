@@ -177,6 +177,22 @@ void Describe(const LaunchProgress& launch, v1::Launch* out) {
   out->set_wait_ns(launch.wait_ns);
 }
 
+void Describe(const SliceFigures& figures, v1::SliceCounts* out) {
+  out->set_launches(figures.sliced);
+  out->set_slices(figures.slices);
+  out->set_over_bound(figures.over_bound);
+  Describe(figures.whole, out->mutable_whole());
+}
+
+void Describe(const std::vector<PathCounter>& counters,
+              google::protobuf::RepeatedPtrField<v1::Counter>* out) {
+  for (const PathCounter& counter : counters) {
+    v1::Counter* shown = out->Add();
+    shown->set_name(std::string(counter.name));
+    shown->set_value(counter.value);
+  }
+}
+
 void Describe(const CopyProgress& copy, v1::Copy* out) {
   out->set_device(copy.device);
   out->set_in(copy.direction == CopyDirection::kIn);

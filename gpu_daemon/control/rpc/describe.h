@@ -2,6 +2,9 @@
 #ifndef CARILLON_GPU_DAEMON_CONTROL_RPC_DESCRIBE_H_
 #define CARILLON_GPU_DAEMON_CONTROL_RPC_DESCRIBE_H_
 
+#include <string_view>
+#include <vector>
+
 #include "base/clock.h"
 #include "gpu_daemon/control/sessions/session.h"
 #include "gpu_daemon/event/backend.h"
@@ -25,6 +28,9 @@ void Describe(std::string_view name, const shm::HistogramSnapshot& histogram,
               v1::Histogram* out);
 void Describe(const LaunchProgress& launch, v1::Launch* out);
 void Describe(const CopyProgress& copy, v1::Copy* out);
+void Describe(const SliceFigures& figures, v1::SliceCounts* out);
+void Describe(const std::vector<PathCounter>& counters,
+              google::protobuf::RepeatedPtrField<v1::Counter>* out);
 
 }  // namespace carillon::gpud
 

@@ -114,6 +114,7 @@ absl::Status SharingDevice::PrepareEvents() {
 absl::Status SharingDevice::PrepareBackground() {
   launch_ = {.grid = {Of<uint32_t>("blocks"), 1, 1},
              .block = {Of<uint32_t>("threads"), 1, 1},
+             .priority = plan_.value("priority", 0u),
              .timeout = kPatience};
   if (!plan_.contains("mandelbrot")) {
     launch_.kernel = "busy";
@@ -214,6 +215,7 @@ absl::StatusOr<Json> SharingDevice::Events() {
 }
 
 absl::StatusOr<Json> SharingDevice::Background() {
+  RETURN_IF_ERROR(WaitUntil(plan_.value("begin", Nanoseconds{0})));
   Json launches = Json::array();
   const auto count = Of("launches");
   for (uint64_t i = 0; i < count; ++i) {

@@ -70,6 +70,18 @@ void ExpectEveryPolicy(const Json& document, const std::string& backend) {
   }
   EXPECT_EQ(document.at("losses").size(), 3u);
   EXPECT_EQ(document.at("copies").size(), 5u);
+  EXPECT_EQ(document.at("video").size(), 4u);
+  EXPECT_EQ(document.at("orders").size(), 3u);
+  EXPECT_EQ(document.at("floods").size(), 16u);
+  for (const char* part : {"video", "orders", "floods"}) {
+    for (const Json& row : document.at(part)) {
+      EXPECT_EQ(row.at("status"), "measured") << row;
+    }
+  }
+  for (const Json& other : document.at("others")) {
+    EXPECT_EQ(other.at("status"), "not measured");
+    EXPECT_THAT(other.at("reason").get<std::string>(), HasSubstr("on PATH"));
+  }
   EXPECT_FALSE(document.at("summary").empty());
 }
 
@@ -98,6 +110,27 @@ TEST(SharingBench, SimulatedTimeGivesEveryPolicyTheSameNumbersTwice) {
             NumberOf(first, "first_come", "/background_kept"));
   const Json& waits = first.at("pending");
   EXPECT_LT(waits.at(6).at("worst"), waits.at(0).at("worst")) << waits;
+  // A video is late by a kernel that is longer than its frame, but where the next
+  // block or slice can be the video's.
+  const auto tardiness = [&](const char* policy) {
+    for (const Json& row : first.at("video")) {
+      if (row.at("policy") == policy) return row.at("tardiness").get<double>();
+    }
+    return -1.0;
+  };
+  EXPECT_LT(tardiness("gpes"), tardiness("exclusive"));
+  EXPECT_LT(tardiness("priority"), tardiness("first_come"));
+  // So it is with a flood, for whoever is more urgent.
+  for (const Json& row : first.at("floods")) {
+    const bool urgent_first =
+        row.at("policy") == "gpes" || row.at("policy") == "priority";
+    if (row.at("flood") != "LARGE") continue;
+    if (urgent_first && row.at("priority") != 0) {
+      EXPECT_LT(row.at("slowed_percent"), 50) << row;
+    } else {
+      EXPECT_GT(row.at("slowed_percent"), 50) << row;
+    }
+  }
   // A slice of blocks that differ waits for its slowest one.
   EXPECT_GT(first.at("losses").at(2).at("loss_percent"), 0);
   for (const std::string_view policy : kSharingPolicies) {

@@ -2,64 +2,43 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <span>
 #include <thread>
-#include <tuple>
 #include <utility>
 
 #include "base/status.h"
+#include "base/subprocess.h"
 #include "fmt/format.h"
 #include "tools/bench/sharing/arrivals.h"
+#include "tools/bench/sharing/measurement.h"
 #include "tools/bench/sharing/metrics.h"
 #include "tools/bench/sharing/testbed.h"
 
 namespace carillon::bench {
 namespace {
 
-// Everything below was fixed before the first run.
-constexpr uint32_t kSms = 4;  // each holds one block at a time
-// An H100's 132 SMs with 32 blocks each.
-constexpr uint64_t kCudaPlaces = 4224;
-constexpr uint32_t kEventThreads = 64;
-constexpr uint32_t kThreads = 32;  // of a background's block
-constexpr Nanoseconds kEventBlockNs = 10'000;
-// What GPES calls a deadline: ten times a block.
-constexpr Nanoseconds kDeadlineNs = 10 * kEventBlockNs;
-constexpr uint32_t kEventPriority = 5;
-constexpr Nanoseconds kUs = 1000;
-constexpr Nanoseconds kMs = 1'000'000;
-
-// How much of all places events want.
-struct Rate {
-  const char* name;
-  double share;
-};
-constexpr Rate kRates[] = {{"low", 0.025}, {"high", 0.25}};
-constexpr const char* kShapes[] = {"uniform", "poisson", "closed", "traced"};
-
-// A background's work: launches of kernels, one after the other, whose blocks all
-// take as long.
-struct Work {
-  Nanoseconds block_ns = 0;
-  uint64_t waves = 0;  // of a kernel: how often it fills the GPU
-  uint64_t launches = 0;
-
-  Nanoseconds kernel_ns() const { return block_ns * waves; }
-  auto key() const { return std::tuple(block_ns, waves, launches); }
-};
-// One that takes about so long alone.
-Work WorkOf(Nanoseconds block_ns, uint64_t waves, Nanoseconds all_ns) {
-  return {block_ns, waves, std::max<uint64_t>(1, all_ns / (block_ns * waves))};
+// What else shares a GPU between programs: whether it is here.
+Json Others() {
+  const bool gpu = std::filesystem::exists("/dev/nvidiactl");
+  Json others = Json::array();
+  for (const auto& [name, program] :
+       {std::pair("MPS", "nvidia-cuda-mps-control"), {"XSched", "xcli"}}) {
+    const bool installed = FindProgram(program).ok();
+    others.push_back(
+        {{"name", name},
+         {"installed", installed},
+         {"gpu", gpu},
+         {"status", "not measured"},
+         {"reason",
+          fmt::format("{} is {}on PATH, and this machine has {} NVIDIA GPU; it "
+                      "shares one between programs that launch by themselves, "
+                      "as no device here does",
+                      program, installed ? "" : "not ", gpu ? "an" : "no")}});
+  }
+  return others;
 }
-
-struct Load {
-  std::string shape;
-  Rate rate;
-};
 
 Json SpreadToJson(const std::vector<double>& ns) {
   const Spread spread = SpreadOf(ns);
@@ -71,11 +50,15 @@ Json SpreadToJson(const std::vector<double>& ns) {
           {"max", us(spread.max)}};
 }
 
+// Progress, for people.
+void Say(const std::string& what) { fmt::print(stderr, "{}\n", what); }
+
+}  // namespace
+
 double MeanOf(std::span<const double> values) {
   return SpreadOf({values.begin(), values.end()}).mean;
 }
 
-// Four significant digits.
 double Rounded(double value) {
   if (value == 0 || !std::isfinite(value)) return 0;
   const double scale =
@@ -83,80 +66,21 @@ double Rounded(double value) {
   return std::round(value * scale) / scale;
 }
 
-class Run {
- public:
-  explicit Run(const SharingOptions& options)
-      : options_(options), rounds_(options.quick ? 1 : options.rounds) {}
-
-  absl::StatusOr<Json> All();
-
- private:
-  bool simulated() const { return options_.backend == "sim"; }
-  // What is measured alone is measured under this one.
-  std::string AlonePolicy() const {
-    return options_.backend == "cuda" ? "priority" : "first_come";
+std::vector<Served> ServedOf(const Json& events) {
+  std::vector<Served> served;
+  for (const Json& one : events) {
+    served.push_back({one[0].get<Nanoseconds>(), one[1].get<Nanoseconds>(),
+                      one[2].get<Nanoseconds>()});
   }
-  // Of an event: half of a GPU.
-  uint64_t event_blocks() const { return std::max<uint64_t>(2, places_ / 2); }
-  // In simulated time only another seed makes another run.
-  uint32_t RoundsOf(const Load& load) const {
-    return simulated() && load.shape != "poisson" ? 1 : rounds_;
-  }
-  SharingGpud Gpud(const std::vector<std::string>& more = {}) const;
-  absl::Status Calibrate();
-  uint64_t IterationsOf(Nanoseconds ns, uint32_t threads) const {
-    const double each = ns_per_iteration_.at(threads);
-    return std::max<uint64_t>(
-        1, static_cast<uint64_t>(static_cast<double>(ns) / each));
-  }
-  Nanoseconds GapOf(const Rate& rate) const {
-    return static_cast<Nanoseconds>(
-        static_cast<double>(event_blocks() * kEventBlockNs) /
-        (static_cast<double>(places_) * rate.share));
-  }
-  SharingDevicePlan BackgroundPlan(std::string name, const Work& work,
-                                   std::string_view policy) const;
-  SharingDevicePlan EventPlan(std::string_view policy, uint64_t blocks,
-                              Nanoseconds block_ns) const;
-  SharingDevicePlan LoadPlan(const Load& load, std::string_view policy,
-                             Nanoseconds end, uint32_t round) const;
+  return served;
+}
 
-  // Why the back-end cannot do it; empty: it can.
-  absl::StatusOr<std::string> Refusal(const std::string& policy);
-  // {"status", "reason"} where it cannot; empty where it can.
-  absl::StatusOr<Json> Refused(const std::string& policy);
-  // Of each round.
-  absl::StatusOr<std::vector<double>> WorkAlone(const Work& work);
-  // The mean of all rounds.
-  absl::StatusOr<double> ResponseAlone(const Load& load);
-  absl::StatusOr<Json> Cell(std::string_view part, const std::string& policy,
-                            const Load& load, const Work& work);
-  absl::Status AddCells(Json& cells);
-  absl::StatusOr<Json> Pending();
-  absl::StatusOr<Json> Losses();
-  absl::StatusOr<Json> Copies();
-  Json Conditions() const;
-  Json Summary(const Json& document) const;
-  bool Chosen(std::string_view policy) const {
-    return std::ranges::find(options_.policies, policy) !=
-           options_.policies.end();
-  }
-  // Progress, for people.
-  void Say(const std::string& what) const { fmt::print(stderr, "{}\n", what); }
+double EndOf(const Json& background) {
+  return background["launches"].back()[2].get<double>();
+}
 
-  const SharingOptions options_;
-  const uint32_t rounds_;
-  Arrivals trace_;
-  uint64_t places_ = kSms;                       // blocks that run at once
-  uint32_t workers_ = kSms;                      // cpu
-  std::map<uint32_t, double> ns_per_iteration_;  // by threads of a block
-  std::map<std::tuple<Nanoseconds, uint64_t, uint64_t>, std::vector<double>>
-      alone_;
-  std::map<std::pair<std::string, double>, double> responses_;
-  std::map<std::string, std::string> refusals_;  // by policy
-};
-
-SharingGpud Run::Gpud(const std::vector<std::string>& more) const {
+SharingGpud SharingMeasurement::Gpud(
+    const std::vector<std::string>& more) const {
   SharingGpud gpud{.program = options_.gpud,
                    .flags = {"--backend", options_.backend},
                    .simulated = simulated()};
@@ -173,7 +97,7 @@ SharingGpud Run::Gpud(const std::vector<std::string>& more) const {
 }
 
 // How long an iteration of the kernel takes in a block of so many threads.
-absl::Status Run::Calibrate() {
+absl::Status SharingMeasurement::Calibrate() {
   const uint64_t iterations = options_.backend == "cpu" ? 20'000 : 2'000;
   for (const uint32_t threads : {kThreads, kEventThreads}) {
     ASSIGN_OR_RETURN(const auto saw,
@@ -194,8 +118,8 @@ absl::Status Run::Calibrate() {
   return absl::OkStatus();
 }
 
-SharingDevicePlan Run::BackgroundPlan(std::string name, const Work& work,
-                                      std::string_view policy) const {
+SharingDevicePlan SharingMeasurement::BackgroundPlan(
+    std::string name, const Work& work, std::string_view policy) const {
   return {std::move(name),
           {{"do", "background"},
            {"policy", policy},
@@ -205,8 +129,9 @@ SharingDevicePlan Run::BackgroundPlan(std::string name, const Work& work,
            {"launches", work.launches}}};
 }
 
-SharingDevicePlan Run::EventPlan(std::string_view policy, uint64_t blocks,
-                                 Nanoseconds block_ns) const {
+SharingDevicePlan SharingMeasurement::EventPlan(std::string_view policy,
+                                                uint64_t blocks,
+                                                Nanoseconds block_ns) const {
   return {"events",
           {{"do", "events"},
            {"policy", policy},
@@ -218,8 +143,10 @@ SharingDevicePlan Run::EventPlan(std::string_view policy, uint64_t blocks,
            {"priority", kEventPriority}}};
 }
 
-SharingDevicePlan Run::LoadPlan(const Load& load, std::string_view policy,
-                                Nanoseconds end, uint32_t round) const {
+SharingDevicePlan SharingMeasurement::LoadPlan(const Load& load,
+                                               std::string_view policy,
+                                               Nanoseconds end,
+                                               uint32_t round) const {
   SharingDevicePlan plan = EventPlan(policy, event_blocks(), kEventBlockNs);
   const Nanoseconds gap = GapOf(load.rate);
   if (load.shape == "closed") {
@@ -235,21 +162,8 @@ SharingDevicePlan Run::LoadPlan(const Load& load, std::string_view policy,
   return plan;
 }
 
-std::vector<Served> ServedOf(const Json& events) {
-  std::vector<Served> served;
-  for (const Json& one : events) {
-    served.push_back({one[0].get<Nanoseconds>(), one[1].get<Nanoseconds>(),
-                      one[2].get<Nanoseconds>()});
-  }
-  return served;
-}
-
-// When the last launch ended.
-double EndOf(const Json& background) {
-  return background["launches"].back()[2].get<double>();
-}
-
-absl::StatusOr<std::string> Run::Refusal(const std::string& policy) {
+absl::StatusOr<std::string> SharingMeasurement::Refusal(
+    const std::string& policy) {
   const auto known = refusals_.find(policy);
   if (known != refusals_.end()) return known->second;
   SharingDevicePlan plan = EventPlan(policy, 1, kEventBlockNs);
@@ -258,13 +172,14 @@ absl::StatusOr<std::string> Run::Refusal(const std::string& policy) {
   return refusals_[policy] = saw[0].value("refused", "");
 }
 
-absl::StatusOr<Json> Run::Refused(const std::string& policy) {
+absl::StatusOr<Json> SharingMeasurement::Refused(const std::string& policy) {
   ASSIGN_OR_RETURN(const auto reason, Refusal(policy));
   if (reason.empty()) return Json::object();
   return Json{{"status", "refused"}, {"reason", reason}};
 }
 
-absl::StatusOr<std::vector<double>> Run::WorkAlone(const Work& work) {
+absl::StatusOr<std::vector<double>> SharingMeasurement::WorkAlone(
+    const Work& work) {
   std::vector<double>& alone = alone_[work.key()];
   // In simulated time all rounds are the same.
   while (alone.size() < (simulated() ? 1 : rounds_)) {
@@ -276,7 +191,7 @@ absl::StatusOr<std::vector<double>> Run::WorkAlone(const Work& work) {
   return alone;
 }
 
-absl::StatusOr<double> Run::ResponseAlone(const Load& load) {
+absl::StatusOr<double> SharingMeasurement::ResponseAlone(const Load& load) {
   const Nanoseconds end = (options_.quick ? 4 : 16) * kMs;
   double& response = responses_[{load.shape, load.rate.share}];
   if (response != 0) return response;
@@ -292,8 +207,10 @@ absl::StatusOr<double> Run::ResponseAlone(const Load& load) {
   return response;
 }
 
-absl::StatusOr<Json> Run::Cell(std::string_view part, const std::string& policy,
-                               const Load& load, const Work& work) {
+absl::StatusOr<Json> SharingMeasurement::Cell(std::string_view part,
+                                              const std::string& policy,
+                                              const Load& load,
+                                              const Work& work) {
   Json cell = {{"part", part},
                {"policy", policy},
                {"load", load.shape},
@@ -368,7 +285,7 @@ absl::StatusOr<Json> Run::Cell(std::string_view part, const std::string& policy,
   return cell;
 }
 
-absl::Status Run::AddCells(Json& cells) {
+absl::Status SharingMeasurement::AddCells(Json& cells) {
   const Nanoseconds all = (options_.quick ? 1 : 8) * kMs;
   const Work plain = WorkOf(100 * kUs, 10, all);
   const Load poisson{"poisson", options_.quick ? kRates[1] : kRates[0]};
@@ -404,147 +321,7 @@ absl::Status Run::AddCells(Json& cells) {
   return absl::OkStatus();
 }
 
-// GPES's Fig. 8: an urgent kernel comes while two background kernels are queued.
-absl::StatusOr<Json> Run::Pending() {
-  const Nanoseconds length = (options_.quick ? 1 : 3) * 3'200 * kUs / 3;
-  constexpr double kComes[] = {0.01, 0.26, 0.51, 0.76};
-  const auto comes = std::span(kComes).first(options_.quick ? 1 : 4);
-  struct Way {
-    const char* policy;
-    uint64_t waves;
-  };
-  constexpr Way kWays[] = {
-      {"first_come", 32}, {"exclusive", 32}, {"priority", 32}, {"priority", 2},
-      {"gpes", 2},        {"gpes", 8},       {"gpes", 32}};
-  Json rows = Json::array();
-  for (const Way& way : kWays) {
-    if (!Chosen(way.policy)) continue;
-    const Work work{length / way.waves, way.waves, 1};
-    Json row = {{"policy", way.policy},
-                {"waves", way.waves},
-                {"block_us", static_cast<double>(work.block_ns) / 1000}};
-    ASSIGN_OR_RETURN(const auto refused, Refused(way.policy));
-    if (!refused.empty()) {
-      row.update(refused);
-      rows.push_back(std::move(row));
-      continue;
-    }
-    ASSIGN_OR_RETURN(const auto alone, WorkAlone(work));
-    const double kernel = MeanOf(alone);
-    // It fills the GPU once, with blocks as long as the shortest here.
-    SharingDevicePlan event = EventPlan(way.policy, places_, length / 32);
-    event.plan["due"] = {Nanoseconds{0}};
-    ASSIGN_OR_RETURN(const auto by_itself, RunDevices(Gpud(), {event}));
-    std::vector<double> pending;
-    for (const double share : comes) {
-      event.plan["due"] = {static_cast<Nanoseconds>(share * kernel)};
-      ASSIGN_OR_RETURN(
-          const auto saw,
-          RunDevices(Gpud(),
-                     {event, BackgroundPlan("background0", work, way.policy),
-                      BackgroundPlan("background1", work, way.policy)}));
-      pending.push_back(
-          PendingOf(ServedOf(saw[0]["served"]),
-                    ServedOf(by_itself[0]["served"])[0].response())[0] /
-          kernel);
-    }
-    row["status"] = "measured";
-    row["pending"] = Json::array();
-    for (const double one : pending) row["pending"].push_back(Rounded(one));
-    row["worst"] = Rounded(std::ranges::max(pending));
-    row["mean"] = Rounded(MeanOf(pending));
-    rows.push_back(std::move(row));
-  }
-  return rows;
-}
-
-// What a background alone loses to slices of one wave each: with blocks that are
-// alike, and with a picture's, of which most end at once.
-absl::StatusOr<Json> Run::Losses() {
-  std::vector<std::pair<Json, SharingDevicePlan>> backgrounds;
-  for (const Nanoseconds block : {10 * kUs, 100 * kUs, 1 * kMs}) {
-    if (options_.quick && block == kMs) continue;
-    constexpr uint64_t kWaves = 8;
-    backgrounds.emplace_back(
-        Json{{"kernel", "busy"}, {"block_us", block / kUs}, {"waves", kWaves}},
-        BackgroundPlan("background", {block, kWaves, 1}, AlonePolicy()));
-  }
-  const uint64_t side = options_.quick ? 32 : 128;
-  const uint64_t blocks = side * side / kThreads;
-  backgrounds.emplace_back(Json{{"kernel", "mandelbrot"},
-                                {"waves", (blocks + places_ - 1) / places_}},
-                           SharingDevicePlan{"background",
-                                             {{"do", "background"},
-                                              {"policy", AlonePolicy()},
-                                              {"mandelbrot", side},
-                                              {"blocks", blocks},
-                                              {"threads", kThreads},
-                                              {"launches", 1}}});
-  Json rows = Json::array();
-  if (!Chosen("gpes")) return rows;
-  ASSIGN_OR_RETURN(const auto refused, Refused("gpes"));
-  for (auto& [row, plan] : backgrounds) {
-    row.update(refused);
-    if (!refused.empty()) {
-      rows.push_back(std::move(row));
-      continue;
-    }
-    std::vector<double> whole, sliced;
-    for (uint32_t round = 0; round < (simulated() ? 1 : rounds_); ++round) {
-      plan.plan["policy"] = AlonePolicy();
-      ASSIGN_OR_RETURN(const auto alone, RunDevices(Gpud(), {plan}));
-      plan.plan["policy"] = "gpes";
-      ASSIGN_OR_RETURN(const auto saw, RunDevices(Gpud(), {plan}));
-      whole.push_back(EndOf(alone[0]));
-      sliced.push_back(EndOf(saw[0]));
-    }
-    row["status"] = "measured";
-    row["loss_percent"] = Rounded(100 * (MeanOf(sliced) / MeanOf(whole) - 1));
-    rows.push_back(std::move(row));
-  }
-  return rows;
-}
-
-// GPES's Figs. 6 and 9: a large copy to GPU memory in chunks, alone, and an
-// urgent small one that comes after a tenth of it.
-absl::StatusOr<Json> Run::Copies() {
-  const uint64_t bytes = options_.quick ? 4 << 20 : 128 << 20;
-  constexpr uint64_t kUrgentBytes = 256 << 10;
-  const auto plan = [](uint64_t size, uint32_t priority, double due) {
-    return Json{{"do", "copies"},
-                {"bytes", size},
-                {"priority", priority},
-                {"due", {static_cast<Nanoseconds>(due)}}};
-  };
-  Json rows = Json::array();
-  double one_chunk = 0;
-  for (const uint64_t chunks : {1, 4, 32, 256, 1024}) {
-    const SharingGpud gpud =
-        Gpud({"--copy-in-chunk", std::to_string(bytes / chunks), "--memory",
-              "1GiB"});
-    ASSIGN_OR_RETURN(const auto alone,
-                     RunDevices(gpud, {{"large", plan(bytes, 0, 0)}}));
-    const double took = ServedOf(alone[0]["copies"])[0].response();
-    if (chunks == 1) one_chunk = took;
-    ASSIGN_OR_RETURN(
-        const auto both,
-        RunDevices(
-            gpud, {{"large", plan(bytes, 0, 0)},
-                   {"urgent", plan(kUrgentBytes, kEventPriority, took / 10)}}));
-    const Served urgent = ServedOf(both[1]["copies"])[0];
-    rows.push_back(
-        {{"bytes", bytes},
-         {"chunks", chunks},
-         {"took_us", Rounded(took / 1000)},
-         {"slower_percent", Rounded(100 * (took / one_chunk - 1))},
-         {"urgent_pending",
-          Rounded(static_cast<double>(urgent.dispatched - urgent.due) /
-                  took)}});
-  }
-  return rows;
-}
-
-Json Run::Conditions() const {
+Json SharingMeasurement::Conditions() const {
   Json conditions = {
       fmt::format("places for blocks: {}; events of {} blocks of {} us and {} "
                   "threads at priority {}, backgrounds of {} threads a block "
@@ -569,7 +346,7 @@ Json Run::Conditions() const {
 }
 
 // The numbers that were hoped for, whatever they are.
-Json Run::Summary(const Json& document) const {
+Json SharingMeasurement::Summary(const Json& document) const {
   Json summary = Json::array();
   const auto add = [&](std::string what, const Json& value, double bound,
                        bool at_most) {
@@ -605,6 +382,38 @@ Json Run::Summary(const Json& document) const {
     if (row["chunks"] != 256) continue;
     add("a copy in 256 chunks is slower, %", row["slower_percent"], 7, true);
   }
+  // Figs. 10 to 12: what GPES measured, against Gdev or alone.
+  double longest = 0;
+  std::map<std::string, double> tardiness, pending;
+  for (const Json& row : document["video"]) {
+    if (row["status"] != "measured") continue;
+    longest = row["competitor"].get<double>();
+    tardiness[row["policy"]] = row["tardiness"].get<double>();
+  }
+  if (tardiness.contains("gpes") && tardiness["exclusive"] > 0) {
+    add(fmt::format("tardiness of a video beside kernels of {} frames, under "
+                    "gpes, over that under exclusive",
+                    longest),
+        Rounded(tardiness["gpes"] / tardiness["exclusive"]), 0.2, true);
+  }
+  for (const Json& row : document["orders"]) {
+    if (row["status"] == "measured" && row["order"] == "mmul.srad.nn") {
+      pending[row["policy"]] = row["pending"].get<double>();
+    }
+  }
+  if (pending.contains("gpes") && pending["exclusive"] > 0) {
+    add("pending of mmul.srad.nn under gpes, over that under exclusive",
+        Rounded(pending["gpes"] / pending["exclusive"]), 0.47, true);
+  }
+  for (const Json& row : document["floods"]) {
+    if (row["status"] != "measured" || row["flood"] != "LARGE") continue;
+    const bool sliced = row["policy"] == "gpes";
+    if (!sliced && row["policy"] != "exclusive") continue;
+    add(fmt::format("slowed down by LARGE, at priority {}, {}, %",
+                    row["priority"].get<int>(),
+                    row["policy"].get<std::string>()),
+        row["slowed_percent"], sliced ? 49 : 90, sliced);
+  }
   for (const Json& cell : document["cells"]) {
     if (cell["policy"] != "gpes" || cell["status"] != "measured" ||
         cell["rate"] != "low" || cell["part"] != "block length") {
@@ -619,7 +428,7 @@ Json Run::Summary(const Json& document) const {
   return summary;
 }
 
-absl::StatusOr<Json> Run::All() {
+absl::StatusOr<Json> SharingMeasurement::All() {
   ASSIGN_OR_RETURN(trace_, ReadTrace(options_.trace));
   if (options_.backend == "cpu") {
     workers_ =
@@ -637,20 +446,19 @@ absl::StatusOr<Json> Run::All() {
   ASSIGN_OR_RETURN(document["pending"], Pending());
   ASSIGN_OR_RETURN(document["losses"], Losses());
   ASSIGN_OR_RETURN(document["copies"], Copies());
+  ASSIGN_OR_RETURN(document["video"], Video());
+  ASSIGN_OR_RETURN(document["orders"], Orders());
+  ASSIGN_OR_RETURN(document["floods"], Floods());
   document["summary"] = Summary(document);
-  document["not_compared"] =
-      "MPS and XSched share a GPU between programs of the driver's: there is "
-      "none here";
+  document["others"] = Others();
   return document;
 }
-
-}  // namespace
 
 absl::StatusOr<Json> RunSharing(const SharingOptions& options) {
   if (options.gpud.empty()) {
     return absl::UnavailableError("no gpud; name it with --gpud");
   }
-  return Run(options).All();
+  return SharingMeasurement(options).All();
 }
 
 }  // namespace carillon::bench

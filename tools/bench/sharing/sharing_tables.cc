@@ -91,6 +91,22 @@ std::string SharingTables(const Json& document) {
       "a copy in chunks, and an urgent one beside it", document["copies"],
       {">bytes", ">chunks", ">us", ">slower %", ">pending"},
       {"bytes", "chunks", "took_us", "slower_percent", "urgent_pending"});
+  text += RowsTable(
+      "a video beside a competitor whose kernels take so many frames; in "
+      "periods",
+      document["video"],
+      {">competitor", "policy", ">frames", ">tardy", ">max", ">jitter"},
+      {"competitor", "policy", "frames", "tardiness", "tardiness_max",
+       "jitter"});
+  text += RowsTable(
+      "three applications of one priority: pending of all, over their time "
+      "alone",
+      document["orders"], {"order", "policy", ">pending"},
+      {"order", "policy", "pending"});
+  text += RowsTable("an application beside one that floods the GPU",
+                    document["floods"],
+                    {"flood", "policy", ">its priority", ">slowed %"},
+                    {"flood", "policy", "priority", "slowed_percent"});
   cli::Table summary({"what was hoped for", ">is", "", ">hoped"});
   for (const Json& row : document["summary"]) {
     summary.AddRow({Text(row["what"]), Text(row["is"]),
@@ -101,8 +117,11 @@ std::string SharingTables(const Json& document) {
   for (const Json& condition : document["conditions"]) {
     text += fmt::format("- {}\n", Text(condition));
   }
-  return text +
-         fmt::format("- not compared: {}\n", Text(document["not_compared"]));
+  for (const Json& other : document["others"]) {
+    text += fmt::format("- {} {}: {}\n", Text(other["name"]),
+                        Text(other["status"]), Text(other["reason"]));
+  }
+  return text;
 }
 
 }  // namespace carillon::bench

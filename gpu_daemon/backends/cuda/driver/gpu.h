@@ -194,6 +194,9 @@ class Gpu {
   absl::StatusOr<CUfunction> UserFunction(const KernelMetadata& kmd) {
     return modules_.FindUsers(kmd);
   }
+  absl::StatusOr<SliceFunction> SlicesOf(const KernelMetadata& kmd) {
+    return modules_.FindSlices(kmd);
+  }
   absl::StatusOr<uint64_t> DeviceWord(const std::string& name) const {
     return modules_.DeviceWord(name);
   }

@@ -1,5 +1,6 @@
 #include "gpu_daemon/backends/cuda/driver/launch_sequence.h"
 
+#include <cstring>
 #include <vector>
 
 #include "base/status.h"
@@ -16,6 +17,20 @@ class LaunchSequence::Parameters {
         part_{first, kmd.grid},
         by_value_{&frame, args, &part_},
         packed_(args, kmd.kernel->args_size) {}
+  // Of a user's kernel's slice.
+  Parameters(const KernelMetadata& kmd, const std::byte* args,
+             const SliceFunction& slice, const simt::Dim3& first)
+      : is_users_(true),
+        part_{first, kmd.grid},
+        with_part_(slice.part_offset + sizeof(part_)),
+        by_value_{},
+        packed_(with_part_.data(), with_part_.size()) {
+    // It may have none.
+    if (args != nullptr) {
+      std::memcpy(with_part_.data(), args, kmd.kernel->args_size);
+    }
+    std::memcpy(with_part_.data() + slice.part_offset, &part_, sizeof(part_));
+  }
   Parameters(const Parameters&) = delete;
   Parameters& operator=(const Parameters&) = delete;
 
@@ -25,6 +40,7 @@ class LaunchSequence::Parameters {
  private:
   const bool is_users_;
   simt::GridPart part_;
+  std::vector<std::byte> with_part_;
   void* by_value_[3];  // of carillon_call_<name>
   PackedArguments packed_;
 };
@@ -118,6 +134,7 @@ absl::StatusOr<LaunchSequence> LaunchSequence::Make(Gpu& gpu,
                             : gpu.FunctionFor("carillon_call_", kmd));
   if (is_users) {
     ASSIGN_OR_RETURN(sequence.complete_, gpu.Function("carillon_complete"));
+    ASSIGN_OR_RETURN(sequence.slice_, gpu.SlicesOf(kmd));
   }
   return sequence;
 }
@@ -128,14 +145,20 @@ CUresult LaunchSequence::LaunchSlice(const Driver& driver,
                                      CUstream stream,
                                      const GridSlice& slice) const {
   const bool is_whole = slice.size == kmd.grid;
-  if (!IsSliceOf(kmd.grid, slice) || (kmd.kernel->is_users() && !is_whole)) {
+  if (!IsSliceOf(kmd.grid, slice) || (!is_whole && WhyWhole(kmd))) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  Parameters parameters(kmd, frame, args, slice.first);
-  CUresult result = driver.cuLaunchKernel(
-      kernel_, slice.size.x, slice.size.y, slice.size.z, kmd.block.x,
-      kmd.block.y, kmd.block.z, Modules::DynamicShared(kmd), stream,
-      parameters.parameters(), parameters.extra());
+  const bool by_version = kmd.kernel->is_users() && !is_whole;
+  const auto launch = [&](CUfunction kernel, Parameters&& parameters) {
+    return driver.cuLaunchKernel(
+        kernel, slice.size.x, slice.size.y, slice.size.z, kmd.block.x,
+        kmd.block.y, kmd.block.z, Modules::DynamicShared(kmd), stream,
+        parameters.parameters(), parameters.extra());
+  };
+  CUresult result =
+      by_version
+          ? launch(slice_.function, Parameters(kmd, args, slice_, slice.first))
+          : launch(kernel_, Parameters(kmd, frame, args, slice.first));
   if (result != CUDA_SUCCESS || complete_ == nullptr) return result;
   void* complete_parameters[] = {&frame};
   result = driver.cuLaunchKernel(complete_, 1, 1, 1, 1, 1, 1, 0, stream,

@@ -6,6 +6,7 @@
 #define CARILLON_GPU_DAEMON_BACKENDS_CUDA_DRIVER_LAUNCH_SEQUENCE_H_
 
 #include <cstddef>
+#include <optional>
 #include <span>
 
 #include "absl/status/statusor.h"
@@ -79,11 +80,19 @@ class LaunchSequence {
                   CUstream stream) const {
     return LaunchSlice(driver, kmd, frame, args, stream, {.size = kmd.grid});
   }
-  // The same of a slice of the grid, which completes as a launch of its own. A
-  // user's kernel has one slice only, its grid. InvalidValue: it is none.
+  // The same of a slice of the grid, which completes as a launch of its own.
+  // InvalidValue: it is none, or the kernel has none but its grid.
   CUresult LaunchSlice(const Driver& driver, const KernelMetadata& kmd,
                        simt::EventFrame frame, std::byte* args, CUstream stream,
                        const GridSlice& slice) const;
+
+  // Why the kernel has no slices in this shape, if it has none.
+  std::optional<WholeReason> WhyWhole(const KernelMetadata& kmd) const {
+    if (!kmd.kernel->is_users()) return std::nullopt;
+    if (slice_.function == nullptr) return slice_.why_whole;
+    if (kmd.threads() > slice_.most_threads) return WholeReason::kRefused;
+    return std::nullopt;
+  }
 
   // As a graph, with arguments that Set() must replace. `capture`: see
   // MakeKernelGraph().
@@ -99,7 +108,9 @@ class LaunchSequence {
   class Parameters;
 
   CUfunction kernel_ = nullptr;
-  CUfunction complete_ = nullptr;  // of a user's kernel
+  // Of a user's kernel:
+  CUfunction complete_ = nullptr;
+  SliceFunction slice_;
 };
 
 }  // namespace carillon::gpud::cuda

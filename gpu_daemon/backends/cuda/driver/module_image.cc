@@ -110,6 +110,12 @@ absl::Status CheckPtx(std::string_view image, const std::string& file) {
 
 }  // namespace
 
+bool IsPtx(std::span<const std::byte> image) {
+  const std::string_view bytes(reinterpret_cast<const char*>(image.data()),
+                               image.size());
+  return !bytes.starts_with(kFatbinMagic) && !bytes.starts_with(kElfMagic);
+}
+
 absl::Status CheckModuleImage(std::span<const std::byte> image,
                               const std::string& file) {
   const std::string_view bytes(reinterpret_cast<const char*>(image.data()),

@@ -11,6 +11,9 @@
 
 namespace carillon::gpud::cuda {
 
+// Whether an image that passed CheckModuleImage() is PTX text.
+bool IsPtx(std::span<const std::byte> image);
+
 // OK for what has the outer form of a fatbin, a cubin or PTX text and lies
 // whole within `image`. Whether it is good inside, the driver says. Errors:
 // InvalidArgument, naming `file` and what it is instead.

@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <span>
 #include <utility>
 
 #include "base/status.h"
 #include "fmt/format.h"
+#include "gpu_daemon/backends/cuda/driver/module_image.h"
 #include "gpu_daemon/event/refusal.h"
+#include "kernels/simt/event_frame.h"
+#include "spdlog/spdlog.h"
 
 namespace carillon::gpud::cuda {
 
@@ -40,18 +44,77 @@ void Modules::Reset() {
 
 // --- Users' files.
 
+absl::Status Modules::LoadImage(const ModuleSource& source,
+                                UserModule& user) const {
+  const auto load = [&](std::string_view text) -> absl::Status {
+    const auto bytes = std::as_bytes(std::span(text));
+    user.image.assign(bytes.begin(), bytes.end());
+    user.image.push_back(std::byte{0});
+    ASSIGN_OR_RETURN(user.module, LoadModule(driver_, user.image));
+    return absl::OkStatus();
+  };
+  const std::string_view image(
+      reinterpret_cast<const char*>(source.image.data()), source.image.size());
+  if (!IsPtx(source.image)) {
+    user.none_sliced = {WholeReason::kNoPtx, "its file is machine code"};
+    return load(image);
+  }
+  auto made = MakeSlicedPtx(image.substr(0, image.find('\0')));
+  if (!made.ok()) {
+    user.none_sliced = {WholeReason::kUnknownPtx,
+                        std::string(made.status().message())};
+    return load(image);
+  }
+  const absl::Status loaded = load(made->text);
+  if (loaded.ok()) {
+    user.whole = std::move(made->whole);
+    return loaded;
+  }
+  // What is wrong with the user's own text is said of that.
+  user.none_sliced = {WholeReason::kRefused, std::string(loaded.message())};
+  return load(image);
+}
+
+absl::StatusOr<SliceFunction> Modules::SlicesOf(
+    const UserModule& user, const UserKernel& kernel) const {
+  const auto whole = user.whole.find(kernel.symbol());
+  if (user.none_sliced || whole != user.whole.end()) {
+    return SliceFunction{.why_whole = user.none_sliced
+                                          ? user.none_sliced->reason
+                                          : whole->second.reason};
+  }
+  SliceFunction slice;
+  ASSIGN_OR_RETURN(
+      slice.function,
+      FindFunction(driver_, user.module.get(),
+                   fmt::format("{}{}", kSlicePrefix, kernel.symbol()).c_str()));
+  size_t offset = 0;
+  size_t bytes = 0;
+  RETURN_IF_ERROR(ToStatus(
+      driver_,
+      driver_.cuFuncGetParamInfo(slice.function, kernel.info().params.size(),
+                                 &offset, &bytes),
+      "ask for a slice's place"));
+  slice.part_offset = static_cast<uint32_t>(offset);
+  // It may need a register more than the kernel.
+  int most_threads = 0;
+  RETURN_IF_ERROR(ToStatus(
+      driver_,
+      driver_.cuFuncGetAttribute(&most_threads,
+                                 CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
+                                 slice.function),
+      "ask for a slice's largest block"));
+  slice.most_threads = static_cast<uint32_t>(std::max(most_threads, 0));
+  return slice;
+}
+
 absl::StatusOr<std::unique_ptr<Modules::UserModule>> Modules::LoadUsers(
     const ModuleSource& source) {
   auto user = std::make_unique<UserModule>();
-  user->image.assign(source.image.begin(), source.image.end());
-  user->image.push_back(std::byte{0});
-  auto module = LoadModule(driver_, user->image);
-  if (!module.ok()) {
-    return absl::Status(
-        module.status().code(),
-        fmt::format("{}: {}", source.file, module.status().message()));
+  if (const absl::Status loaded = LoadImage(source, *user); !loaded.ok()) {
+    return absl::Status(loaded.code(),
+                        fmt::format("{}: {}", source.file, loaded.message()));
   }
-  user->module = *std::move(module);
   ASSIGN_OR_RETURN(user->frame_bytes, LargestFrame(user->module.get()));
   {
     MutexLock lock(mutex_);
@@ -74,8 +137,17 @@ absl::StatusOr<std::unique_ptr<Modules::UserModule>> Modules::LoadUsers(
     ASSIGN_OR_RETURN(const auto layout, LayoutOf(*function));
     ASSIGN_OR_RETURN(auto kernel,
                      UserKernel::Make(declaration, source.file, layout));
+    UserFunctions functions{.whole = *function};
+    ASSIGN_OR_RETURN(functions.slice, SlicesOf(*user, *kernel));
+    if (functions.slice.function == nullptr) {
+      spdlog::info("kernel '{}' of {} runs whole under policy gpes: {}",
+                   declaration.symbol, source.file,
+                   user->none_sliced
+                       ? user->none_sliced->what
+                       : user->whole.find(declaration.symbol)->second.what);
+    }
     user->kernels.push_back(std::move(kernel));
-    user->functions.push_back(*function);
+    user->functions.push_back(functions);
   }
   return user;
 }
@@ -96,9 +168,10 @@ absl::Status Modules::LoadAgain(UserModule& user) {
   ASSIGN_OR_RETURN(user.module, LoadModule(driver_, user.image));
   RETURN_IF_ERROR(ShowReleases(user));
   for (size_t i = 0; i < user.kernels.size(); ++i) {
-    ASSIGN_OR_RETURN(user.functions[i],
+    ASSIGN_OR_RETURN(user.functions[i].whole,
                      FindFunction(driver_, user.module.get(),
                                   user.kernels[i]->symbol().c_str()));
+    ASSIGN_OR_RETURN(user.functions[i].slice, SlicesOf(user, *user.kernels[i]));
     user_functions_[&user.kernels[i]->info()] = user.functions[i];
   }
   return absl::OkStatus();
@@ -173,10 +246,22 @@ absl::StatusOr<CUfunction> Modules::FindUsers(const KernelMetadata& kmd) {
   CUfunction function = nullptr;
   {
     MutexLock lock(mutex_);
-    function = user_functions_.at(kmd.kernel);
+    function = user_functions_.at(kmd.kernel).whole;
   }
   RETURN_IF_ERROR(MakeReady(function, kmd));
   return function;
+}
+
+absl::StatusOr<SliceFunction> Modules::FindSlices(const KernelMetadata& kmd) {
+  SliceFunction slice;
+  {
+    MutexLock lock(mutex_);
+    slice = user_functions_.at(kmd.kernel).slice;
+  }
+  if (slice.function == nullptr) return slice;
+  // It has a few bytes more of shared memory.
+  if (MakeReady(slice.function, kmd).ok()) return slice;
+  return SliceFunction{.why_whole = WholeReason::kRefused};
 }
 
 absl::Status Modules::MakeReady(CUfunction function,

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,23 +19,42 @@
 #include "base/mutex.h"
 #include "gpu_daemon/backends/cuda/driver/driver.h"
 #include "gpu_daemon/backends/cuda/driver/owned.h"
+#include "gpu_daemon/backends/cuda/driver/sliced_ptx.h"
 #include "gpu_daemon/event/kernel_metadata.h"
 #include "gpu_daemon/event/user_kernel.h"
 
 namespace carillon::gpud::cuda {
 
+// What launches a user's kernel on a box of its grid. Its parameters are the
+// kernel's, and a GridPart.
+struct SliceFunction {
+  CUfunction function = nullptr;  // nullptr: there is none
+  uint32_t part_offset = 0;       // of the GridPart
+  uint32_t most_threads = 0;      // a block
+  WholeReason why_whole = WholeReason::kNoPtx;
+};
+
 // Calls come with the context current, but for Abandon() and Reset(); those that
 // find functions from any thread, the others from one that is alone.
 class Modules {
  public:
+  struct UserFunctions {
+    CUfunction whole = nullptr;
+    SliceFunction slice;
+  };
   // A user's file.
   struct UserModule {
-    std::vector<std::byte> image;  // with a NUL behind it
+    // As it was loaded, with a NUL behind it: PTX has its kernels' sliced
+    // versions, too.
+    std::vector<std::byte> image;
     Module module;
     std::vector<std::unique_ptr<UserKernel>> kernels;
-    std::vector<CUfunction> functions;  // of the kernels, in this context
-    uint32_t frame_bytes = 0;           // the kernels' largest stack frame
-    bool waits = false;                 // it has kReleasesWord
+    std::vector<UserFunctions> functions;  // of the kernels, in this context
+    uint32_t frame_bytes = 0;              // the kernels' largest stack frame
+    bool waits = false;                    // it has kReleasesWord
+    // Why no kernel has a sliced version, or which have none.
+    std::optional<WhyWhole> none_sliced;
+    std::map<std::string, WhyWhole, std::less<>> whole;
   };
 
   // A variable that a user's file may have, eight bytes: an address, where gpud
@@ -70,6 +90,9 @@ class Modules {
   // A user's kernel as it is, ready for launches of these dimensions.
   absl::StatusOr<CUfunction> FindUsers(const KernelMetadata& kmd)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // The same for a slice.
+  absl::StatusOr<SliceFunction> FindSlices(const KernelMetadata& kmd)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // edgeReleaseBarrier, for all kernels that wait. Errors: Unimplemented, where no
   // file has kReleasesWord.
   absl::Status Release() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -84,6 +107,10 @@ class Modules {
   }
 
  private:
+  // With its kernels' sliced versions, where that can be.
+  absl::Status LoadImage(const ModuleSource& source, UserModule& user) const;
+  absl::StatusOr<SliceFunction> SlicesOf(const UserModule& user,
+                                         const UserKernel& kernel) const;
   // Tells a file that waits where the releases are counted.
   absl::Status ShowReleases(UserModule& user)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -99,7 +126,7 @@ class Modules {
   Mutex mutex_;
   std::map<std::string, CUfunction, std::less<>> functions_
       ABSL_GUARDED_BY(mutex_);
-  std::map<const simt::KernelInfo*, CUfunction> user_functions_
+  std::map<const simt::KernelInfo*, UserFunctions> user_functions_
       ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<UserModule>> user_modules_
       ABSL_GUARDED_BY(mutex_);

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "gpu_daemon/backends/cuda/fake/fake_gpu.h"
+#include "kernels/simt/event_frame.h"
 
 namespace carillon::gpud::cuda {
 namespace {
@@ -17,16 +18,29 @@ uint64_t Threads(const KernelCall& call) {
   return call.grid().count() * call.block().count();
 }
 
+// Of threads from `first` on, in one dimension.
+CUresult Saxpy(KernelCall& call, uint64_t first) {
+  const auto* x = call.param<const float*>(0);
+  auto* y = call.param<float*>(1);
+  const auto a = call.param<float>(2);
+  const uint64_t n =
+      std::min<uint64_t>(call.param<uint32_t>(3), first + Threads(call));
+  for (uint64_t i = first; i < n; ++i) y[i] += a * x[i];
+  return CUDA_SUCCESS;
+}
+
 const FakeKernelRegistration kSaxpy(
     "saxpy", {sizeof(float*), sizeof(float*), sizeof(float), sizeof(uint32_t)},
+    [](KernelCall& call) { return Saxpy(call, 0); });
+
+// What gpud makes of it (driver/sliced_ptx.h).
+const FakeKernelRegistration kSaxpySlice(
+    "carillon_slice_saxpy",
+    {sizeof(float*), sizeof(float*), sizeof(float), sizeof(uint32_t),
+     sizeof(simt::GridPart)},
     [](KernelCall& call) {
-      const auto* x = call.param<const float*>(0);
-      auto* y = call.param<float*>(1);
-      const auto a = call.param<float>(2);
-      const uint64_t n =
-          std::min<uint64_t>(call.param<uint32_t>(3), Threads(call));
-      for (uint64_t i = 0; i < n; ++i) y[i] += a * x[i];
-      return CUDA_SUCCESS;
+      const auto part = call.param<simt::GridPart>(4);
+      return Saxpy(call, uint64_t{part.first.x} * call.block().x);
     });
 
 const FakeKernelRegistration kScale("scale", {sizeof(Floats), sizeof(float)},

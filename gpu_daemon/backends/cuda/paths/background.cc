@@ -365,7 +365,8 @@ absl::Status Background::Start(StreamSlot& slot, LaunchGate::Grant grant) {
   const KernelMetadata& kmd = slot.launch->kmd;
   ASSIGN_OR_RETURN(const auto sequence, LaunchSequence::Make(*gpu_, kmd));
   slot.in_slices = grant == LaunchGate::Grant::kSlice;
-  if (slot.in_slices && !slot.slices && gate_->slices().First(kmd) != 0) {
+  if (slot.in_slices && !slot.slices &&
+      gate_->slices().First(kmd, sequence.WhyWhole(kmd)) != 0) {
     slot.slices.emplace();
   }
   simt::EventFrame frame{};
@@ -446,6 +447,10 @@ void Background::TakeUnfinished(LostWork& lost) {
     --running_;
     ++replaying_;
     std::shared_ptr<KernelLaunch> launch = std::move(slot.launch);
+    // It runs again, whole, and then has its own time.
+    const bool waits =
+        slot.overdue && slot.slices && launch->kmd.kernel->is_users();
+    if (waits) gate_->slices().NoteWaits(*launch->kmd.kernel);
     slot.place.reset();
     slot.slices.reset();
     slot.between_slices = false;
@@ -459,7 +464,7 @@ void Background::TakeUnfinished(LostWork& lost) {
                MutexLock end_lock(mutex_);
                --replaying_;
              },
-         .timed_out = slot.overdue});
+         .timed_out = slot.overdue && !waits});
   }
 }
 

@@ -207,11 +207,12 @@ absl::Status HostLauncher::Start(Flight& flight) {
     flight.life.dispatched_ns = NowNs();
     flight.event->ring().life(flight.sequence) = flight.life;
   }
+  Resources& resources = *tenancies_[flight.event.get()].resources;
   if (flight.grant == LaunchGate::Grant::kSlice && !flight.slices &&
-      gate_->slices().First(flight.kmd) != 0) {
+      gate_->slices().First(flight.kmd,
+                            resources.sequence.WhyWhole(flight.kmd)) != 0) {
     flight.slices.emplace();
   }
-  Resources& resources = *tenancies_[flight.event.get()].resources;
   const CUresult result = flight.slices ? EnqueueSlice(resources, flight)
                                         : Enqueue(resources, flight);
   flight.launched = gpu_->Check(result);
@@ -399,6 +400,10 @@ void HostLauncher::TakeUnfinished(LostWork& lost) {
       flight.event->memory().bell().Signal();
       continue;
     }
+    // It runs again, whole, and then has its own time.
+    const bool waits =
+        flight.overdue && flight.slices && flight.kmd.kernel->is_users();
+    if (waits) gate_->slices().NoteWaits(*flight.kmd.kernel);
     lost.unfinished.push_back(
         {.kmd = flight.kmd,
          .args = std::move(flight.args),
@@ -408,7 +413,7 @@ void HostLauncher::TakeUnfinished(LostWork& lost) {
                FinishAndSignal(*event, sequence, state,
                                static_cast<EventStatus>(status));
              },
-         .timed_out = flight.overdue});
+         .timed_out = flight.overdue && !waits});
   }
   flights_.clear();
   landed_.NotifyAll();

@@ -210,12 +210,18 @@ TEST_F(SliceSizesTest, LaunchesThatRunWholeAreCountedWithTheReason) {
   SliceSizes sizes(kGpu, 0);
   EXPECT_EQ(sizes.First(Kmd(own_, 1)), 0u);
   EXPECT_EQ(sizes.First(Kmd(own_, kWave)), 0u);
-  EXPECT_EQ(sizes.First(Kmd(users_, 1000)), 0u);
+  EXPECT_EQ(sizes.First(Kmd(users_, 1000), WholeReason::kNoPtx), 0u);
+  EXPECT_EQ(sizes.First(Kmd(users_, 1), WholeReason::kNoPtx), 0u)
+      << "it would be one slice";
+  EXPECT_EQ(sizes.First(Kmd(users_, 1000)), kWave);
   EXPECT_EQ(sizes.First(Kmd(own_, kWave + 1)), kWave);
   const SliceFigures figures = sizes.figures();
-  EXPECT_EQ(figures.whole_one_slice, 2u);
-  EXPECT_EQ(figures.whole_users_kernel, 1u);
-  EXPECT_EQ(figures.sliced, 1u);
+  ASSERT_EQ(figures.whole.size(), 2u);
+  EXPECT_EQ(figures.whole[0].name, "one_slice");
+  EXPECT_EQ(figures.whole[0].value, 3u);
+  EXPECT_EQ(figures.whole[1].name, "no_ptx");
+  EXPECT_EQ(figures.whole[1].value, 1u);
+  EXPECT_EQ(figures.sliced, 2u);
 }
 
 TEST_F(SliceSizesTest, WithABoundASliceIsAsManyWavesAsItsTimeAllows) {

@@ -16,19 +16,33 @@ uint64_t SliceSizes::WaveOf(const KernelMetadata& kmd) const {
   return std::max<uint64_t>(SmOccupancy(gpu_).Capacity(cost), 1);
 }
 
-uint64_t SliceSizes::First(const KernelMetadata& kmd) {
+uint64_t SliceSizes::First(const KernelMetadata& kmd,
+                           std::optional<WholeReason> why_whole) {
   const uint64_t blocks = Next(kmd);
   MutexLock lock(mutex_);
-  if (kmd.kernel->is_users()) {
-    ++figures_.whole_users_kernel;
-    return 0;
-  }
-  if (kmd.blocks() <= blocks) {
-    ++figures_.whole_one_slice;
+  if (waits_.contains(kmd.kernel)) why_whole = WholeReason::kWaits;
+  if (kmd.blocks() <= blocks) why_whole = WholeReason::kOneSlice;
+  if (why_whole) {
+    ++whole_[static_cast<size_t>(*why_whole)];
     return 0;
   }
   ++figures_.sliced;
   return blocks;
+}
+
+void SliceSizes::NoteWaits(const simt::KernelInfo& kernel) {
+  MutexLock lock(mutex_);
+  waits_.insert(&kernel);
+}
+
+SliceFigures SliceSizes::figures() const {
+  MutexLock lock(mutex_);
+  SliceFigures figures = figures_;
+  for (size_t i = 0; i < kWholeReasons; ++i) {
+    if (whole_[i] == 0) continue;
+    figures.whole.push_back({NameOf(static_cast<WholeReason>(i)), whole_[i]});
+  }
+  return figures;
 }
 
 uint64_t SliceSizes::Next(const KernelMetadata& kmd) const {

@@ -8,26 +8,21 @@
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_PATHS_SLICE_SIZES_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_CUDA_PATHS_SLICE_SIZES_H_
 
+#include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <set>
 #include <tuple>
 
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "gpu_daemon/backends/cuda/driver/sliced_ptx.h"
+#include "gpu_daemon/event/backend.h"
 #include "gpu_daemon/event/gpu_model.h"
 #include "gpu_daemon/event/kernel_metadata.h"
 
 namespace carillon::gpud::cuda {
-
-struct SliceFigures {
-  uint64_t sliced = 0;  // launches
-  uint64_t slices = 0;
-  // Of those, whose waves took longer than the bound: no slice can keep it.
-  uint64_t over_bound = 0;
-  // Launches that ran whole, by reason.
-  uint64_t whole_one_slice = 0;     // the GPU holds all of its blocks
-  uint64_t whole_users_kernel = 0;  // its code knows no offset
-};
 
 // Thread safe.
 class SliceSizes {
@@ -37,8 +32,11 @@ class SliceSizes {
       : gpu_(gpu), bound_ns_(bound_ns) {}
 
   // A launch begins under gpes. 0: it runs whole; else its first slice's blocks.
-  // Its blocks do not wait for each other: no kernel of kernels/ may.
-  uint64_t First(const KernelMetadata& kmd) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Its blocks do not wait for later ones: no kernel of kernels/ may, and a user's
+  // is sliced until NoteWaits(). `why_whole`: its code has no slices.
+  uint64_t First(const KernelMetadata& kmd,
+                 std::optional<WholeReason> why_whole = std::nullopt)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // The blocks of a slice now.
   uint64_t Next(const KernelMetadata& kmd) const ABSL_LOCKS_EXCLUDED(mutex_);
   // A slice of so many blocks took so long, its launch and its end's notice
@@ -46,10 +44,11 @@ class SliceSizes {
   void Ran(const KernelMetadata& kmd, uint64_t blocks, Nanoseconds took_ns)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  SliceFigures figures() const ABSL_LOCKS_EXCLUDED(mutex_) {
-    MutexLock lock(mutex_);
-    return figures_;
-  }
+  // A slice of the kernel has not ended: its blocks may wait for those of later
+  // slices. It runs whole from now on.
+  void NoteWaits(const simt::KernelInfo& kernel) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  SliceFigures figures() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   // Of one kernel in one shape, as its blocks take about as long as each other.
@@ -63,7 +62,10 @@ class SliceSizes {
   const Nanoseconds bound_ns_;
   mutable Mutex mutex_;
   std::map<Key, Nanoseconds> wave_ns_ ABSL_GUARDED_BY(mutex_);  // smoothed
-  SliceFigures figures_ ABSL_GUARDED_BY(mutex_);
+  SliceFigures figures_
+      ABSL_GUARDED_BY(mutex_);  // without those that ran whole
+  std::set<const simt::KernelInfo*> waits_ ABSL_GUARDED_BY(mutex_);
+  std::array<uint64_t, kWholeReasons> whole_ ABSL_GUARDED_BY(mutex_){};
 };
 
 }  // namespace carillon::gpud::cuda

@@ -11,7 +11,9 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "base/read_file.h"
 #include "gpu_daemon/backends/cuda/cuda_backend_fixture.h"
 #include "gpu_daemon/backends/cuda/edge/cuda_module.h"
 
@@ -122,8 +124,68 @@ TEST_P(SimSlicesTest, ASlicedKernelComputesWhatAWholeOneDoes) {
     EXPECT_EQ(TakeAway(event), 0u);
   }
   // 6 rows in parts, 5 planes, and a column in parts.
-  EXPECT_THAT(backend_->description(),
-              HasSubstr("gpes: 3 of 3 launches in 14 slices, 0 whole"));
+  const SliceFigures slices = backend_->figures().slices;
+  EXPECT_EQ(slices.sliced, 3u);
+  EXPECT_EQ(slices.slices, 14u);
+  EXPECT_TRUE(slices.whole.empty());
+}
+
+// A user's, whose PTX gpud has rewritten: by their own place in the grid, in
+// functions that they call, and by counting in a variable of their module, which
+// both versions share.
+TEST_P(SimSlicesTest, ASlicedUsersKernelComputesWhatAWholeOneDoes) {
+  constexpr uint32_t kWords = 4096;
+  constexpr uint64_t kBytes = kWords * sizeof(uint32_t);
+  ASSERT_NO_FATAL_FAILURE(Open());
+  std::byte* const out = device_->memory->completion().At(
+      *device_->completion_heap->Allocate(kBytes));
+  const auto ptx =
+      ReadFile("gpu_daemon/backends/cuda/driver/testdata/grids.ptx", "kernels");
+  ASSERT_TRUE(ptx.ok()) << ptx.status();
+  ModuleSource source{.image = std::as_bytes(std::span(*ptx)),
+                      .file = "grids.ptx"};
+  for (const char* kernel :
+       {"strides", "turned", "cells", "calls", "last_one"}) {
+    source.kernels.push_back(
+        {.symbol = kernel,
+         .name = kernel,
+         .summary = "",
+         .parameters = {{"out", simt::ParamKind::kWriteBuffer, 4},
+                        {"n", simt::ParamKind::kU32}}});
+  }
+  const auto kernels = backend_->LoadKernels(source);
+  ASSERT_TRUE(kernels.ok()) << kernels.status();
+  // One block an SM, so that a wave is 132 of them.
+  const uint32_t shared = backend_->gpu().shared_bytes_per_sm / 2;
+  for (const simt::KernelInfo* kernel : *kernels) {
+    for (const simt::Dim3& grid :
+         {simt::Dim3{300, 1, 1}, {7, 40, 1}, {7, 13, 3}}) {
+      auto event = Add(*device_, {.kernel = kernel,
+                                  .bindings = {{.buffer = {out, kBytes}},
+                                               {.constant_bits = kWords}},
+                                  .grid = grid,
+                                  .block = {32, 1, 1},
+                                  .shared_bytes = shared});
+      std::vector<std::byte> whole;
+      for (const char* policy : {"priority", "gpes"}) {
+        ASSERT_TRUE(backend_->SetPolicy(policy).ok());
+        std::memset(out, 0, kBytes);
+        event.ring->Commit();
+        event.ring->RingDoorbell();
+        EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+        const std::vector<std::byte> found(out, out + kBytes);
+        if (whole.empty()) whole = found;
+        EXPECT_TRUE(found == whole)
+            << kernel->name << ", " << grid.x << " blocks a row";
+      }
+      EXPECT_NE(whole, std::vector<std::byte>(kBytes));
+      EXPECT_EQ(TakeAway(event), 0u);
+    }
+  }
+  const SliceFigures slices = backend_->figures().slices;
+  EXPECT_EQ(slices.sliced, 15u);
+  EXPECT_GT(slices.slices, 2 * slices.sliced);
+  EXPECT_TRUE(slices.whole.empty());
 }
 
 // Users' kernels.

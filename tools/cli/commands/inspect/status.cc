@@ -97,6 +97,29 @@ std::string LaunchPaths(const v1::GetStatusResponse& status) {
   return text;
 }
 
+// "3 of 5 launches in 12 slices; whole: 2 one_slice". Empty: there was none.
+std::string Slices(const v1::SliceCounts& counts) {
+  uint64_t whole = 0;
+  std::vector<std::string> reasons;
+  for (const v1::Counter& counter : counts.whole()) {
+    whole += counter.value();
+    reasons.push_back(
+        fmt::format("{} {}", FormatCount(counter.value()), counter.name()));
+  }
+  if (counts.launches() + whole == 0) return "";
+  std::string text = fmt::format(
+      "{} of {} launches in {} slices", FormatCount(counts.launches()),
+      FormatCount(counts.launches() + whole), FormatCount(counts.slices()));
+  if (counts.over_bound() != 0) {
+    text += fmt::format(", {} of them with waves longer than --preempt-us",
+                        FormatCount(counts.over_bound()));
+  }
+  if (!reasons.empty()) {
+    text += fmt::format("; whole: {}", fmt::join(reasons, ", "));
+  }
+  return text;
+}
+
 std::string Overview(const v1::GetStatusResponse& status, const Fates& fates,
                      Console& console) {
   const v1::GpuModel& gpu = status.gpu();
@@ -143,6 +166,9 @@ std::string Overview(const v1::GetStatusResponse& status, const Fates& fates,
   line("background", fmt::format("{} kernels, {} blocks",
                                  FormatCount(status.background_kernels()),
                                  FormatCount(status.background_blocks())));
+  if (const std::string slices = Slices(status.slices()); !slices.empty()) {
+    line("slices", slices);
+  }
   if (const v1::Launch& launch = status.longest_wait();
       !launch.kernel().empty()) {
     line("waits", fmt::format("{} of {}, priority {}, longest: {}",

@@ -1,0 +1,156 @@
+// What `bench sharing` measures, part by part: sharing_run.cc has the events beside
+// a background, gpes_figures.cc the figures of GPES.
+#ifndef CARILLON_TOOLS_BENCH_SHARING_MEASUREMENT_H_
+#define CARILLON_TOOLS_BENCH_SHARING_MEASUREMENT_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "tools/bench/sharing/arrivals.h"
+#include "tools/bench/sharing/metrics.h"
+#include "tools/bench/sharing/sharing_run.h"
+#include "tools/bench/sharing/testbed.h"
+
+namespace carillon::bench {
+
+// Everything below was fixed before the first run.
+inline constexpr uint32_t kSms = 4;  // each holds one block at a time
+// An H100's 132 SMs with 32 blocks each.
+inline constexpr uint64_t kCudaPlaces = 4224;
+inline constexpr uint32_t kEventThreads = 64;
+inline constexpr uint32_t kThreads = 32;  // of a background's block
+inline constexpr Nanoseconds kEventBlockNs = 10'000;
+// What GPES calls a deadline: ten times a block.
+inline constexpr Nanoseconds kDeadlineNs = 10 * kEventBlockNs;
+inline constexpr uint32_t kEventPriority = 5;
+inline constexpr Nanoseconds kUs = 1000;
+inline constexpr Nanoseconds kMs = 1'000'000;
+
+// How much of all places events want.
+struct Rate {
+  const char* name;
+  double share;
+};
+inline constexpr Rate kRates[] = {{"low", 0.025}, {"high", 0.25}};
+inline constexpr const char* kShapes[] = {"uniform", "poisson", "closed",
+                                          "traced"};
+
+// A background's work: launches of kernels, one after the other, whose blocks all
+// take as long.
+struct Work {
+  Nanoseconds block_ns = 0;
+  uint64_t waves = 0;  // of a kernel: how often it fills the GPU
+  uint64_t launches = 0;
+
+  Nanoseconds kernel_ns() const { return block_ns * waves; }
+  auto key() const { return std::tuple(block_ns, waves, launches); }
+};
+// One that takes about so long alone.
+inline Work WorkOf(Nanoseconds block_ns, uint64_t waves, Nanoseconds all_ns) {
+  return {block_ns, waves, std::max<uint64_t>(1, all_ns / (block_ns * waves))};
+}
+
+struct Load {
+  std::string shape;
+  Rate rate;
+};
+
+// Four significant digits.
+double Rounded(double value);
+double MeanOf(std::span<const double> values);
+std::vector<Served> ServedOf(const Json& events);
+// When the last launch ended.
+double EndOf(const Json& background);
+
+class SharingMeasurement {
+ public:
+  explicit SharingMeasurement(const SharingOptions& options)
+      : options_(options), rounds_(options.quick ? 1 : options.rounds) {}
+
+  absl::StatusOr<Json> All();
+
+ private:
+  bool simulated() const { return options_.backend == "sim"; }
+  // What is measured alone is measured under this one.
+  std::string AlonePolicy() const {
+    return options_.backend == "cuda" ? "priority" : "first_come";
+  }
+  // Of an event: half of a GPU.
+  uint64_t event_blocks() const { return std::max<uint64_t>(2, places_ / 2); }
+  // In simulated time only another seed makes another run.
+  uint32_t RoundsOf(const Load& load) const {
+    return simulated() && load.shape != "poisson" ? 1 : rounds_;
+  }
+  SharingGpud Gpud(const std::vector<std::string>& more = {}) const;
+  absl::Status Calibrate();
+  uint64_t IterationsOf(Nanoseconds ns, uint32_t threads) const {
+    const double each = ns_per_iteration_.at(threads);
+    return std::max<uint64_t>(
+        1, static_cast<uint64_t>(static_cast<double>(ns) / each));
+  }
+  Nanoseconds GapOf(const Rate& rate) const {
+    return static_cast<Nanoseconds>(
+        static_cast<double>(event_blocks() * kEventBlockNs) /
+        (static_cast<double>(places_) * rate.share));
+  }
+  SharingDevicePlan BackgroundPlan(std::string name, const Work& work,
+                                   std::string_view policy) const;
+  SharingDevicePlan EventPlan(std::string_view policy, uint64_t blocks,
+                              Nanoseconds block_ns) const;
+  SharingDevicePlan LoadPlan(const Load& load, std::string_view policy,
+                             Nanoseconds end, uint32_t round) const;
+
+  // Why the back-end cannot do it; empty: it can.
+  absl::StatusOr<std::string> Refusal(const std::string& policy);
+  // {"status", "reason"} where it cannot; empty where it can.
+  absl::StatusOr<Json> Refused(const std::string& policy);
+  // Of each round.
+  absl::StatusOr<std::vector<double>> WorkAlone(const Work& work);
+  // The mean of all rounds.
+  absl::StatusOr<double> ResponseAlone(const Load& load);
+  absl::StatusOr<Json> Cell(std::string_view part, const std::string& policy,
+                            const Load& load, const Work& work);
+  absl::Status AddCells(Json& cells);
+  absl::StatusOr<Json> Pending();
+  absl::StatusOr<Json> Losses();
+  absl::StatusOr<Json> Copies();
+  absl::StatusOr<Json> Video();
+  absl::StatusOr<Json> Orders();
+  absl::StatusOr<Json> Floods();
+  // What backgrounds took together, from the first one's beginning, in plans' order.
+  absl::StatusOr<std::vector<double>> Ends(
+      const std::vector<SharingDevicePlan>& plans);
+  Json Conditions() const;
+  Json Summary(const Json& document) const;
+  bool Chosen(std::string_view policy) const {
+    return std::ranges::find(options_.policies, policy) !=
+           options_.policies.end();
+  }
+
+  const SharingOptions options_;
+  const uint32_t rounds_;
+  Arrivals trace_;
+  uint64_t places_ = kSms;                       // blocks that run at once
+  uint32_t workers_ = kSms;                      // cpu
+  std::map<uint32_t, double> ns_per_iteration_;  // by threads of a block
+  std::map<std::tuple<Nanoseconds, uint64_t, uint64_t>, std::vector<double>>
+      alone_;
+  std::map<std::pair<std::string, double>, double> responses_;
+  std::map<std::string, std::string> refusals_;  // by policy
+};
+
+}  // namespace carillon::bench
+
+#endif  // CARILLON_TOOLS_BENCH_SHARING_MEASUREMENT_H_
