@@ -41,11 +41,9 @@ struct HelloHead {
   uint32_t magic;
   uint32_t protocol;
   uint64_t incarnation;
-  uint32_t rings;
   uint16_t lengths[4];  // testbed, host, build, catalogue: they follow
-  uint32_t zero;
 };
-static_assert(sizeof(HelloHead) == 32);
+static_assert(sizeof(HelloHead) == 24);
 constexpr size_t kProtocolEnd = offsetof(HelloHead, incarnation);
 
 struct RefusalHead {
@@ -209,8 +207,8 @@ absl::StatusOr<Frame> ReadHello(Payload in) {
     }
   }
   ASSIGN_OR_RETURN(const auto head, in.Take<HelloHead>());
-  RETURN_IF_ERROR(in.CheckZero(head.zero));
-  Hello hello{.incarnation = head.incarnation, .rings = head.rings};
+  if (head.incarnation == 0) return Broken("frame HELLO has incarnation 0");
+  Hello hello{.incarnation = head.incarnation};
   size_t which = 0;
   for (std::string* text :
        {&hello.testbed, &hello.host, &hello.build, &hello.catalogue}) {
@@ -325,9 +323,7 @@ struct Writer {
     HelloHead head{.magic = kMagic,
                    .protocol = kProtocol,
                    .incarnation = hello.incarnation,
-                   .rings = hello.rings,
-                   .lengths = {},
-                   .zero = 0};
+                   .lengths = {}};
     std::string texts;
     size_t which = 0;
     for (const std::string* text :
@@ -430,6 +426,13 @@ void FrameDecoder::Append(std::string_view bytes) {
   bytes_.erase(0, at_);
   at_ = 0;
   bytes_ += bytes;
+}
+
+std::string FrameDecoder::TakeRest() {
+  std::string rest = bytes_.substr(at_);
+  bytes_.clear();
+  at_ = 0;
+  return rest;
 }
 
 absl::StatusOr<std::optional<Frame>> FrameDecoder::Next() {

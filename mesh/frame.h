@@ -53,11 +53,9 @@ struct Hello {
   std::string host;
   std::string build;      // Carillon's
   std::string catalogue;  // what tells one catalogue of kernels from another
-  // Of the host's registration: the newest of two hosts of one name has the
-  // higher one.
-  uint64_t incarnation = 0;
-  // From the near end: RING frames that follow at once, and name all its rings.
-  uint32_t rings = 0;
+  // Of the host's registration, from 1: the newer one of two hosts of one name
+  // has the higher one.
+  uint64_t incarnation = 1;
   bool operator==(const Hello&) const = default;
 };
 
@@ -152,6 +150,9 @@ class FrameDecoder {
   // until the next call of Append(). Once there is an error, there is no other
   // answer. Errors: InvalidArgument: which rule the frame breaks, and how.
   absl::StatusOr<std::optional<Frame>> Next();
+
+  // What follows the last frame; the decoder is empty then.
+  std::string TakeRest();
 
   // Bytes that are kept, of a frame that is not whole or was not asked for.
   size_t kept_bytes() const { return bytes_.size() - at_; }

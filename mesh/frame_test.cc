@@ -44,12 +44,9 @@ Frame AnyFrame(Owned& owned) {
       *rc::gen::inRange<uint64_t>(1, std::numeric_limits<uint64_t>::max() - 9));
   switch (*rc::gen::inRange(0, 7)) {
     case 0:
-      return Hello{AnyText(kMaxNameBytes),
-                   AnyText(kMaxNameBytes),
-                   AnyText(kMaxNameBytes),
-                   AnyText(kMaxNameBytes),
-                   AnyNumber(),
-                   *rc::gen::arbitrary<uint32_t>()};
+      return Hello{AnyText(kMaxNameBytes), AnyText(kMaxNameBytes),
+                   AnyText(kMaxNameBytes), AnyText(kMaxNameBytes),
+                   AnyNumber() | 1};
     case 1:
       return Refusal{static_cast<RefusalCode>(*rc::gen::inRange(1, 5)),
                      AnyText(kMaxReasonBytes)};
@@ -172,7 +169,7 @@ auto Resize(int by) {
 }
 
 TEST(FrameTest, EachBrokenRuleHasItsSentence) {
-  const Hello hello{"lab", "a", "1", "c", 7, 0};
+  const Hello hello{"lab", "a", "1", "c", 7};
   const Events events{RingId(1), Sequence(1), Sequence(0), {"abc", "de"}};
   const Done done{RingId(1), Sequence(1), {{EventState::kDone, 0, "abc"}}};
   const Ring ring{RingId(1), Sequence(0), {8, 64, 64}};
@@ -181,13 +178,15 @@ TEST(FrameTest, EachBrokenRuleHasItsSentence) {
   EXPECT_EQ(Complaint(hello, Put(4, 2)),
             "the other end speaks protocol 2 of links, this one 1: install "
             "the same Carillon on both hosts");
-  EXPECT_EQ(Complaint(hello, Put(20, 129)),
+  EXPECT_EQ(Complaint(hello, Put(16, 129)),
             "frame HELLO has a text of 129 bytes: at most 128");
-  EXPECT_EQ(Complaint(hello, Put(20, 100)),
+  EXPECT_EQ(Complaint(hello, Put(16, 100)),
             "frame HELLO is too short: 94 bytes are missing");
-  EXPECT_EQ(Complaint(hello, Put(28, 3)),
-            "frame HELLO has 0x3 where 0 must be");
-  EXPECT_EQ(Complaint(hello, [](std::string& b) { b[kHeaderBytes + 33] = 27; }),
+  EXPECT_EQ(Complaint(events, Put(28, 3)),
+            "frame EVENTS has 0x3 where 0 must be");
+  EXPECT_EQ(Complaint(Hello{"", "", "", "", 0}, Put(0, 0x4b4e4c43)),
+            "frame HELLO has incarnation 0");
+  EXPECT_EQ(Complaint(hello, [](std::string& b) { b[kHeaderBytes + 25] = 27; }),
             "frame HELLO has a text with byte 0x1b in it");
   EXPECT_EQ(Complaint(hello, Resize(2)), "frame HELLO is too long by 2 bytes");
   EXPECT_EQ(Complaint(Refusal{}, Put(0, 5)),
