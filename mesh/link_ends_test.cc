@@ -66,10 +66,10 @@ class NearEndTest : public testing::Test, public NearHost {
   void ReadEvent(RingId, Sequence number, std::string* to) override {
     *to += event_.empty() ? fmt::format("event {}", number.value()) : event_;
   }
-  void TakeEnd(RingId ring, Sequence number, const End& end) override {
+  bool TakeEnd(RingId, Sequence number, const End& end) override {
     ends_.push_back(
         fmt::format("{} {} {}", number.value(), end.status, end.output));
-    near_.Stored(ring, number);
+    return true;
   }
   void LoseLink(const std::string& why) override { lost_.push_back(why); }
 
@@ -332,7 +332,7 @@ TEST_F(NearEndTest, NoConnectionOpensWhileAnEndIsNotStored) {
   class Forgetful : public NearHost {
    public:
     void ReadEvent(RingId, Sequence, std::string* to) override { *to += "x"; }
-    void TakeEnd(RingId, Sequence, const End&) override {}
+    bool TakeEnd(RingId, Sequence, const End&) override { return false; }
     void LoseLink(const std::string&) override {}
   } forgetful;
   near_ = NearEnd(NearOptions(), &forgetful, 0);

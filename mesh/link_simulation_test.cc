@@ -174,12 +174,13 @@ class Simulation {
     void ReadEvent(RingId ring, Sequence number, std::string* to) override {
       *to += rings.at(ring).slots[number.value() % kLimits.slots];
     }
-    void TakeEnd(RingId ring, Sequence number, const mesh::End& end) override {
+    bool TakeEnd(RingId ring, Sequence number, const mesh::End& end) override {
       if (end.state != EventState::kDone || end.status != 7) {
         simulation->ledger_.Wrong(EventText(ring, number.value()),
                                   "another state");
       }
       to_store.push_back({ring, number, std::string(end.output)});
+      return false;
     }
     void LoseLink(const std::string& why) override {
       lost_because = why;

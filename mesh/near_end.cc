@@ -203,7 +203,7 @@ absl::Status NearEnd::TakeDone(const Done& done) {
                       state.limits.done_bytes));
     }
     state.received = number;
-    host_->TakeEnd(done.ring, number, end);
+    if (host_->TakeEnd(done.ring, number, end)) Stored(done.ring, number);
     ++number;
   }
   return absl::OkStatus();

@@ -31,9 +31,10 @@ class NearHost {
   // Appends an event that was rung and is not stored: at most event_bytes.
   virtual void ReadEvent(RingId ring, shm::Sequence number,
                          std::string* to) = 0;
-  // The end of an event; each comes once, in order. It is to be stored, and then
-  // told by NearEnd::Stored(), at once or later.
-  virtual void TakeEnd(RingId ring, shm::Sequence number, const End& end) = 0;
+  // The end of an event; each comes once, in order. It is to be stored where a
+  // later near end finds it. True: that is done; else NearEnd::Stored() says so
+  // later.
+  virtual bool TakeEnd(RingId ring, shm::Sequence number, const End& end) = 0;
   // Once: the link is lost, no end comes any more, and all events in flight are
   // to be aborted. `why` is a sentence for people.
   virtual void LoseLink(const std::string& why) = 0;
