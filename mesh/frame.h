@@ -1,5 +1,5 @@
-// What two ends of a link say to each other, as bytes of a stream. A frame is a
-// header and a payload, of little-endian numbers:
+// What two ends of a link say to each other (docs/mesh.md), as bytes of a
+// stream. A frame is a header and a payload, of little-endian numbers:
 //
 //   0               4      5          8
 //   +---------------+------+----------+------------ - -

@@ -99,20 +99,31 @@ class Ledger {
 
 // One direction of a connection.
 struct Pipe {
-  std::deque<std::pair<Nanoseconds, char>> bytes;  // when they arrive
+  std::deque<std::pair<Nanoseconds, std::string>> parts;  // when they arrive
   Nanoseconds last = 0;
 
   void Write(const std::string& text, Nanoseconds at) {
     last = std::max(last, at);
-    for (const char c : text) bytes.emplace_back(last, c);
+    parts.emplace_back(last, text);
   }
   std::string Read(Nanoseconds now, size_t most) {
     std::string text;
-    while (text.size() < most && !bytes.empty() && bytes.front().first <= now) {
-      text += bytes.front().second;
-      bytes.pop_front();
+    while (text.size() < most && !parts.empty() && parts.front().first <= now) {
+      std::string& front = parts.front().second;
+      const size_t some = std::min(front.size(), most - text.size());
+      text += front.substr(0, some);
+      front.erase(0, some);
+      if (front.empty()) parts.pop_front();
     }
     return text;
+  }
+  // Only so many bytes, of some part, still arrive.
+  void Truncate(uint64_t random) {
+    if (parts.empty()) return;
+    parts.resize(1 + random % parts.size());
+    std::string& back = parts.back().second;
+    back.resize(random / 7 % (back.size() + 1));
+    if (back.empty()) parts.pop_back();
   }
 };
 
@@ -482,7 +493,7 @@ class Simulation {
           case 0:
             cut.closed = true;
             for (Pipe* pipe : {&cut.to_far, &cut.to_near}) {
-              pipe->bytes.resize(Below(pipe->bytes.size() + 1));
+              pipe->Truncate(random_());
             }
             break;
           case 1:
