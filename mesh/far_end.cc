@@ -52,6 +52,8 @@ std::variant<Epoch, Refusal> FarEnd::Accept(const Hello& hello,
   for (auto& [ring, state] : rings_) state.named = false;
   closed_.clear();
   decoder_ = {};
+  splitter_.Clear();
+  joiner_.Clear();
   pulse_.Restart(now);
   alive_ = now;
   return epoch_;
@@ -83,6 +85,7 @@ absl::Status FarEnd::Take(const Frame& frame, Nanoseconds now) {
   if (const auto* events = std::get_if<Events>(&frame)) {
     return TakeEvents(*events);
   }
+  if (const auto* data = std::get_if<Data>(&frame)) return TakeData(*data);
   if (const auto* ping = std::get_if<Ping>(&frame)) {
     if (pulse_.Take(*ping, now)) return absl::OkStatus();
     return absl::InvalidArgumentError("the near end answers no PING of ours");
@@ -94,6 +97,8 @@ absl::Status FarEnd::Take(const Frame& frame, Nanoseconds now) {
           "the near end closes rings faster than it takes the answers");
     }
     if (rings_.erase(close->ring) > 0) {
+      if (splitter_.ring() == close->ring) splitter_.Clear();
+      if (joiner_.ring() == close->ring) joiner_.Clear();
       host_->DropRing(close->ring, GoneReason::kClosed);
     }
     closed_.push_back(close->ring);
@@ -135,6 +140,18 @@ absl::Status FarEnd::TakeRing(const Ring& ring) {
   return absl::OkStatus();
 }
 
+absl::Status FarEnd::TakeData(const Data& data) {
+  const auto found = rings_.find(data.ring);
+  if (found == rings_.end() || !found->second.answered ||
+      !found->second.named) {
+    return absl::InvalidArgumentError(
+        fmt::format("the near end sends parts of ring {}, which is not there",
+                    data.ring.value()));
+  }
+  return joiner_.Take(data, found->second.accepted + 1,
+                      found->second.limits.event_bytes);
+}
+
 absl::Status FarEnd::TakeEvents(const Events& events) {
   const auto found = rings_.find(events.ring);
   if (found == rings_.end() || !found->second.answered ||
@@ -142,6 +159,11 @@ absl::Status FarEnd::TakeEvents(const Events& events) {
     return absl::InvalidArgumentError(
         fmt::format("the near end sends events of ring {}, which is not there",
                     events.ring.value()));
+  }
+  if (joiner_.is_active() && joiner_.ring() != events.ring) {
+    return absl::InvalidArgumentError(
+        fmt::format("ring {}: events come amid the parts of ring {}",
+                    events.ring.value(), joiner_.ring().value()));
   }
   RingState& state = found->second;
   if (events.first != state.accepted + 1) {
@@ -162,7 +184,8 @@ absl::Status FarEnd::TakeEvents(const Events& events) {
         state.accepted - state.freed + events.items.size() - state.limits.slots,
         state.limits.slots));
   }
-  for (const std::string_view event : events.items) {
+  for (std::string_view event : events.items) {
+    if (joiner_.is_active()) event = joiner_.Join(event);
     if (event.size() > state.limits.event_bytes) {
       return absl::InvalidArgumentError(fmt::format(
           "ring {}: event {} has {} bytes: at most {}", events.ring.value(),
@@ -208,6 +231,10 @@ std::optional<Out> FarEnd::Poll(Nanoseconds now) {
 }
 
 bool FarEnd::AppendDone(std::string* to) {
+  if (splitter_.is_active()) {
+    AppendPart(to);
+    return true;
+  }
   const auto may_send = [](const auto& entry) {
     const RingState& state = entry.second;
     return state.named && state.answered && state.sent < state.done;
@@ -227,7 +254,13 @@ bool FarEnd::AppendDone(std::string* to) {
     const End end =
         host_->ReadEnd(ring, state.sent + ends.size() + 1, &outputs);
     assert(outputs.size() - had <= state.limits.done_bytes);
-    if (DoneBytes(ends.size() + 1, outputs.size()) > kMaxPayloadBytes) break;
+    if (DoneBytes(ends.size() + 1, outputs.size()) > kMaxPayloadBytes) {
+      if (!ends.empty()) break;
+      split_ = end;
+      splitter_.Start(ring, state.sent + 1, std::move(outputs));
+      AppendPart(to);
+      return true;
+    }
     ends.push_back(outputs.size());
     frame.items.push_back({end.state, end.status, {}});
   }
@@ -240,6 +273,19 @@ bool FarEnd::AppendDone(std::string* to) {
   state.sent = state.sent + ends.size();
   AppendFrame(frame, to);
   return true;
+}
+
+void FarEnd::AppendPart(std::string* to) {
+  if (!splitter_.is_last()) {
+    AppendFrame(splitter_.TakePart(), to);
+    return;
+  }
+  rings_.at(splitter_.ring()).sent = splitter_.number();
+  AppendFrame(mesh::Done{splitter_.ring(),
+                         splitter_.number(),
+                         {{split_.state, split_.status, splitter_.last()}}},
+              to);
+  splitter_.Clear();
 }
 
 void FarEnd::Done(RingId ring, Sequence last) {

@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "mesh/frame.h"
 #include "mesh/link_options.h"
+#include "mesh/parts.h"
 #include "mesh/pulse.h"
 
 namespace carillon::mesh {
@@ -92,7 +93,10 @@ class FarEnd {
   absl::Status Take(const Frame& frame, Nanoseconds now);
   absl::Status TakeRing(const Ring& ring);
   absl::Status TakeEvents(const Events& events);
+  absl::Status TakeData(const Data& data);
+  // The next DONE frame of a ring that has some, or DATA; rings take turns.
   bool AppendDone(std::string* to);
+  void AppendPart(std::string* to);
   void Free(RingId ring, RingState& state, shm::Sequence last);
   // Nobody of this incarnation is let in any more.
   void Lose(GoneReason why);
@@ -110,6 +114,9 @@ class FarEnd {
   std::optional<GoneReason> lost_;  // why that one may not come again
   Nanoseconds alive_;
   FrameDecoder decoder_;
+  Splitter splitter_;
+  End split_;  // state and status of what it splits
+  Joiner joiner_;
   Pulse pulse_;
 };
 

@@ -26,6 +26,7 @@ enum class Type : uint8_t {
   kEvents = 5,
   kDone = 6,
   kPing = 7,
+  kData = 8,
 };
 
 struct Header {
@@ -95,6 +96,13 @@ struct PingPayload {
   uint64_t held;
 };
 static_assert(sizeof(PingPayload) == 24);
+
+// Then the bytes.
+struct DataHead {
+  uint64_t ring;
+  uint64_t number;
+};
+static_assert(sizeof(DataHead) == 16);
 
 static_assert(kMaxItemBytes + sizeof(EventsHead) + sizeof(uint32_t) <=
               kMaxPayloadBytes);
@@ -295,6 +303,14 @@ absl::StatusOr<Frame> ReadPing(Payload in) {
   return Ping{ping.sent, ping.echoed, ping.held};
 }
 
+absl::StatusOr<Frame> ReadData(Payload in) {
+  ASSIGN_OR_RETURN(const auto head, in.Take<DataHead>());
+  RETURN_IF_ERROR(in.CheckNumbers(head.number, 1));
+  if (in.size() == 0) return Broken("frame DATA has no bytes");
+  ASSIGN_OR_RETURN(const std::string_view bytes, in.TakeBytes(in.size()));
+  return Data{RingId(head.ring), Sequence(head.number), bytes};
+}
+
 absl::StatusOr<Frame> ReadPayload(Type type, std::string_view bytes) {
   switch (type) {
     case Type::kHello:
@@ -311,6 +327,8 @@ absl::StatusOr<Frame> ReadPayload(Type type, std::string_view bytes) {
       return ReadDone({"DONE", bytes});
     case Type::kPing:
       return ReadPing({"PING", bytes});
+    case Type::kData:
+      return ReadData({"DATA", bytes});
   }
   return Broken("a frame has the unknown type {}", static_cast<int>(type));
 }
@@ -379,6 +397,11 @@ struct Writer {
     AppendPlain(PingPayload{ping.sent, ping.echoed, ping.held}, to);
     return Type::kPing;
   }
+  Type operator()(const Data& data) const {
+    AppendPlain(DataHead{data.ring.value(), data.number.value()}, to);
+    *to += data.bytes;
+    return Type::kData;
+  }
 };
 
 }  // namespace
@@ -386,11 +409,11 @@ struct Writer {
 absl::Status CheckLimits(const RingLimits& limits) {
   RETURN_IF_ERROR(shm::CheckRingEntries(limits.slots));
   for (const uint32_t bytes : {limits.event_bytes, limits.done_bytes}) {
-    if (bytes > kMaxItemBytes) {
+    if (bytes > kMaxEventBytes) {
       return absl::InvalidArgumentError(
           fmt::format("an event or completion of {} bytes: a link carries at "
                       "most {}",
-                      bytes, kMaxItemBytes));
+                      bytes, kMaxEventBytes));
     }
   }
   return absl::OkStatus();
@@ -398,7 +421,7 @@ absl::Status CheckLimits(const RingLimits& limits) {
 
 std::string_view NameOf(const Frame& frame) {
   constexpr std::string_view kNames[] = {"HELLO",  "REFUSAL", "RING", "CLOSE",
-                                         "EVENTS", "DONE",    "PING"};
+                                         "EVENTS", "DONE",    "PING", "DATA"};
   static_assert(std::size(kNames) == std::variant_size_v<Frame>);
   return kNames[frame.index()];
 }
@@ -453,7 +476,7 @@ absl::StatusOr<std::optional<Frame>> FrameDecoder::Read() {
                   header.payload_bytes, kMaxPayloadBytes);
   }
   const auto type = static_cast<Type>(header.type);
-  if (type < Type::kHello || type > Type::kPing) {
+  if (type < Type::kHello || type > Type::kData) {
     return Broken("a frame has the unknown type {}", header.type);
   }
   if ((header.zero[0] | header.zero[1] | header.zero[2]) != 0) {

@@ -15,6 +15,8 @@
 //   CLOSE    near      this ring is gone; far: the answer
 //   EVENTS   near      events of a ring, from `first` on, without a gap
 //   DONE     far       their ends, the same way
+//   DATA     both      a part of an event, or of its output, that is larger than
+//                      a frame; its last part comes as an item of those two
 //   PING     both      I live
 #ifndef CARILLON_MESH_FRAME_H_
 #define CARILLON_MESH_FRAME_H_
@@ -42,8 +44,10 @@ inline constexpr size_t kHeaderBytes = 8;
 inline constexpr size_t kMaxPayloadBytes = 64 << 10;
 // Events or completions of one frame.
 inline constexpr size_t kMaxItems = 256;
-// An event with its inputs, or a completion with its outputs.
+// Of an event with its inputs, or of a completion's output, in one frame.
 inline constexpr size_t kMaxItemBytes = kMaxPayloadBytes - 64;
+// The same, in parts.
+inline constexpr size_t kMaxEventBytes = 16 << 20;
 // A text of HELLO; of REFUSAL.
 inline constexpr size_t kMaxNameBytes = 128;
 inline constexpr size_t kMaxReasonBytes = 512;
@@ -74,7 +78,7 @@ struct Refusal {
 
 struct RingLimits {
   uint32_t slots = 0;        // power of two, at most shm::kMaxRingEntries
-  uint32_t event_bytes = 0;  // of one event, at most kMaxItemBytes
+  uint32_t event_bytes = 0;  // of one event, at most kMaxEventBytes
   uint32_t done_bytes = 0;   // of one completion's output, the same
   bool operator==(const RingLimits&) const = default;
 };
@@ -119,6 +123,14 @@ struct Done {
   bool operator==(const Done&) const = default;
 };
 
+// At least one byte. The next item of the ring, which is `number`, begins so.
+struct Data {
+  RingId ring;
+  shm::Sequence number;
+  std::string_view bytes;
+  bool operator==(const Data&) const = default;
+};
+
 // Times are the senders' own clocks'.
 struct Ping {
   Nanoseconds sent = 0;
@@ -127,7 +139,8 @@ struct Ping {
   bool operator==(const Ping&) const = default;
 };
 
-using Frame = std::variant<Hello, Refusal, Ring, Close, Events, Done, Ping>;
+using Frame =
+    std::variant<Hello, Refusal, Ring, Close, Events, Done, Ping, Data>;
 
 // "EVENTS"
 std::string_view NameOf(const Frame& frame);

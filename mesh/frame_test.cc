@@ -42,7 +42,7 @@ Frame AnyFrame(Owned& owned) {
   const RingId ring(AnyNumber());
   const Sequence number(
       *rc::gen::inRange<uint64_t>(1, std::numeric_limits<uint64_t>::max() - 9));
-  switch (*rc::gen::inRange(0, 7)) {
+  switch (*rc::gen::inRange(0, 8)) {
     case 0:
       return Hello{AnyText(kMaxNameBytes), AnyText(kMaxNameBytes),
                    AnyText(kMaxNameBytes), AnyText(kMaxNameBytes),
@@ -54,8 +54,8 @@ Frame AnyFrame(Owned& owned) {
       return Ring{ring,
                   number,
                   {1u << *rc::gen::inRange(0, 17),
-                   *rc::gen::inRange<uint32_t>(0, kMaxItemBytes + 1),
-                   *rc::gen::inRange<uint32_t>(0, kMaxItemBytes + 1)}};
+                   *rc::gen::inRange<uint32_t>(0, kMaxEventBytes + 1),
+                   *rc::gen::inRange<uint32_t>(0, kMaxEventBytes + 1)}};
     case 3:
       return Close{ring};
     case 4: {
@@ -73,6 +73,10 @@ Frame AnyFrame(Owned& owned) {
                               AnyBytes(owned)});
       }
       return done;
+    }
+    case 6: {
+      const std::string_view bytes = AnyBytes(owned);
+      return Data{ring, number, bytes.empty() ? "part" : bytes};
     }
     default:
       return Ping{AnyNumber(), AnyNumber(), AnyNumber()};
@@ -193,9 +197,9 @@ TEST(FrameTest, EachBrokenRuleHasItsSentence) {
             "frame REFUSAL has the unknown code 5");
   EXPECT_THAT(Complaint(ring, Put(16, 3)), HasSubstr("3"));
   EXPECT_THAT(Complaint(ring, Put(16, 1 << 17)), HasSubstr("131072"));
-  EXPECT_EQ(Complaint(ring, Put(20, 70'000)),
-            "an event or completion of 70000 bytes: a link carries at most "
-            "65472");
+  EXPECT_EQ(Complaint(ring, Put(20, 20'000'000)),
+            "an event or completion of 20000000 bytes: a link carries at most "
+            "16777216");
   EXPECT_EQ(Complaint(ring, Resize(-8)),
             "frame RING is too short: 8 bytes are missing");
   EXPECT_EQ(Complaint(Close{}, Resize(-8)),
@@ -218,9 +222,14 @@ TEST(FrameTest, EachBrokenRuleHasItsSentence) {
             "frame DONE has an event in the unknown state 4");
   EXPECT_EQ(Complaint(done, Put(32, 4)),
             "frame DONE is too short: 1 bytes are missing");
+  const Data data{RingId(1), Sequence(1), "abc"};
+  EXPECT_EQ(Complaint(data, Resize(-3)), "frame DATA has no bytes");
+  EXPECT_EQ(Complaint(data, Resize(-4)),
+            "frame DATA is too short: 1 bytes are missing");
+  EXPECT_EQ(Complaint(data, Put(8, 0)), "frame DATA begins with number 0");
   EXPECT_EQ(Complaint(Ping{}, Resize(1)), "frame PING is too long by 1 bytes");
-  EXPECT_EQ(Complaint(Ping{}, [](std::string& b) { b[4] = 8; }),
-            "a frame has the unknown type 8");
+  EXPECT_EQ(Complaint(Ping{}, [](std::string& b) { b[4] = 9; }),
+            "a frame has the unknown type 9");
   EXPECT_EQ(Complaint(Ping{}, [](std::string& b) { b[4] = 0; }),
             "a frame has the unknown type 0");
   EXPECT_EQ(Complaint(Ping{}, [](std::string& b) { b[7] = 1; }),

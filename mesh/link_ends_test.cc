@@ -287,9 +287,9 @@ TEST_F(NearEndTest, ARemovedRingIsClosedAtTheFarEndAndItsEndsAreDropped) {
 TEST_F(NearEndTest, WhatNoLinkCarriesIsRefusedAtOnce) {
   EXPECT_EQ(near_.AddRing(RingId(1), {3, 1, 1}, Sequence(), Sequence()).code(),
             absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(near_.AddRing(RingId(1), {4, 1 << 20, 1}, Sequence(), Sequence())
+  EXPECT_THAT(near_.AddRing(RingId(1), {4, 1 << 25, 1}, Sequence(), Sequence())
                   .message(),
-              HasSubstr("1048576 bytes: a link carries at most 65472"));
+              HasSubstr("33554432 bytes: a link carries at most 16777216"));
   for (uint64_t i = 100; i < 99 + kMaxRings; ++i) {
     ASSERT_TRUE(near_.AddRing(RingId(i), kLimits, Sequence(), Sequence()).ok());
   }
@@ -344,6 +344,47 @@ TEST_F(NearEndTest, NoConnectionOpensWhileAnEndIsNotStored) {
             "ring 5: the end of event 3 is not stored yet");
   near_.Stored(kRing, Sequence(3));
   EXPECT_TRUE(near_.Open(0).ok());
+}
+
+TEST_F(NearEndTest, WhatIsLargerThanAFrameGoesInParts) {
+  event_ = std::string(2 * kMaxItemBytes, 'x') + "end";
+  const RingLimits large{4, 200'000, 200'000};
+  ASSERT_TRUE(near_.AddRing(RingId(6), large, Sequence(), Sequence(1)).ok());
+  Open();
+  Said(near_, 0);
+  ASSERT_TRUE(Hear(FarOptions().self).ok());
+  ASSERT_TRUE(Hear(Ring{RingId(6), Sequence(), large}).ok());
+  const std::string_view all = event_;
+  EXPECT_THAT(
+      Said(near_, 0),
+      ElementsAre(
+          Encoded(Data{RingId(6), Sequence(1), all.substr(0, kMaxItemBytes)}),
+          Encoded(Data{RingId(6), Sequence(1),
+                       all.substr(kMaxItemBytes, kMaxItemBytes)}),
+          Encoded(Events{RingId(6), Sequence(1), Sequence(), {"end"}})));
+  ASSERT_TRUE(Hear(Data{RingId(6), Sequence(1), "abc"}).ok());
+  ASSERT_TRUE(Hear(Data{RingId(6), Sequence(1), "def"}).ok());
+  ASSERT_TRUE(
+      Hear(
+          mesh::Done{RingId(6), Sequence(1), {{EventState::kFailed, 4, "ghi"}}})
+          .ok());
+  EXPECT_THAT(ends_, ElementsAre("1 4 abcdefghi"));
+}
+
+TEST_F(NearEndTest, PartsThatCannotBeEndTheLink) {
+  ExpectEndsLink(Data{kRing, Sequence(4), "x"},
+                 "ring 5: a part of 4 comes where one of 3 is due");
+  ExpectEndsLink(Data{RingId(6), Sequence(1), "x"},
+                 "the far end sends parts of ring 6, which is not there");
+  const std::string large(33, 'x');
+  ExpectEndsLink(Data{kRing, Sequence(3), large},
+                 "ring 5: the parts of 3 have more than 32 bytes");
+  near_ = NearEnd(NearOptions(), this, 0);
+  ASSERT_TRUE(near_.AddRing(kRing, kLimits, Sequence(2), Sequence(4)).ok());
+  Connect();
+  ASSERT_TRUE(Hear(Data{kRing, Sequence(3), large.substr(1)}).ok());
+  EXPECT_EQ(Complaint(Ends(3, "x")),
+            "ring 5: event 3 has an output of 33 bytes: at most 32");
 }
 
 class FarEndTest : public testing::Test, public FarHost {
@@ -464,6 +505,48 @@ TEST_F(FarEndTest, WhatBreaksARuleEndsTheLinkAndItsRings) {
                  "the near end sends REFUSAL");
   ExpectEndsLink(Ping{1, 5'000'000'000, 0},
                  "the near end answers no PING of ours");
+}
+
+TEST_F(FarEndTest, PartsAreJoinedAndBounded) {
+  Connect();
+  ASSERT_TRUE(Hear(Data{kRing, Sequence(5), "abc"}).ok());
+  ASSERT_TRUE(Hear(Events{kRing, Sequence(5), Sequence(2), {"def", "g"}}).ok());
+  EXPECT_THAT(Calls(), ElementsAre("run 5 abcdef", "run 6 g"));
+  const std::string large(33, 'x');
+  ExpectEndsLink(Data{kRing, Sequence(5), large},
+                 "ring 5: the parts of 5 have more than 32 bytes");
+  ExpectEndsLink(Data{kRing, Sequence(6), "x"},
+                 "ring 5: a part of 6 comes where one of 5 is due");
+  ExpectEndsLink(Data{RingId(6), Sequence(1), "x"},
+                 "the near end sends parts of ring 6, which is not there");
+}
+
+TEST_F(FarEndTest, NothingComesAmidTheParts) {
+  Connect();
+  ASSERT_TRUE(Hear(Ring{RingId(6), Sequence(0), kLimits}).ok());
+  Said(far_, 0);
+  ASSERT_TRUE(Hear(Data{kRing, Sequence(5), "abc"}).ok());
+  EXPECT_EQ(Complaint(Events{RingId(6), Sequence(1), Sequence(0), {"x"}}),
+            "ring 6: events come amid the parts of ring 5");
+  Accept(4);
+  for (const RingId ring : {kRing, RingId(6)}) {
+    ASSERT_TRUE(Hear(Ring{ring, Sequence(0), kLimits}).ok());
+  }
+  Said(far_, 0);
+  ASSERT_TRUE(Hear(Data{kRing, Sequence(1), "abc"}).ok());
+  EXPECT_EQ(Complaint(Data{RingId(6), Sequence(1), "x"}),
+            "ring 6: a part comes amid the parts of ring 5");
+}
+
+TEST_F(FarEndTest, PartsOfACutConnectionAreForgotten) {
+  Connect();
+  ASSERT_TRUE(Hear(Data{kRing, Sequence(5), "abc"}).ok());
+  Accept();
+  ASSERT_TRUE(Hear(Ring{kRing, Sequence(2), kLimits}).ok());
+  Said(far_, 0);
+  Calls();
+  ASSERT_TRUE(Hear(Events{kRing, Sequence(5), Sequence(2), {"def"}}).ok());
+  EXPECT_THAT(Calls(), ElementsAre("run 5 def"));
 }
 
 TEST_F(FarEndTest, ANumberThatCannotBeEndsTheLink) {

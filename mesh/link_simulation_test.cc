@@ -27,11 +27,18 @@ using shm::Sequence;
 
 constexpr Nanoseconds kMs = 1'000'000;
 constexpr int kSeeds = 100;
-constexpr RingLimits kLimits{4, 64, 64};
+// Rings from this one on have events that are larger than a frame.
+constexpr uint64_t kLargeRings = 1'000'000;
+constexpr size_t kLargeBytes = 150'000;
+constexpr RingLimits kLimits{4, kLargeBytes + 64, kLargeBytes + 64};
 
-// One event, whose text says which it is.
+// One event, whose text says which it is. Some rings have large ones, too.
 std::string EventText(RingId ring, uint64_t number) {
-  return fmt::format("event {} of ring {}", number, ring.value());
+  std::string text = fmt::format("event {} of ring {}", number, ring.value());
+  if (ring.value() >= kLargeRings && number % 3 == 0) {
+    text.resize(kLargeBytes - number, 'x');
+  }
+  return text;
 }
 std::string OutputText(const std::string& event) { return "done: " + event; }
 
@@ -71,7 +78,9 @@ class Ledger {
     }
   }
   void Wrong(const std::string& event, const std::string& what) {
-    if (wrong_.size() < 5) wrong_.push_back(event + ": " + what);
+    if (wrong_.size() < 5) {
+      wrong_.push_back(event.substr(0, 40) + ": " + what.substr(0, 200));
+    }
   }
 
   const std::vector<std::string>& wrong() const { return wrong_; }
@@ -147,13 +156,18 @@ struct Faults {
   bool far_deaths = false;
   bool rings_come_and_go = false;
   bool replaced_hosts = false;
+  bool large_events = false;
   Nanoseconds lease = 1'000'000 * kMs;
 };
 
 class Simulation {
  public:
   Simulation(uint64_t seed, Faults faults)
-      : faults_(faults), random_(seed), gpu_(this) {
+      : faults_(faults),
+        most_read_(faults.large_events ? 60'000 : 200),
+        random_(seed),
+        gpu_(this),
+        ring_ids_(faults.large_events ? kLargeRings : 0) {
     MakeFarEnd();
     AddNear();
   }
@@ -356,7 +370,7 @@ class Simulation {
     }
     if (near.connection && OneIn(2)) {
       const std::string bytes =
-          near.connection->to_near.Read(now_, 1 + Below(200));
+          near.connection->to_near.Read(now_, 1 + Below(most_read_));
       if (!bytes.empty()) {
         const absl::Status status = end.Receive(near.epoch, bytes, now_);
         if (!status.ok()) {
@@ -416,7 +430,8 @@ class Simulation {
         continue;
       }
       const std::string bytes =
-          OneIn(2) ? each.connection->to_far.Read(now_, 1 + Below(200)) : "";
+          OneIn(2) ? each.connection->to_far.Read(now_, 1 + Below(most_read_))
+                   : "";
       // The last bytes of a connection that is closed may still be read.
       if (bytes.empty() && each.connection->closed && OneIn(4)) {
         each.closing = true;
@@ -562,6 +577,7 @@ class Simulation {
   }
 
   const Faults faults_;
+  const uint64_t most_read_;  // bytes at a time
   std::mt19937_64 random_;
   Nanoseconds now_ = 1;
   Ledger ledger_;
@@ -572,7 +588,7 @@ class Simulation {
   Epoch newest_;
   std::optional<Out> far_chosen_;  // about to be written
   uint64_t incarnations_ = 0;
-  uint64_t ring_ids_ = 0;
+  uint64_t ring_ids_;
   int openings_ = 0;
   int far_deaths_ = 0;
   int losses_ = 0;
@@ -649,6 +665,16 @@ TEST(LinkSimulationTest, RingsComeAndGo) {
       {.cuts = true, .near_deaths = true, .rings_come_and_go = true}, kSeeds);
   EXPECT_GT(totals.aborts, 1'000);
   EXPECT_GT(totals.ends, 1'000);
+}
+
+TEST(LinkSimulationTest, EventsInPartsAreLostAndDoubledNoMoreThanOthers) {
+  const Totals totals = RunSeeds({.cuts = true,
+                                  .near_deaths = true,
+                                  .rings_come_and_go = true,
+                                  .large_events = true},
+                                 kSeeds / 4);
+  EXPECT_GT(totals.openings, 100);
+  EXPECT_GT(totals.ends, 100);
 }
 
 TEST(LinkSimulationTest, AnOldHostIsRefusedAndItsEventsEndAborted) {

@@ -42,7 +42,10 @@ absl::Status NearEnd::AddRing(RingId ring, const RingLimits& limits,
 
 void NearEnd::RemoveRing(RingId ring) {
   // The far end may know it from an earlier connection.
-  if (rings_.erase(ring) > 0) closing_[ring] = false;
+  if (rings_.erase(ring) == 0) return;
+  closing_[ring] = false;
+  if (splitter_.ring() == ring) splitter_.Clear();
+  if (joiner_.ring() == ring) joiner_.Clear();
 }
 
 void NearEnd::Rang(RingId ring, Sequence last) {
@@ -78,6 +81,8 @@ absl::StatusOr<Epoch> NearEnd::Open(Nanoseconds now) {
   for (auto& [ring, state] : rings_) state.named = state.heard = false;
   for (auto& [ring, said] : closing_) said = false;
   decoder_ = {};
+  splitter_.Clear();
+  joiner_.Clear();
   pulse_.Restart(now);
   return epoch_;
 }
@@ -118,6 +123,7 @@ absl::Status NearEnd::Take(const Frame& frame, Nanoseconds now) {
   if (hello != nullptr) return absl::OkStatus();
   if (const auto* ring = std::get_if<Ring>(&frame)) return TakeRing(*ring);
   if (const auto* done = std::get_if<Done>(&frame)) return TakeDone(*done);
+  if (const auto* data = std::get_if<Data>(&frame)) return TakeData(*data);
   if (const auto* ping = std::get_if<Ping>(&frame)) {
     if (pulse_.Take(*ping, now)) return absl::OkStatus();
     return absl::InvalidArgumentError("the far end answers no PING of ours");
@@ -175,6 +181,18 @@ absl::Status NearEnd::TakeRing(const Ring& answer) {
   return absl::OkStatus();
 }
 
+absl::Status NearEnd::TakeData(const Data& data) {
+  if (closing_.contains(data.ring)) return absl::OkStatus();
+  const auto found = rings_.find(data.ring);
+  if (found == rings_.end() || !found->second.heard) {
+    return absl::InvalidArgumentError(
+        fmt::format("the far end sends parts of ring {}, which is not there",
+                    data.ring.value()));
+  }
+  return joiner_.Take(data, found->second.received + 1,
+                      found->second.limits.done_bytes);
+}
+
 absl::Status NearEnd::TakeDone(const Done& done) {
   if (closing_.contains(done.ring)) return absl::OkStatus();
   const auto found = rings_.find(done.ring);
@@ -184,8 +202,13 @@ absl::Status NearEnd::TakeDone(const Done& done) {
                     "there",
                     done.ring.value()));
   }
+  if (joiner_.is_active() && joiner_.ring() != done.ring) {
+    return absl::InvalidArgumentError(
+        fmt::format("ring {}: ends come amid the parts of ring {}",
+                    done.ring.value(), joiner_.ring().value()));
+  }
   Sequence number = done.first;
-  for (const End& end : done.items) {
+  for (End end : done.items) {
     // The host may remove a ring.
     const auto at = rings_.find(done.ring);
     if (at == rings_.end()) break;
@@ -196,6 +219,7 @@ absl::Status NearEnd::TakeDone(const Done& done) {
           done.ring.value(), number.value(), state.received.value(),
           state.sent.value()));
     }
+    if (joiner_.is_active()) end.output = joiner_.Join(end.output);
     if (end.output.size() > state.limits.done_bytes) {
       return absl::InvalidArgumentError(
           fmt::format("ring {}: event {} has an output of {} bytes: at most {}",
@@ -238,6 +262,10 @@ std::optional<Out> NearEnd::Poll(Nanoseconds now) {
 }
 
 bool NearEnd::AppendEvents(std::string* to) {
+  if (splitter_.is_active()) {
+    AppendPart(to);
+    return true;
+  }
   const auto may_send = [](const auto& entry) {
     const RingState& state = entry.second;
     return state.heard && state.sent < state.rung;
@@ -258,6 +286,11 @@ bool NearEnd::AppendEvents(std::string* to) {
     if (EventsBytes(ends.size() + 1, events.size()) > kMaxPayloadBytes) break;
     ends.push_back(events.size());
   }
+  if (ends.empty()) {
+    splitter_.Start(ring, state.sent + 1, std::move(events));
+    AppendPart(to);
+    return true;
+  }
   Events frame{ring, state.sent + 1, state.stored, {}};
   size_t begin = 0;
   for (const size_t end : ends) {
@@ -267,6 +300,21 @@ bool NearEnd::AppendEvents(std::string* to) {
   state.sent = state.sent + ends.size();
   AppendFrame(frame, to);
   return true;
+}
+
+void NearEnd::AppendPart(std::string* to) {
+  if (!splitter_.is_last()) {
+    AppendFrame(splitter_.TakePart(), to);
+    return;
+  }
+  RingState& state = rings_.at(splitter_.ring());
+  state.sent = splitter_.number();
+  AppendFrame(Events{splitter_.ring(),
+                     splitter_.number(),
+                     state.stored,
+                     {splitter_.last()}},
+              to);
+  splitter_.Clear();
 }
 
 void NearEnd::Tick(Nanoseconds now) {

@@ -20,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "mesh/frame.h"
 #include "mesh/link_options.h"
+#include "mesh/parts.h"
 #include "mesh/pulse.h"
 
 namespace carillon::mesh {
@@ -100,8 +101,10 @@ class NearEnd {
   absl::Status TakeRefusal(const Refusal& refusal);
   absl::Status TakeRing(const Ring& answer);
   absl::Status TakeDone(const Done& done);
-  // The next EVENTS frame of a ring that has some; rings take turns.
+  absl::Status TakeData(const Data& data);
+  // The next EVENTS frame of a ring that has some, or DATA; rings take turns.
   bool AppendEvents(std::string* to);
+  void AppendPart(std::string* to);
   void Lose(const std::string& why);
 
   LinkOptions options_;
@@ -119,6 +122,8 @@ class NearEnd {
   uint64_t far_incarnation_ = 0;  // the newest
   Nanoseconds alive_;             // when the far end was last heard
   FrameDecoder decoder_;
+  Splitter splitter_;
+  Joiner joiner_;
   Pulse pulse_;
 };
 
