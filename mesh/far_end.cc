@@ -43,7 +43,13 @@ std::variant<Epoch, Refusal> FarEnd::Accept(const Hello& hello,
                     "{}, and its events are aborted",
                     hello.host, FormatExactDuration(options_.times.lease))};
   }
+  // What the network has kept back must not take the newer one's place.
+  if (hello.incarnation == incarnation_ && hello.connection <= connection_) {
+    return Refusal{RefusalCode::kOther,
+                   "a newer connection of this host has come"};
+  }
   if (hello.incarnation > incarnation_) DropAll(GoneReason::kFenced);
+  connection_ = hello.connection;
   incarnation_ = hello.incarnation;
   lost_.reset();
   ++epoch_;
@@ -65,7 +71,7 @@ void FarEnd::Cut(Epoch epoch) {
 
 absl::Status FarEnd::Receive(Epoch epoch, std::string_view bytes,
                              Nanoseconds now) {
-  if (!open_ || epoch != epoch_) return absl::OkStatus();
+  if (!open_ || epoch != epoch_ || bytes.empty()) return absl::OkStatus();
   pulse_.Hear(now);
   alive_ = now;
   decoder_.Append(bytes);

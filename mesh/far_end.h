@@ -111,6 +111,7 @@ class FarEnd {
   bool open_ = false;
   bool said_hello_ = false;
   uint64_t incarnation_ = 0;        // of the near host; the highest
+  uint64_t connection_ = 0;         // of that one; the newest
   std::optional<GoneReason> lost_;  // why that one may not come again
   Nanoseconds alive_;
   FrameDecoder decoder_;

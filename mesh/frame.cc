@@ -42,9 +42,10 @@ struct HelloHead {
   uint32_t magic;
   uint32_t protocol;
   uint64_t incarnation;
+  uint64_t connection;
   uint16_t lengths[4];  // testbed, host, build, catalogue: they follow
 };
-static_assert(sizeof(HelloHead) == 24);
+static_assert(sizeof(HelloHead) == 32);
 constexpr size_t kProtocolEnd = offsetof(HelloHead, incarnation);
 
 struct RefusalHead {
@@ -216,7 +217,7 @@ absl::StatusOr<Frame> ReadHello(Payload in) {
   }
   ASSIGN_OR_RETURN(const auto head, in.Take<HelloHead>());
   if (head.incarnation == 0) return Broken("frame HELLO has incarnation 0");
-  Hello hello{.incarnation = head.incarnation};
+  Hello hello{.incarnation = head.incarnation, .connection = head.connection};
   size_t which = 0;
   for (std::string* text :
        {&hello.testbed, &hello.host, &hello.build, &hello.catalogue}) {
@@ -341,6 +342,7 @@ struct Writer {
     HelloHead head{.magic = kMagic,
                    .protocol = kProtocol,
                    .incarnation = hello.incarnation,
+                   .connection = hello.connection,
                    .lengths = {}};
     std::string texts;
     size_t which = 0;

@@ -60,6 +60,8 @@ struct Hello {
   // Of the host's registration, from 1: the newer one of two hosts of one name
   // has the higher one.
   uint64_t incarnation = 1;
+  // Of the near end: grows with each connection of that incarnation.
+  uint64_t connection = 1;
   bool operator==(const Hello&) const = default;
 };
 

@@ -46,7 +46,7 @@ Frame AnyFrame(Owned& owned) {
     case 0:
       return Hello{AnyText(kMaxNameBytes), AnyText(kMaxNameBytes),
                    AnyText(kMaxNameBytes), AnyText(kMaxNameBytes),
-                   AnyNumber() | 1};
+                   AnyNumber() | 1,        AnyNumber()};
     case 1:
       return Refusal{static_cast<RefusalCode>(*rc::gen::inRange(1, 5)),
                      AnyText(kMaxReasonBytes)};
@@ -182,15 +182,15 @@ TEST(FrameTest, EachBrokenRuleHasItsSentence) {
   EXPECT_EQ(Complaint(hello, Put(4, 2)),
             "the other end speaks protocol 2 of links, this one 1: install "
             "the same Carillon on both hosts");
-  EXPECT_EQ(Complaint(hello, Put(16, 129)),
+  EXPECT_EQ(Complaint(hello, Put(24, 129)),
             "frame HELLO has a text of 129 bytes: at most 128");
-  EXPECT_EQ(Complaint(hello, Put(16, 100)),
+  EXPECT_EQ(Complaint(hello, Put(24, 100)),
             "frame HELLO is too short: 94 bytes are missing");
   EXPECT_EQ(Complaint(events, Put(28, 3)),
             "frame EVENTS has 0x3 where 0 must be");
   EXPECT_EQ(Complaint(Hello{"", "", "", "", 0}, Put(0, 0x4b4e4c43)),
             "frame HELLO has incarnation 0");
-  EXPECT_EQ(Complaint(hello, [](std::string& b) { b[kHeaderBytes + 25] = 27; }),
+  EXPECT_EQ(Complaint(hello, [](std::string& b) { b[kHeaderBytes + 33] = 27; }),
             "frame HELLO has a text with byte 0x1b in it");
   EXPECT_EQ(Complaint(hello, Resize(2)), "frame HELLO is too long by 2 bytes");
   EXPECT_EQ(Complaint(Refusal{}, Put(0, 5)),

@@ -75,6 +75,8 @@ absl::StatusOr<Epoch> NearEnd::Open(Nanoseconds now) {
     }
   }
   ++epoch_;
+  // By the clock, so that it grows from one near end to its successor, too.
+  connection_ = std::max<uint64_t>(connection_ + 1, now);
   open_ = true;
   said_hello_ = false;
   greeted_ = false;
@@ -93,7 +95,7 @@ void NearEnd::Cut(Epoch epoch) {
 
 absl::Status NearEnd::Receive(Epoch epoch, std::string_view bytes,
                               Nanoseconds now) {
-  if (!open_ || epoch != epoch_) return absl::OkStatus();
+  if (!open_ || epoch != epoch_ || bytes.empty()) return absl::OkStatus();
   pulse_.Hear(now);
   decoder_.Append(bytes);
   while (open_) {
@@ -238,7 +240,9 @@ std::optional<Out> NearEnd::Poll(Nanoseconds now) {
   Out out{epoch_, {}};
   if (!said_hello_) {
     said_hello_ = true;
-    AppendFrame(options_.self, &out.bytes);
+    Hello hello = options_.self;
+    hello.connection = connection_;
+    AppendFrame(hello, &out.bytes);
     return out;
   }
   if (const auto ping = pulse_.TakeDue(now)) {

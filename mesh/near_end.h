@@ -115,6 +115,7 @@ class NearEnd {
   std::map<RingId, bool> closing_;
   RingId turn_;  // whose events were sent last
   Epoch epoch_;
+  uint64_t connection_ = 0;  // the number that HELLO says
   bool open_ = false;
   bool said_hello_ = false;
   bool greeted_ = false;

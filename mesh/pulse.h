@@ -29,8 +29,10 @@ class Pulse {
   // False: it answers one that was not sent yet.
   bool Take(const Ping& ping, Nanoseconds now) {
     if (ping.echoed != 0) {
-      if (ping.echoed > now || ping.held > now - ping.echoed) return false;
-      rtt_ = now - ping.echoed - ping.held;
+      if (ping.echoed > now) return false;
+      // The other host's clock may run faster: then it is no sample.
+      const Nanoseconds passed = now - ping.echoed;
+      if (ping.held <= passed) rtt_ = passed - ping.held;
     }
     echo_ = ping.sent;
     echo_came_ = now;
