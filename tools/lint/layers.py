@@ -31,6 +31,7 @@ ARROWS = {
     "devices/cpu_host": [
         "base", "shm", "proto", "devices/sdk", "devices/fpga", "kernels/background/references.h",
         "kernels/background/edge_references.h", "kernels/background/types.h"],
+    "mesh": ["base", "shm", "proto"],
     "tools/testbed": ["base", "shm", "proto", "devices/sdk"],
     # The programs' tables of options.
     "tools/testbed/topology": [

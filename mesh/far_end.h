@@ -1,0 +1,126 @@
+// The far end of a link, on the GPU's host: it takes the events of a near host's
+// rings, and sends their completions. A state machine without sockets, threads or
+// clocks; link.pml is its model. What the near end says is judged as what a
+// hostile device says: one broken rule ends the link.
+//
+// A slot is the far end's until the near end has acknowledged its completion:
+// only then FarHost::Free() comes, and until then FarHost::ReadEnd() may, again
+// after each reconnect.
+#ifndef CARILLON_MESH_FAR_END_H_
+#define CARILLON_MESH_FAR_END_H_
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "mesh/frame.h"
+#include "mesh/link_options.h"
+#include "mesh/parts.h"
+#include "mesh/pulse.h"
+
+namespace carillon::mesh {
+
+enum class GoneReason : uint8_t {
+  kClosed,    // the near host has removed the ring
+  kFenced,    // a newer near host has come
+  kLinkLost,  // the link was down for longer than its lease
+  kBroken,    // the near end has broken a rule
+};
+
+// Where the events run. Calls come from within the far end's own functions.
+class FarHost {
+ public:
+  virtual ~FarHost() = default;
+  // A new ring, whose first event will be `last` + 1.
+  virtual void MakeRing(RingId ring, const RingLimits& limits,
+                        shm::Sequence last) = 0;
+  // The next event of a ring, to be run: each comes once, in order. Its bytes
+  // are anything; the slot is free.
+  virtual void Run(RingId ring, shm::Sequence number,
+                   std::string_view event) = 0;
+  // State and status of an event that is done; appends its output, at most
+  // done_bytes. The End's own `output` is not looked at.
+  virtual End ReadEnd(RingId ring, shm::Sequence number,
+                      std::string* output) = 0;
+  // The slots of events up to `last` are free.
+  virtual void Free(RingId ring, shm::Sequence last) = 0;
+  // The ring is no more; what of it is not done is to be aborted.
+  virtual void DropRing(RingId ring, GoneReason why) = 0;
+};
+
+// Not thread safe.
+class FarEnd {
+ public:
+  // `host` must outlive it.
+  FarEnd(LinkOptions options, FarHost* host, Nanoseconds now);
+
+  // A new connection has begun with this HELLO, and takes the place of the one
+  // before, if this end has no reason to refuse it.
+  std::variant<Epoch, Refusal> Accept(const Hello& hello, Nanoseconds now);
+  void Cut(Epoch epoch);
+
+  // Bytes that followed. After an error the connection is to be closed. Errors:
+  // InvalidArgument: a broken rule.
+  absl::Status Receive(Epoch epoch, std::string_view bytes, Nanoseconds now);
+  std::optional<Out> Poll(Nanoseconds now);
+  bool MayWrite(const Out& out) const { return open_ && out.epoch == epoch_; }
+
+  // Events up to `last` are done. A ring that is gone is none.
+  void Done(RingId ring, shm::Sequence last);
+
+  bool IsSilent(Nanoseconds now) const { return open_ && pulse_.IsSilent(now); }
+  // To be called at least once a `ping`: ends the link when its lease is over.
+  void Tick(Nanoseconds now);
+
+  bool is_up() const { return open_; }
+  std::optional<Nanoseconds> rtt() const { return pulse_.rtt(); }
+
+ private:
+  struct RingState {
+    RingLimits limits;
+    shm::Sequence accepted;
+    shm::Sequence done;
+    shm::Sequence sent;   // ends that were sent, or stored before
+    shm::Sequence freed;  // ends that the near end has stored
+    bool named = false;   // on this connection
+    bool answered = false;
+  };
+
+  absl::Status Take(const Frame& frame, Nanoseconds now);
+  absl::Status TakeRing(const Ring& ring);
+  absl::Status TakeEvents(const Events& events);
+  absl::Status TakeData(const Data& data);
+  // The next DONE frame of a ring that has some, or DATA; rings take turns.
+  bool AppendDone(std::string* to);
+  void AppendPart(std::string* to);
+  void Free(RingId ring, RingState& state, shm::Sequence last);
+  // Nobody of this incarnation is let in any more.
+  void Lose(GoneReason why);
+  void DropAll(GoneReason why);
+
+  LinkOptions options_;
+  FarHost* host_;
+  std::map<RingId, RingState> rings_;
+  std::deque<RingId> closed_;  // to be answered
+  RingId turn_;                // whose completions were sent last
+  Epoch epoch_;
+  bool open_ = false;
+  bool said_hello_ = false;
+  uint64_t incarnation_ = 0;        // of the near host; the highest
+  uint64_t connection_ = 0;         // of that one; the newest
+  std::optional<GoneReason> lost_;  // why that one may not come again
+  Nanoseconds alive_;
+  FrameDecoder decoder_;
+  Splitter splitter_;
+  End split_;  // state and status of what it splits
+  Joiner joiner_;
+  Pulse pulse_;
+};
+
+}  // namespace carillon::mesh
+
+#endif  // CARILLON_MESH_FAR_END_H_

@@ -1,0 +1,32 @@
+#include "mesh/link_options.h"
+
+#include "fmt/format.h"
+
+namespace carillon::mesh {
+
+absl::Status CheckHello(const LinkOptions& mine, const Hello& theirs) {
+  struct Field {
+    std::string_view name;
+    const std::string& wanted;
+    const std::string& found;
+    std::string_view what_to_do;
+  };
+  const Hello& self = mine.self;
+  for (const Field& field :
+       {Field{"testbed", self.testbed, theirs.testbed,
+              "let each testbed have addresses of its own"},
+        Field{"host", mine.peer, theirs.host,
+              "does the address belong to another host?"},
+        Field{"build", self.build, theirs.build,
+              "install the same Carillon on both hosts"},
+        Field{"catalogue of kernels", self.catalogue, theirs.catalogue,
+              "load the same kernels on both hosts"}}) {
+    if (field.wanted == field.found) continue;
+    return absl::FailedPreconditionError(
+        fmt::format("the other end is of {} '{}', and '{}' is expected: {}",
+                    field.name, field.found, field.wanted, field.what_to_do));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace carillon::mesh

@@ -1,0 +1,699 @@
+// Both ends of a link, the devices, the GPU and the wire in one thread, in an
+// order that a seed decides: connections are cut, stall, or go silent at any
+// byte, either end dies at any step, rings come and go, old hosts live on. What
+// is to hold is judged by a ledger that knows events only.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fmt/format.h"
+#include "mesh/far_end.h"
+#include "mesh/near_end.h"
+
+namespace carillon::mesh {
+namespace {
+
+using shm::EventState;
+using shm::Sequence;
+
+constexpr Nanoseconds kMs = 1'000'000;
+constexpr int kSeeds = 100;
+// Rings from this one on have events that are larger than a frame.
+constexpr uint64_t kLargeRings = 1'000'000;
+constexpr size_t kLargeBytes = 150'000;
+constexpr RingLimits kLimits{4, kLargeBytes + 64, kLargeBytes + 64};
+
+// One event, whose text says which it is. Some rings have large ones, too.
+std::string EventText(RingId ring, uint64_t number) {
+  std::string text = fmt::format("event {} of ring {}", number, ring.value());
+  if (ring.value() >= kLargeRings && number % 3 == 0) {
+    text.resize(kLargeBytes - number, 'x');
+  }
+  return text;
+}
+std::string OutputText(const std::string& event) { return "done: " + event; }
+
+// What became of each event, by its text.
+class Ledger {
+ public:
+  struct Entry {
+    int runs = 0;
+    int ends = 0;          // taken by the device
+    int aborts = 0;        // at the near host
+    bool dropped = false;  // at the GPU's host, before it was done
+  };
+
+  void Ring(const std::string& event) {
+    if (!entries_.emplace(event, Entry()).second) Wrong(event, "rung twice");
+  }
+  // `deaths`: of far ends so far.
+  void Run(const std::string& event, int deaths) {
+    Entry& entry = Of(event);
+    if (entry.dropped) Wrong(event, "run after its abort");
+    if (++entry.runs > 1 + deaths) Wrong(event, "run too often");
+  }
+  void End(const std::string& event, const std::string& output) {
+    Entry& entry = Of(event);
+    if (output != OutputText(event)) Wrong(event, "output " + output);
+    if (entry.runs == 0) Wrong(event, "ended and not run");
+    if (++entry.ends + entry.aborts > 1) Wrong(event, "ended twice");
+  }
+  void Abort(const std::string& event) {
+    Entry& entry = Of(event);
+    if (++entry.aborts + entry.ends > 1) Wrong(event, "aborted after its end");
+  }
+  void Drop(const std::string& event) { Of(event).dropped = true; }
+  void ExpectAllEnded() {
+    for (const auto& [event, entry] : entries_) {
+      if (entry.ends + entry.aborts != 1) Wrong(event, "lost");
+    }
+  }
+  void Wrong(const std::string& event, const std::string& what) {
+    if (wrong_.size() < 5) {
+      wrong_.push_back(event.substr(0, 40) + ": " + what.substr(0, 200));
+    }
+  }
+
+  const std::vector<std::string>& wrong() const { return wrong_; }
+  size_t size() const { return entries_.size(); }
+  int runs() const { return Sum(&Entry::runs); }
+  int ends() const { return Sum(&Entry::ends); }
+  int aborts() const { return Sum(&Entry::aborts); }
+
+ private:
+  Entry& Of(const std::string& event) {
+    const auto found = entries_.find(event);
+    if (found != entries_.end()) return found->second;
+    Wrong(event, "was never rung");
+    return entries_[event];
+  }
+  int Sum(int Entry::*count) const {
+    int sum = 0;
+    for (const auto& [event, entry] : entries_) sum += entry.*count;
+    return sum;
+  }
+
+  std::map<std::string, Entry> entries_;
+  std::vector<std::string> wrong_;
+};
+
+// One direction of a connection.
+struct Pipe {
+  std::deque<std::pair<Nanoseconds, std::string>> parts;  // when they arrive
+  Nanoseconds last = 0;
+
+  void Write(const std::string& text, Nanoseconds at) {
+    last = std::max(last, at);
+    parts.emplace_back(last, text);
+  }
+  std::string Read(Nanoseconds now, size_t most) {
+    std::string text;
+    while (text.size() < most && !parts.empty() && parts.front().first <= now) {
+      std::string& front = parts.front().second;
+      const size_t some = std::min(front.size(), most - text.size());
+      text += front.substr(0, some);
+      front.erase(0, some);
+      if (front.empty()) parts.pop_front();
+    }
+    return text;
+  }
+  // Only so many bytes, of some part, still arrive.
+  void Truncate(uint64_t random) {
+    if (parts.empty()) return;
+    parts.resize(1 + random % parts.size());
+    std::string& back = parts.back().second;
+    back.resize(random / 7 % (back.size() + 1));
+    if (back.empty()) parts.pop_back();
+  }
+};
+
+struct Connection {
+  Pipe to_far;
+  Pipe to_near;
+  bool carries = true;  // else bytes vanish, and nobody is told
+  bool closed = false;  // both ends are told
+};
+
+// The memory of a device's ring, which outlives the near end.
+struct DeviceRing {
+  std::map<uint64_t, std::string> slots;  // number % slots -> event
+  uint64_t rung = 0;
+  uint64_t stored = 0;
+};
+
+struct Faults {
+  bool cuts = false;
+  bool near_deaths = false;
+  bool far_deaths = false;
+  bool rings_come_and_go = false;
+  bool replaced_hosts = false;
+  bool large_events = false;
+  Nanoseconds lease = 1'000'000 * kMs;
+};
+
+class Simulation {
+ public:
+  Simulation(uint64_t seed, Faults faults)
+      : faults_(faults),
+        most_read_(faults.large_events ? 60'000 : 200),
+        random_(seed),
+        gpu_(this),
+        ring_ids_(faults.large_events ? kLargeRings : 0) {
+    MakeFarEnd();
+    AddNear();
+  }
+
+  void Run(int steps) {
+    for (int i = 0; i < steps && ledger_.wrong().empty(); ++i) Step(true);
+    // From here on nothing breaks, and no more is rung.
+    for (int i = 0; i < 200'000 && ledger_.wrong().empty() && !AllQuiet();
+         ++i) {
+      Step(false);
+    }
+    ledger_.ExpectAllEnded();
+    ExpectNoRingLeftOver();
+  }
+
+  Ledger& ledger() { return ledger_; }
+  int openings() const { return openings_; }
+  int losses() const { return losses_; }
+  int fenced() const { return fenced_; }
+  int far_losses() const { return far_losses_; }
+  int refused_as_lost() const { return refused_as_lost_; }
+
+ private:
+  // A near host: its devices' rings, and the near end that lives now.
+  struct Near : NearHost {
+    Near(Simulation* simulation, uint64_t incarnation)
+        : simulation(simulation), incarnation(incarnation) {}
+
+    void ReadEvent(RingId ring, Sequence number, std::string* to) override {
+      *to += rings.at(ring).slots[number.value() % kLimits.slots];
+    }
+    bool TakeEnd(RingId ring, Sequence number, const mesh::End& end) override {
+      if (end.state != EventState::kDone || end.status != 7) {
+        simulation->ledger_.Wrong(EventText(ring, number.value()),
+                                  "another state");
+      }
+      to_store.push_back({ring, number, std::string(end.output)});
+      return false;
+    }
+    void LoseLink(const std::string& why) override {
+      lost_because = why;
+      for (auto& [id, ring] : rings) AbortAll(id, ring);
+      rings.clear();
+    }
+    void AbortAll(RingId id, DeviceRing& ring) {
+      for (uint64_t n = ring.stored + 1; n <= ring.rung; ++n) {
+        simulation->ledger_.Abort(EventText(id, n));
+      }
+      std::erase_if(to_store,
+                    [&](const auto& each) { return each.ring == id; });
+    }
+
+    struct ToStore {
+      RingId ring;
+      Sequence number;
+      std::string output;
+    };
+
+    Simulation* const simulation;
+    const uint64_t incarnation;
+    std::map<RingId, DeviceRing> rings;
+    std::unique_ptr<NearEnd> end;
+    std::shared_ptr<Connection> connection;
+    Epoch epoch;
+    std::optional<Out> chosen;  // about to be written
+    std::deque<ToStore> to_store;
+    std::string lost_because;
+  };
+
+  // The GPU's host: rings as a far end's SDK has them.
+  struct Gpu : FarHost {
+    explicit Gpu(Simulation* simulation) : simulation(simulation) {}
+
+    struct GpuRing {
+      uint64_t accepted = 0;
+      uint64_t done = 0;
+      uint64_t freed = 0;
+      std::map<uint64_t, std::string> slots;
+    };
+
+    void MakeRing(RingId ring, const RingLimits&, Sequence last) override {
+      rings[ring] = {last.value(), last.value(), last.value(), {}};
+    }
+    void Run(RingId ring, Sequence number, std::string_view event) override {
+      GpuRing& at = rings.at(ring);
+      if (number.value() != at.accepted + 1 ||
+          at.accepted - at.freed >= kLimits.slots) {
+        simulation->ledger_.Wrong(std::string(event), "in a slot of another");
+      }
+      at.accepted = number.value();
+      at.slots[number.value() % kLimits.slots] = event;
+    }
+    mesh::End ReadEnd(RingId ring, Sequence number,
+                      std::string* output) override {
+      *output += rings.at(ring).slots[number.value() % kLimits.slots];
+      return {EventState::kDone, 7, {}};
+    }
+    void Free(RingId ring, Sequence last) override {
+      GpuRing& at = rings.at(ring);
+      for (uint64_t n = at.freed + 1; n <= last.value(); ++n) {
+        at.slots[n % kLimits.slots] = "freed";
+      }
+      at.freed = last.value();
+    }
+    void DropRing(RingId ring, GoneReason why) override {
+      if (why == GoneReason::kBroken) {
+        simulation->ledger_.Wrong("the near end", "has broken a rule");
+      }
+      GpuRing& at = rings.at(ring);
+      for (uint64_t n = at.done + 1; n <= at.accepted; ++n) {
+        simulation->ledger_.Drop(at.slots[n % kLimits.slots]);
+      }
+      if (why == GoneReason::kLinkLost) ++simulation->far_losses_;
+      rings.erase(ring);
+    }
+
+    Simulation* const simulation;
+    std::map<RingId, GpuRing> rings;
+  };
+
+  // A connection as the far host sees it.
+  struct Accepted {
+    std::shared_ptr<Connection> connection;
+    FrameDecoder first;  // until its HELLO is there
+    Epoch epoch;         // 0: it is not
+    bool closing = false;
+  };
+
+  uint64_t Below(uint64_t limit) { return random_() % limit; }
+  bool OneIn(uint64_t count) { return Below(count) == 0; }
+
+  LinkOptions Options(std::string self, std::string peer,
+                      uint64_t incarnation) const {
+    return {.self = {"lab", std::move(self), "1", "kernels", incarnation},
+            .peer = std::move(peer),
+            .times = {.lease = faults_.lease}};
+  }
+
+  void MakeFarEnd() {
+    gpu_.rings.clear();
+    far_chosen_.reset();
+    far_ = std::make_unique<FarEnd>(Options("b", "a", 1), &gpu_, now_);
+  }
+  void MakeNearEnd(Near& near) {
+    near.chosen.reset();
+    near.to_store.clear();
+    near.end = std::make_unique<NearEnd>(Options("a", "b", near.incarnation),
+                                         &near, now_);
+    for (const auto& [id, ring] : near.rings) {
+      ASSERT_TRUE(
+          near.end
+              ->AddRing(id, kLimits, Sequence(ring.stored), Sequence(ring.rung))
+              .ok());
+    }
+  }
+  void AddNear() {
+    nears_.push_back(std::make_unique<Near>(this, ++incarnations_));
+    Near& near = *nears_.back();
+    for (int i = 0; i < 2; ++i) near.rings[RingId(++ring_ids_)] = {};
+    MakeNearEnd(near);
+  }
+
+  void Step(bool trouble) {
+    now_ += OneIn(20) ? Below(200 * kMs) : Below(kMs / 10);
+    // Of old hosts, too.
+    for (size_t i = 0; i < nears_.size(); ++i) StepNear(*nears_[i], trouble);
+    StepFar();
+    if (trouble) Break();
+  }
+
+  void StepNear(Near& near, bool trouble) {
+    NearEnd& end = *near.end;
+    if (trouble && OneIn(2) && !end.is_lost() && !near.rings.empty()) {
+      const auto at = std::next(near.rings.begin(),
+                                static_cast<long>(Below(near.rings.size())));
+      DeviceRing& ring = at->second;
+      if (ring.rung - ring.stored < kLimits.slots) {
+        const std::string event = EventText(at->first, ++ring.rung);
+        ring.slots[ring.rung % kLimits.slots] = event;
+        ledger_.Ring(event);
+        end.Rang(at->first, Sequence(ring.rung));
+      }
+    }
+    end.Tick(now_);
+    if (end.IsSilent(now_)) HangUp(near);
+    if (end.is_lost()) {
+      OnLost(near);
+      return;
+    }
+    if (near.connection && near.connection->closed && OneIn(4)) HangUp(near);
+    if (!near.connection && OneIn(4)) {
+      // Which it refuses while something is not stored.
+      const auto epoch = end.Open(now_);
+      if (epoch.ok()) {
+        near.epoch = *epoch;
+        near.connection = std::make_shared<Connection>();
+        accepted_.push_back({.connection = near.connection});
+        ++openings_;
+      }
+    }
+    if (near.connection && OneIn(2)) {
+      const std::string bytes =
+          near.connection->to_near.Read(now_, 1 + Below(most_read_));
+      if (!bytes.empty()) {
+        const absl::Status status = end.Receive(near.epoch, bytes, now_);
+        if (!status.ok()) {
+          if (status.code() != absl::StatusCode::kAborted) {
+            ledger_.Wrong("the far end", std::string(status.message()));
+          }
+          HangUp(near);
+        }
+      }
+    }
+    if (!near.to_store.empty() && OneIn(3)) {
+      const Near::ToStore first = near.to_store.front();
+      near.to_store.pop_front();
+      const auto at = near.rings.find(first.ring);
+      if (at != near.rings.end()) {
+        ledger_.End(EventText(first.ring, first.number.value()), first.output);
+        at->second.stored = first.number.value();
+        end.Stored(first.ring, first.number);
+      }
+    }
+    if (!near.chosen) {
+      if (OneIn(2)) near.chosen = end.Poll(now_);
+    } else if (OneIn(2)) {
+      if (end.MayWrite(*near.chosen) && near.connection) {
+        Write(*near.connection, near.connection->to_far, near.chosen->bytes);
+      }
+      near.chosen.reset();
+    }
+  }
+
+  void OnLost(Near& near) {
+    HangUp(near);
+    if (near.lost_because.empty()) return;
+    (near.lost_because.find("has come after") == std::string::npos ? losses_
+                                                                   : fenced_)++;
+    near.lost_because.clear();
+    // Its host registers anew, but for one that has been replaced.
+    if (&near == nears_.back().get()) AddNear();
+  }
+
+  void HangUp(Near& near) {
+    near.end->Cut(near.epoch);
+    if (near.connection) near.connection->closed = true;
+    near.connection.reset();
+  }
+
+  void Write(Connection& connection, Pipe& pipe, const std::string& bytes) {
+    if (!connection.carries || connection.closed) return;
+    pipe.Write(bytes, now_ + Below(2 * kMs));
+  }
+
+  void StepFar() {
+    far_->Tick(now_);
+    for (Accepted& each : accepted_) {
+      if (each.closing) {
+        each.connection->closed = true;
+        continue;
+      }
+      const std::string bytes =
+          OneIn(2) ? each.connection->to_far.Read(now_, 1 + Below(most_read_))
+                   : "";
+      // The last bytes of a connection that is closed may still be read.
+      if (bytes.empty() && each.connection->closed && OneIn(4)) {
+        each.closing = true;
+        far_->Cut(each.epoch);
+        continue;
+      }
+      if (each.epoch == Epoch()) {
+        Greet(each, bytes);
+      } else {
+        const absl::Status status = far_->Receive(each.epoch, bytes, now_);
+        if (!status.ok()) {
+          ledger_.Wrong("the near end", std::string(status.message()));
+        }
+      }
+      if (each.epoch == Epoch()) continue;
+      // It writes to the newest connection, whatever it has chosen before.
+      if (each.epoch == newest_ && OneIn(2)) {
+        if (!far_chosen_) {
+          far_chosen_ = far_->Poll(now_);
+        } else {
+          if (far_->MayWrite(*far_chosen_)) {
+            Write(*each.connection, each.connection->to_near,
+                  far_chosen_->bytes);
+          }
+          far_chosen_.reset();
+        }
+      }
+      if (each.epoch == newest_ && far_->IsSilent(now_)) {
+        far_->Cut(each.epoch);
+        each.closing = true;
+      }
+    }
+    std::erase_if(accepted_, [](const Accepted& each) {
+      return each.closing && each.connection->closed;
+    });
+    for (auto& [id, ring] : gpu_.rings) {
+      if (ring.done == ring.accepted || !OneIn(3)) continue;
+      std::string& slot = ring.slots[++ring.done % kLimits.slots];
+      ledger_.Run(slot, far_deaths_);
+      slot = OutputText(slot);
+      far_->Done(id, Sequence(ring.done));
+    }
+  }
+
+  void Greet(Accepted& each, const std::string& bytes) {
+    each.first.Append(bytes);
+    const auto first = each.first.Next();
+    ASSERT_TRUE(first.ok()) << first.status();
+    if (!first->has_value()) return;
+    const auto answer = far_->Accept(std::get<Hello>(**first), now_);
+    if (const auto* refusal = std::get_if<Refusal>(&answer)) {
+      if (refusal->code == RefusalCode::kLinkLost) ++refused_as_lost_;
+      std::string frame;
+      AppendFrame(*refusal, &frame);
+      Write(*each.connection, each.connection->to_near, frame);
+      // The near end hangs up when it has read that.
+      each.first = {};
+      each.epoch = Epoch(~0ull);
+      return;
+    }
+    newest_ = each.epoch = std::get<Epoch>(answer);
+    const absl::Status rest =
+        far_->Receive(each.epoch, each.first.TakeRest(), now_);
+    if (!rest.ok()) ledger_.Wrong("the near end", rest.ToString());
+  }
+
+  void Break() {
+    Near& near = *nears_.back();
+    if (faults_.cuts && OneIn(60)) {
+      // Some connection: closed at some byte, silent, or stalled.
+      if (!accepted_.empty()) {
+        Connection& cut = *accepted_[Below(accepted_.size())].connection;
+        switch (Below(3)) {
+          case 0:
+            cut.closed = true;
+            for (Pipe* pipe : {&cut.to_far, &cut.to_near}) {
+              pipe->Truncate(random_());
+            }
+            break;
+          case 1:
+            cut.carries = false;
+            break;
+          default:
+            cut.to_far.last = cut.to_near.last = now_ + Below(1'500 * kMs);
+        }
+      }
+    }
+    if (faults_.near_deaths && OneIn(150)) {
+      HangUp(near);
+      MakeNearEnd(near);
+    }
+    if (faults_.far_deaths && OneIn(300)) {
+      ++far_deaths_;
+      for (Accepted& each : accepted_) each.connection->closed = true;
+      accepted_.clear();
+      MakeFarEnd();
+    }
+    if (faults_.rings_come_and_go && OneIn(50)) {
+      if (near.rings.size() > 1 && OneIn(2)) {
+        const auto victim = near.rings.begin();
+        near.AbortAll(victim->first, victim->second);
+        near.end->RemoveRing(victim->first);
+        near.rings.erase(victim);
+      } else if (near.rings.size() < 4 && !near.end->is_lost()) {
+        const RingId id(++ring_ids_);
+        near.rings[id] = {};
+        ASSERT_TRUE(
+            near.end->AddRing(id, kLimits, Sequence(), Sequence()).ok());
+      }
+    }
+    if (faults_.replaced_hosts && nears_.size() < 6 && OneIn(300)) AddNear();
+    // An outage of about a lease.
+    if (faults_.lease < 100'000 * kMs && OneIn(200)) {
+      for (Accepted& each : accepted_) each.connection->closed = true;
+      const Nanoseconds until = now_ + faults_.lease / 2 + Below(faults_.lease);
+      while (now_ < until) {
+        now_ += 50 * kMs;
+        // In any order, or only one of them before the link is back.
+        if (OneIn(3)) far_->Tick(now_);
+        if (OneIn(3)) near.end->Tick(now_);
+      }
+    }
+  }
+
+  // What the near host has no more is gone at the GPU's, too. A near end that
+  // dies forgets what it was closing.
+  void ExpectNoRingLeftOver() {
+    if (faults_.near_deaths && faults_.rings_come_and_go) return;
+    for (int i = 0; i < 3'000; ++i) Step(false);
+    for (const auto& [id, ring] : gpu_.rings) {
+      if (nears_.back()->rings.contains(id)) continue;
+      ledger_.Wrong(fmt::format("ring {}", id.value()), "left over");
+    }
+  }
+
+  bool AllQuiet() const {
+    return std::all_of(nears_.begin(), nears_.end(), [](const auto& near) {
+      return std::all_of(near->rings.begin(), near->rings.end(),
+                         [](const auto& each) {
+                           return each.second.stored == each.second.rung;
+                         });
+    });
+  }
+
+  const Faults faults_;
+  const uint64_t most_read_;  // bytes at a time
+  std::mt19937_64 random_;
+  Nanoseconds now_ = 1;
+  Ledger ledger_;
+  Gpu gpu_;
+  std::unique_ptr<FarEnd> far_;
+  std::vector<std::unique_ptr<Near>> nears_;  // the last one is the newest
+  std::vector<Accepted> accepted_;
+  Epoch newest_;
+  std::optional<Out> far_chosen_;  // about to be written
+  uint64_t incarnations_ = 0;
+  uint64_t ring_ids_;
+  int openings_ = 0;
+  int far_deaths_ = 0;
+  int losses_ = 0;
+  int fenced_ = 0;
+  int far_losses_ = 0;  // rings
+  int refused_as_lost_ = 0;
+};
+
+struct Totals {
+  size_t events = 0;
+  int runs = 0;
+  int ends = 0;
+  int aborts = 0;
+  int openings = 0;
+  int losses = 0;
+  int fenced = 0;
+  int far_losses = 0;
+  int refused_as_lost = 0;
+};
+
+Totals RunSeeds(const Faults& faults, int seeds) {
+  Totals totals;
+  for (int seed = 1; seed <= seeds; ++seed) {
+    Simulation simulation(static_cast<uint64_t>(seed), faults);
+    simulation.Run(1500);
+    const Ledger& ledger = simulation.ledger();
+    EXPECT_THAT(ledger.wrong(), testing::IsEmpty()) << "seed " << seed;
+    if (testing::Test::HasFailure()) break;
+    totals.events += ledger.size();
+    totals.runs += ledger.runs();
+    totals.ends += ledger.ends();
+    totals.aborts += ledger.aborts();
+    totals.openings += simulation.openings();
+    totals.losses += simulation.losses();
+    totals.fenced += simulation.fenced();
+    totals.far_losses += simulation.far_losses();
+    totals.refused_as_lost += simulation.refused_as_lost();
+  }
+  return totals;
+}
+
+TEST(LinkSimulationTest, NothingIsLostOrDoubledWhereNothingBreaks) {
+  const Totals totals = RunSeeds({}, 20);
+  EXPECT_GT(totals.events, 1'000u);
+  EXPECT_EQ(static_cast<size_t>(totals.ends), totals.events);
+  EXPECT_EQ(static_cast<size_t>(totals.runs), totals.events);
+  EXPECT_EQ(totals.openings, 20);
+}
+
+TEST(LinkSimulationTest, ACutOrSilentLinkLosesDoublesAndRunsNothingTwice) {
+  const Totals totals = RunSeeds({.cuts = true}, kSeeds);
+  EXPECT_GT(totals.openings, 400);
+  EXPECT_EQ(static_cast<size_t>(totals.ends), totals.events);
+  EXPECT_EQ(static_cast<size_t>(totals.runs), totals.events);
+}
+
+TEST(LinkSimulationTest, ANearEndMayDieAndNothingRunsTwice) {
+  const Totals totals = RunSeeds({.cuts = true, .near_deaths = true}, kSeeds);
+  EXPECT_GT(totals.openings, 400);
+  EXPECT_EQ(static_cast<size_t>(totals.ends), totals.events);
+  EXPECT_EQ(static_cast<size_t>(totals.runs), totals.events);
+}
+
+TEST(LinkSimulationTest, AFarEndMayDieAndEachEventEndsOnce) {
+  const Totals totals =
+      RunSeeds({.cuts = true, .near_deaths = true, .far_deaths = true}, kSeeds);
+  EXPECT_EQ(static_cast<size_t>(totals.ends), totals.events);
+  EXPECT_GT(static_cast<size_t>(totals.runs), totals.events);
+}
+
+TEST(LinkSimulationTest, RingsComeAndGo) {
+  RunSeeds({.cuts = true, .rings_come_and_go = true}, kSeeds);
+  const Totals totals = RunSeeds(
+      {.cuts = true, .near_deaths = true, .rings_come_and_go = true}, kSeeds);
+  EXPECT_GT(totals.aborts, 1'000);
+  EXPECT_GT(totals.ends, 1'000);
+}
+
+TEST(LinkSimulationTest, EventsInPartsAreLostAndDoubledNoMoreThanOthers) {
+  const Totals totals = RunSeeds({.cuts = true,
+                                  .near_deaths = true,
+                                  .rings_come_and_go = true,
+                                  .large_events = true},
+                                 kSeeds / 4);
+  EXPECT_GT(totals.openings, 100);
+  EXPECT_GT(totals.ends, 100);
+}
+
+TEST(LinkSimulationTest, AnOldHostIsRefusedAndItsEventsEndAborted) {
+  const Totals totals =
+      RunSeeds({.cuts = true, .replaced_hosts = true}, kSeeds);
+  EXPECT_GT(totals.fenced, 50);
+  EXPECT_GT(totals.aborts, 0);
+}
+
+TEST(LinkSimulationTest, ALinkThatIsDownForLongerThanItsLeaseAbortsOnce) {
+  const Totals totals = RunSeeds(
+      {.cuts = true, .near_deaths = true, .lease = 3'000 * kMs}, kSeeds);
+  EXPECT_GT(totals.losses, 100);
+  // Either end may be the first to give the link up.
+  EXPECT_GT(totals.far_losses, 100);
+  EXPECT_GT(totals.refused_as_lost, 10);
+  EXPECT_GT(totals.aborts, 1'000);
+  EXPECT_GT(totals.ends, 1'000);
+}
+
+}  // namespace
+}  // namespace carillon::mesh

@@ -1,0 +1,544 @@
+#include "mesh/tls_engine.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "fmt/format.h"
+
+namespace carillon::mesh {
+namespace {
+
+constexpr size_t kReadBytes = 64 << 10;
+// Frames that are chosen and not yet written: few, since a frame that is chosen
+// late says more.
+constexpr size_t kWriteBytes = 64 << 10;
+// From the first byte to a HELLO.
+constexpr Nanoseconds kHelloTimeout = 5'000'000'000;
+// From a refusal to the end of its connection.
+constexpr Nanoseconds kFarewell = 1'000'000'000;
+constexpr Nanoseconds kFirstPause = 20'000'000;
+constexpr Nanoseconds kLongestPause = 1'000'000'000;
+// Connections that have not said who they are.
+constexpr std::ptrdiff_t kMaxStrangers = 16;
+constexpr int kBacklog = 16;
+
+// A peer that has gone must not end this process.
+void BlockSigpipe() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+int MillisecondsUntil(Nanoseconds when, Nanoseconds now) {
+  if (when <= now) return 0;
+  return static_cast<int>(
+      std::min<Nanoseconds>((when - now) / 1'000'000 + 1, 60'000));
+}
+
+using Addresses = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
+absl::StatusOr<Addresses> Resolve(const HostPort& address) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const int error =
+      getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(),
+                  &hints, &found);
+  if (error != 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: {}", address.ToString(), gai_strerror(error)));
+  }
+  return Addresses(found, freeaddrinfo);
+}
+
+UniqueFd NewSocket(const addrinfo& address) {
+  UniqueFd fd(
+      socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  return fd;
+}
+
+// An event is not to wait for the one before.
+void SendAtOnce(int fd) {
+  const int yes = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+}
+
+absl::Status Unavailable(const HostPort& address, int error) {
+  return absl::UnavailableError(
+      fmt::format("{}: {}", address.ToString(), std::strerror(error)));
+}
+
+std::string ListensAt(int fd) {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof(storage);
+  auto* const any = reinterpret_cast<sockaddr*>(&storage);
+  char host[NI_MAXHOST] = "";
+  char port[NI_MAXSERV] = "0";
+  if (getsockname(fd, any, &size) == 0) {
+    getnameinfo(any, size, host, sizeof(host), port, sizeof(port),
+                NI_NUMERICHOST | NI_NUMERICSERV);
+  }
+  return HostPort{host, static_cast<uint16_t>(std::atoi(port))}.ToString();
+}
+
+// Writes what it can of `out`, whose first bytes go first.
+absl::Status Flush(TlsStream& stream, std::string& out) {
+  size_t sent = 0;
+  while (sent < out.size()) {
+    ASSIGN_OR_RETURN(const size_t put,
+                     stream.Write(std::string_view(out).substr(sent)));
+    if (put == 0) break;
+    sent += put;
+  }
+  out.erase(0, sent);
+  return absl::OkStatus();
+}
+
+// Frames of the connection `epoch` that are to be written now.
+template <class End>
+void Choose(End& end, Nanoseconds now, std::string& out) {
+  while (out.size() < kWriteBytes) {
+    const std::optional<Out> next = end.Poll(now);
+    if (!next) break;
+    if (end.MayWrite(*next)) out += next->bytes;
+  }
+}
+
+absl::Status SilentFor(Nanoseconds timeout) {
+  return absl::DeadlineExceededError(
+      fmt::format("nothing came for {}", FormatExactDuration(timeout)));
+}
+
+}  // namespace
+
+Alarm::Alarm() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+void Alarm::Ring() const {
+  const uint64_t one = 1;
+  // It fails if the counter is full, and then the alarm rings already.
+  [[maybe_unused]] const ssize_t written = write(fd(), &one, sizeof(one));
+}
+
+void Alarm::Clear() const {
+  uint64_t count = 0;
+  [[maybe_unused]] const ssize_t taken = read(fd(), &count, sizeof(count));
+}
+
+absl::StatusOr<std::unique_ptr<TlsNearLink>> TlsNearLink::Start(
+    const Settings& settings, NearHost* host) {
+  ASSIGN_OR_RETURN(TlsContext context, TlsContext::Create(settings.tls));
+  ASSIGN_OR_RETURN(const HostPort address, ReadListenAddress(settings.address));
+  RETURN_IF_ERROR(Resolve(address).status());
+  std::unique_ptr<TlsNearLink> link(
+      new TlsNearLink(std::move(context), address, settings.link, host));
+  link->thread_ = std::thread([self = link.get()] { self->Run(); });
+  return link;
+}
+
+TlsNearLink::TlsNearLink(TlsContext context, HostPort address, LinkOptions link,
+                         NearHost* host)
+    : context_(std::move(context)),
+      address_(std::move(address)),
+      link_(std::move(link)),
+      near_(link_, host, NowNs()) {}
+
+TlsNearLink::~TlsNearLink() {
+  stop_ = true;
+  alarm_.Ring();
+  thread_.join();
+}
+
+void TlsNearLink::With(const std::function<void(NearEnd&)>& use) {
+  {
+    MutexLock lock(mutex_);
+    use(near_);
+  }
+  alarm_.Ring();
+}
+
+LinkStatus TlsNearLink::status() {
+  MutexLock lock(mutex_);
+  LinkStatus status = status_;
+  status.up = near_.is_up();
+  status.lost = near_.is_lost();
+  status.rtt = near_.rtt();
+  return status;
+}
+
+void TlsNearLink::Run() {
+  BlockSigpipe();
+  Nanoseconds pause = kFirstPause;
+  while (!IsOver()) {
+    const uint64_t before = status().connections;
+    const absl::Status why = Connect();
+    {
+      MutexLock lock(mutex_);
+      if (status_.connections == before) ++status_.refused;
+      pause = status_.connections == before ? std::min(2 * pause, kLongestPause)
+                                            : kFirstPause;
+      status_.error = std::string(why.message());
+    }
+    const Nanoseconds until = NowNs() + pause;
+    while (!IsOver() && NowNs() < until) Wait(-1, 0, until);
+  }
+}
+
+bool TlsNearLink::IsOver() {
+  MutexLock lock(mutex_);
+  near_.Tick(NowNs());
+  return stop_ || near_.is_lost();
+}
+
+void TlsNearLink::Wait(int fd, short events, Nanoseconds until) {
+  const Nanoseconds now = NowNs();
+  until = std::min(until, now + link_.times.ping);
+  pollfd fds[] = {{alarm_.fd(), POLLIN, 0}, {fd, events, 0}};
+  poll(fds, 2, MillisecondsUntil(until, now));
+  if (fds[0].revents != 0) alarm_.Clear();
+}
+
+absl::StatusOr<UniqueFd> TlsNearLink::Dial(Nanoseconds deadline) {
+  ASSIGN_OR_RETURN(const Addresses found, Resolve(address_));
+  UniqueFd fd = NewSocket(*found);
+  if (!fd) return Unavailable(address_, errno);
+  SendAtOnce(fd.get());
+  if (connect(fd.get(), found->ai_addr, found->ai_addrlen) == 0) return fd;
+  if (errno != EINPROGRESS) return Unavailable(address_, errno);
+  while (!IsOver() && NowNs() < deadline) {
+    pollfd ready{fd.get(), POLLOUT, 0};
+    if (poll(&ready, 1, 0) == 0) {
+      Wait(fd.get(), POLLOUT, deadline);
+      continue;
+    }
+    int error = 0;
+    socklen_t size = sizeof(error);
+    getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+    if (error != 0) return Unavailable(address_, error);
+    return fd;
+  }
+  return Unavailable(address_, ETIMEDOUT);
+}
+
+absl::Status TlsNearLink::Connect() {
+  const Nanoseconds deadline = NowNs() + kHelloTimeout;
+  ASSIGN_OR_RETURN(UniqueFd fd, Dial(deadline));
+  TlsStream stream(context_, TlsSide::kClient, std::move(fd));
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool agreed, stream.Handshake());
+    if (agreed) break;
+    if (IsOver() || NowNs() >= deadline) {
+      return absl::DeadlineExceededError(
+          fmt::format("{}: no agreement on TLS within {}", address_.ToString(),
+                      FormatExactDuration(kHelloTimeout)));
+    }
+    Wait(stream.fd(), stream.poll_events(), deadline);
+  }
+  RETURN_IF_ERROR(stream.CheckPeer(link_.peer));
+  Epoch epoch;
+  {
+    MutexLock lock(mutex_);
+    ASSIGN_OR_RETURN(epoch, near_.Open(NowNs()));
+  }
+  const absl::Status why = Serve(stream, epoch);
+  MutexLock lock(mutex_);
+  near_.Cut(epoch);
+  return why;
+}
+
+absl::Status TlsNearLink::Serve(TlsStream& stream, Epoch epoch) {
+  std::string out;
+  std::string in;
+  bool counted = false;
+  for (;;) {
+    if (IsOver()) return absl::CancelledError("the link has ended");
+    // What came is judged before what ends the connection: it may say why.
+    in.clear();
+    const absl::StatusOr<size_t> got = stream.Read(kReadBytes, &in);
+    absl::Status broken = got.status();
+    {
+      MutexLock lock(mutex_);
+      const Nanoseconds now = NowNs();
+      if (!in.empty()) RETURN_IF_ERROR(near_.Receive(epoch, in, now));
+      RETURN_IF_ERROR(broken);
+      if (near_.IsSilent(now)) return SilentFor(link_.times.timeout);
+      if (near_.is_up() && !counted) {
+        counted = true;
+        ++status_.connections;
+      }
+      Choose(near_, now, out);
+    }
+    broken = Flush(stream, out);
+    if (!broken.ok()) {
+      // It may have said why before it closed.
+      in.clear();
+      if (stream.Read(kReadBytes, &in).ok()) {
+        MutexLock lock(mutex_);
+        RETURN_IF_ERROR(near_.Receive(epoch, in, NowNs()));
+      }
+      return broken;
+    }
+    if (*got > 0) continue;
+    const short writing =
+        out.empty() ? short{0} : static_cast<short>(stream.poll_events());
+    Wait(stream.fd(), static_cast<short>(POLLIN | writing), ~Nanoseconds{0});
+  }
+}
+
+// A connection that somebody has opened.
+struct TlsFarLink::Peer {
+  Peer(const TlsContext& context, UniqueFd fd, Nanoseconds deadline)
+      : stream(context, TlsSide::kServer, std::move(fd)), deadline(deadline) {}
+
+  TlsStream stream;
+  Stage stage = Stage::kHandshake;
+  Nanoseconds deadline;  // of all stages but kServed
+  FrameDecoder first;    // of kHello
+  Epoch epoch;           // of kServed
+  std::string out;
+  bool said = false;  // of kRefused: all of it
+  bool idle = true;   // nothing came in the last step
+  bool ended = false;
+};
+
+absl::StatusOr<std::unique_ptr<TlsFarLink>> TlsFarLink::Start(
+    const Settings& settings, FarHost* host) {
+  ASSIGN_OR_RETURN(TlsContext context, TlsContext::Create(settings.tls));
+  ASSIGN_OR_RETURN(const HostPort address, ReadListenAddress(settings.address));
+  ASSIGN_OR_RETURN(const Addresses found, Resolve(address));
+  UniqueFd fd = NewSocket(*found);
+  const int yes = 1;
+  // Lets the next one listen while connections of this one linger.
+  if (!fd ||
+      setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) != 0 ||
+      bind(fd.get(), found->ai_addr, found->ai_addrlen) != 0 ||
+      listen(fd.get(), kBacklog) != 0) {
+    return Unavailable(address, errno);
+  }
+  std::string where = ListensAt(fd.get());
+  std::unique_ptr<TlsFarLink> link(
+      new TlsFarLink(std::move(context), std::move(fd), std::move(where),
+                     settings.link, host));
+  link->thread_ = std::thread([self = link.get()] { self->Run(); });
+  return link;
+}
+
+TlsFarLink::TlsFarLink(TlsContext context, UniqueFd listener,
+                       std::string address, LinkOptions link, FarHost* host)
+    : context_(std::move(context)),
+      listener_(std::move(listener)),
+      address_(std::move(address)),
+      link_(std::move(link)),
+      far_(link_, host, NowNs()) {}
+
+TlsFarLink::~TlsFarLink() {
+  stop_ = true;
+  alarm_.Ring();
+  thread_.join();
+}
+
+void TlsFarLink::With(const std::function<void(FarEnd&)>& use) {
+  {
+    MutexLock lock(mutex_);
+    use(far_);
+  }
+  alarm_.Ring();
+}
+
+LinkStatus TlsFarLink::status() {
+  MutexLock lock(mutex_);
+  LinkStatus status = status_;
+  status.up = far_.is_up();
+  status.rtt = far_.rtt();
+  return status;
+}
+
+void TlsFarLink::Run() {
+  BlockSigpipe();
+  while (!stop_) {
+    AcceptAll();
+    bool busy = false;
+    for (const auto& peer : peers_) {
+      const absl::Status status = Step(*peer);
+      if (!status.ok()) End(*peer, status);
+      busy = busy || (!peer->ended && !peer->idle);
+    }
+    peers_.remove_if([](const auto& peer) { return peer->ended; });
+    {
+      MutexLock lock(mutex_);
+      far_.Tick(NowNs());
+    }
+    std::vector<pollfd> fds = {{alarm_.fd(), POLLIN, 0},
+                               {listener_.get(), POLLIN, 0}};
+    for (const auto& peer : peers_) {
+      short events = POLLIN;
+      if (peer->stage == Stage::kHandshake) {
+        events = peer->stream.poll_events();
+      } else if (!peer->out.empty()) {
+        events = static_cast<short>(events | peer->stream.poll_events());
+      }
+      fds.push_back({peer->stream.fd(), events, 0});
+    }
+    const Nanoseconds now = NowNs();
+    poll(fds.data(), fds.size(),
+         busy ? 0 : MillisecondsUntil(now + link_.times.ping, now));
+    if (fds[0].revents != 0) alarm_.Clear();
+  }
+}
+
+void TlsFarLink::AcceptAll() {
+  for (;;) {
+    UniqueFd fd(accept4(listener_.get(), nullptr, nullptr,
+                        SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!fd) return;
+    // The one that has taken longest makes room: it is none that has a
+    // certificate.
+    const auto is_stranger = [](const auto& peer) {
+      return peer->stage != Stage::kServed;
+    };
+    if (std::count_if(peers_.begin(), peers_.end(), is_stranger) >=
+        kMaxStrangers) {
+      peers_.erase(std::find_if(peers_.begin(), peers_.end(), is_stranger));
+    }
+    SendAtOnce(fd.get());
+    peers_.push_back(std::make_unique<Peer>(context_, std::move(fd),
+                                            NowNs() + kHelloTimeout));
+  }
+}
+
+absl::Status TlsFarLink::Step(Peer& peer) {
+  peer.idle = true;
+  if (peer.stage != Stage::kServed && NowNs() >= peer.deadline) {
+    return absl::DeadlineExceededError(
+        fmt::format("no HELLO within {}", FormatExactDuration(kHelloTimeout)));
+  }
+  switch (peer.stage) {
+    case Stage::kHandshake: {
+      ASSIGN_OR_RETURN(const bool agreed, peer.stream.Handshake());
+      if (!agreed) return absl::OkStatus();
+      const absl::Status checked = peer.stream.CheckPeer(link_.peer);
+      peer.stage = Stage::kHello;
+      peer.idle = false;
+      if (!checked.ok()) {
+        Refuse(peer, {RefusalCode::kOther, std::string(checked.message())});
+      }
+      return absl::OkStatus();
+    }
+    case Stage::kHello:
+      return Greet(peer);
+    case Stage::kServed:
+      return Serve(peer);
+    case Stage::kRefused:
+      return SayWhyNot(peer);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TlsFarLink::Greet(Peer& peer) {
+  std::string in;
+  ASSIGN_OR_RETURN(const size_t got, peer.stream.Read(kReadBytes, &in));
+  if (got == 0) return absl::OkStatus();
+  peer.idle = false;
+  peer.first.Append(in);
+  const auto first = peer.first.Next();
+  if (!first.ok()) {
+    Refuse(peer, {RefusalCode::kOther, std::string(first.status().message())});
+    return absl::OkStatus();
+  }
+  if (!first->has_value()) return absl::OkStatus();
+  const auto* const hello = std::get_if<Hello>(&**first);
+  if (hello == nullptr) {
+    Refuse(peer, {RefusalCode::kOther,
+                  fmt::format("{} comes before HELLO", NameOf(**first))});
+    return absl::OkStatus();
+  }
+  std::variant<Epoch, Refusal> answer;
+  {
+    MutexLock lock(mutex_);
+    answer = far_.Accept(*hello, NowNs());
+    if (const auto* epoch = std::get_if<Epoch>(&answer)) {
+      peer.epoch = *epoch;
+      peer.stage = Stage::kServed;
+      ++status_.connections;
+      return far_.Receive(peer.epoch, peer.first.TakeRest(), NowNs());
+    }
+  }
+  Refuse(peer, std::get<Refusal>(answer));
+  return absl::OkStatus();
+}
+
+absl::Status TlsFarLink::Serve(Peer& peer) {
+  std::string in;
+  const absl::StatusOr<size_t> got = peer.stream.Read(kReadBytes, &in);
+  {
+    MutexLock lock(mutex_);
+    const Nanoseconds now = NowNs();
+    if (!far_.MayWrite({peer.epoch, {}})) {
+      return absl::CancelledError("another connection has taken its place");
+    }
+    if (!in.empty()) RETURN_IF_ERROR(far_.Receive(peer.epoch, in, now));
+    RETURN_IF_ERROR(got.status());
+    if (far_.IsSilent(now)) return SilentFor(link_.times.timeout);
+    Choose(far_, now, peer.out);
+  }
+  peer.idle = *got == 0;
+  return Flush(peer.stream, peer.out);
+}
+
+absl::Status TlsFarLink::SayWhyNot(Peer& peer) {
+  RETURN_IF_ERROR(Flush(peer.stream, peer.out));
+  if (!peer.out.empty()) return absl::OkStatus();
+  if (!peer.said) peer.stream.EndWriting();
+  peer.said = true;
+  if (peer.stream.Drain()) return absl::CancelledError("it has hung up");
+  return absl::OkStatus();
+}
+
+void TlsFarLink::Refuse(Peer& peer, const Refusal& refusal) {
+  peer.stage = Stage::kRefused;
+  peer.deadline = NowNs() + kFarewell;
+  peer.idle = false;
+  AppendFrame(refusal, &peer.out);
+  MutexLock lock(mutex_);
+  ++status_.refused;
+  status_.error = refusal.why;
+}
+
+void TlsFarLink::End(Peer& peer, const absl::Status& why) {
+  const Stage stage = peer.stage;
+  if (stage == Stage::kRefused || absl::IsDeadlineExceeded(why)) {
+    peer.ended = true;
+  }
+  if (stage == Stage::kRefused) return;
+  {
+    MutexLock lock(mutex_);
+    far_.Cut(peer.epoch);
+    status_.error = std::string(why.message());
+    if (stage != Stage::kServed) ++status_.refused;
+  }
+  // It is to learn which rule it has broken, or what TLS says.
+  if (stage == Stage::kServed && absl::IsInvalidArgument(why)) {
+    AppendFrame(Refusal{RefusalCode::kBadFrame, std::string(why.message())},
+                &peer.out);
+  }
+  peer.stage = Stage::kRefused;
+  peer.deadline = NowNs() + kFarewell;
+}
+
+}  // namespace carillon::mesh

@@ -1,0 +1,148 @@
+// The engine `tls`: carries a link over TCP with mutual TLS 1.3. Each end is a
+// thread that connects again for as long as the link is not lost.
+#ifndef CARILLON_MESH_TLS_ENGINE_H_
+#define CARILLON_MESH_TLS_ENGINE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/host_port.h"
+#include "base/mutex.h"
+#include "base/tls_files.h"
+#include "base/unique_fd.h"
+#include "mesh/far_end.h"
+#include "mesh/link_options.h"
+#include "mesh/near_end.h"
+#include "mesh/tls_stream.h"
+
+namespace carillon::mesh {
+
+// To be shown: where a link stands.
+struct LinkStatus {
+  bool up = false;
+  bool lost = false;         // of the near end: for good
+  uint64_t connections = 0;  // that came up, so far
+  uint64_t refused = 0;      // that did not
+  std::string error;         // of the last one that did not, or has ended
+  std::optional<Nanoseconds> rtt;
+};
+
+// Wakes a thread that polls.
+class Alarm {
+ public:
+  Alarm();
+  void Ring() const;
+  void Clear() const;
+  int fd() const { return fd_.get(); }
+
+ private:
+  UniqueFd fd_;
+};
+
+// Thread safe. The host's functions are called in the link's thread, which holds
+// its lock: they must not call the link.
+class TlsNearLink {
+ public:
+  struct Settings {
+    TlsFiles tls;
+    std::string address;  // of the far end: "10.0.0.5:4711", in numbers
+    LinkOptions link;
+  };
+
+  // Whether the other end is there, does not matter: see status(). Errors:
+  // InvalidArgument: the files, or the address.
+  static absl::StatusOr<std::unique_ptr<TlsNearLink>> Start(
+      const Settings& settings, NearHost* host);
+  // The events in flight are left to the far end.
+  ~TlsNearLink();
+
+  // Calls `use` with the near end, and sends what there is then.
+  void With(const std::function<void(NearEnd&)>& use);
+
+  LinkStatus status();
+
+ private:
+  TlsNearLink(TlsContext context, HostPort address, LinkOptions link,
+              NearHost* host);
+  void Run();
+  // One connection, from its beginning to its end; why it has ended.
+  absl::Status Connect();
+  absl::StatusOr<UniqueFd> Dial(Nanoseconds deadline);
+  absl::Status Serve(TlsStream& stream, Epoch epoch);
+  // Waits for the descriptor, or the alarm, or the time of the next look.
+  void Wait(int fd, short events, Nanoseconds until);
+  bool IsOver();
+
+  const TlsContext context_;
+  const HostPort address_;
+  const LinkOptions link_;
+  const Alarm alarm_;
+  std::atomic<bool> stop_{false};  // written by the destructor, read by thread_
+  Mutex mutex_;
+  NearEnd near_ ABSL_GUARDED_BY(mutex_);
+  LinkStatus status_ ABSL_GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+// Thread safe, as above. Serves one near host.
+class TlsFarLink {
+ public:
+  struct Settings {
+    TlsFiles tls;
+    std::string address;  // where to listen, in numbers; port 0: any free one
+    LinkOptions link;
+  };
+
+  // Errors: InvalidArgument: the files, or the address; Unavailable: the address
+  // is in use, or is not this machine's.
+  static absl::StatusOr<std::unique_ptr<TlsFarLink>> Start(
+      const Settings& settings, FarHost* host);
+  // The rings are the host's from now on.
+  ~TlsFarLink();
+
+  void With(const std::function<void(FarEnd&)>& use);
+
+  // Where it listens: "127.0.0.1:40123".
+  const std::string& address() const { return address_; }
+  LinkStatus status();
+
+ private:
+  enum class Stage { kHandshake, kHello, kServed, kRefused };
+  struct Peer;
+
+  TlsFarLink(TlsContext context, UniqueFd listener, std::string address,
+             LinkOptions link, FarHost* host);
+  void Run();
+  void AcceptAll();
+  // Does what can be done now. Errors: why the connection is to end.
+  absl::Status Step(Peer& peer);
+  absl::Status Greet(Peer& peer);
+  absl::Status Serve(Peer& peer);
+  absl::Status SayWhyNot(Peer& peer);
+  void Refuse(Peer& peer, const Refusal& refusal);
+  void End(Peer& peer, const absl::Status& why);
+
+  const TlsContext context_;
+  const UniqueFd listener_;
+  const std::string address_;
+  const LinkOptions link_;
+  const Alarm alarm_;
+  std::atomic<bool> stop_{false};  // written by the destructor, read by thread_
+  std::list<std::unique_ptr<Peer>> peers_;  // of thread_
+  Mutex mutex_;
+  FarEnd far_ ABSL_GUARDED_BY(mutex_);
+  LinkStatus status_ ABSL_GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+}  // namespace carillon::mesh
+
+#endif  // CARILLON_MESH_TLS_ENGINE_H_

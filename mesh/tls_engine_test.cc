@@ -1,0 +1,634 @@
+// Two ends over loopback, with certificates that the test makes.
+#include "mesh/tls_engine.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/host_port.h"
+#include "base/testing/eventually.h"
+#include "base/testing/test_ca.h"
+#include "fmt/format.h"
+
+namespace carillon::mesh {
+namespace {
+
+using shm::EventState;
+using shm::Sequence;
+using testing::HasSubstr;
+
+constexpr Nanoseconds kMs = 1'000'000;
+constexpr RingId kRing(1);
+constexpr RingLimits kLimits{8, 64, 64};
+
+std::string EventText(uint64_t number) {
+  return fmt::format("event {}", number);
+}
+
+// A device with one ring.
+class Device : public NearHost {
+ public:
+  void ReadEvent(RingId, Sequence number, std::string* to) override {
+    *to += EventText(number.value());
+  }
+  bool TakeEnd(RingId, Sequence number, const End& end) override {
+    if (number.value() != ended_ + 1 || end.state != EventState::kDone ||
+        end.output != "done: " + EventText(number.value())) {
+      ++wrong_;
+    }
+    ended_ = number.value();
+    return true;
+  }
+  void LoseLink(const std::string& why) override {
+    MutexLock lock(mutex_);
+    lost_ = why;
+  }
+
+  // Rings as many events as there are free slots, at most up to `last`.
+  void RingUpTo(uint64_t last, TlsNearLink& link) {
+    link.With([&](NearEnd& end) {
+      const uint64_t to = std::min(last, ended_ + kLimits.slots);
+      if (to <= rung_) return;
+      rung_ = to;
+      end.Rang(kRing, Sequence(rung_));
+    });
+  }
+
+  // For another link.
+  void Restart() {
+    rung_ = 0;
+    ended_ = 0;
+  }
+
+  uint64_t ended() const { return ended_; }
+  int wrong() const { return wrong_; }
+  std::string lost() {
+    MutexLock lock(mutex_);
+    return lost_;
+  }
+
+ private:
+  uint64_t rung_ = 0;
+  std::atomic<uint64_t> ended_ = 0;  // written by the link's thread
+  std::atomic<int> wrong_ = 0;       // the same
+  Mutex mutex_;
+  std::string lost_ ABSL_GUARDED_BY(mutex_);
+};
+
+// What the far end's events run on. All but Work() is called with the link's
+// lock.
+class Gpu : public FarHost {
+ public:
+  void MakeRing(RingId, const RingLimits&, Sequence) override {}
+  void Run(RingId, Sequence number, std::string_view event) override {
+    events_[number.value()] = event;
+    ++runs_[number.value()];
+    accepted_ = number.value();
+  }
+  End ReadEnd(RingId, Sequence number, std::string* output) override {
+    *output += "done: " + events_.at(number.value());
+    return {EventState::kDone, 0, {}};
+  }
+  void Free(RingId, Sequence last) override {
+    events_.erase(events_.begin(), events_.upper_bound(last.value()));
+  }
+  void DropRing(RingId, GoneReason why) override {
+    dropped_ += why == GoneReason::kLinkLost ? 1 : 0;
+  }
+
+  // For another link.
+  void Restart() {
+    events_.clear();
+    runs_.clear();
+    accepted_ = 0;
+  }
+
+  void Work(TlsFarLink& link) {
+    link.With([this](FarEnd& end) {
+      if (accepted_ > 0) end.Done(kRing, Sequence(accepted_));
+    });
+  }
+  // Rings that were dropped because the link was lost.
+  int dropped(TlsFarLink& link) {
+    int dropped = 0;
+    link.With([&](FarEnd&) { dropped = dropped_; });
+    return dropped;
+  }
+  // Of each event.
+  std::map<uint64_t, int> runs(TlsFarLink& link) {
+    std::map<uint64_t, int> runs;
+    link.With([&](FarEnd&) { runs = runs_; });
+    return runs;
+  }
+
+ private:
+  std::map<uint64_t, std::string> events_;
+  std::map<uint64_t, int> runs_;
+  uint64_t accepted_ = 0;
+  int dropped_ = 0;
+};
+
+// A TCP connection to an address of loopback.
+UniqueFd Dial(const std::string& address) {
+  const auto host_port = ReadHostPort(address);
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(host_port->port);
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+  return fd;
+}
+UniqueFd Listen(std::string* address) {
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(at);
+  UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&at), size), 0);
+  EXPECT_EQ(listen(fd.get(), 8), 0);
+  getsockname(fd.get(), reinterpret_cast<sockaddr*>(&at), &size);
+  *address = fmt::format("127.0.0.1:{}", ntohs(at.sin_port));
+  return fd;
+}
+
+// Stands between the ends, carries bytes, and does to connections what a network
+// does.
+class Relay {
+ public:
+  explicit Relay(std::string to) : to_(std::move(to)) {
+    listener_ = Listen(&address_);
+    thread_ = std::thread([this] { Run(); });
+  }
+  ~Relay() {
+    stop_ = true;
+    thread_.join();
+  }
+
+  const std::string& address() const { return address_; }
+  // Each connection is cut after so many bytes, drawn anew from 1 to `most`.
+  void CutAfter(uint32_t most) { cut_after_ = most; }
+  // The connection that is open now carries nothing any more, and stays open.
+  void Silence() { silence_ = true; }
+  // No connection comes up any more.
+  void Close() { closed_ = true; }
+
+ private:
+  void Run() {
+    while (!stop_) {
+      if (closed_) listener_.reset();
+      pollfd ready{listener_.get(), POLLIN, 0};
+      if (poll(&ready, 1, 10) != 1) continue;
+      const UniqueFd near(accept(listener_.get(), nullptr, nullptr));
+      const UniqueFd far = Dial(to_);
+      Carry(near.get(), far.get());
+    }
+  }
+  void Carry(int near, int far) {
+    int64_t left = cut_after_ == 0 ? INT64_MAX : 1 + random_() % cut_after_;
+    bool carries = true;
+    char bytes[4096];
+    while (!stop_ && !closed_ && left > 0) {
+      if (silence_.exchange(false)) carries = false;
+      pollfd fds[] = {{near, POLLIN, 0}, {far, POLLIN, 0}};
+      if (poll(fds, 2, 10) <= 0) continue;
+      for (int i = 0; i < 2; ++i) {
+        if (fds[i].revents == 0) continue;
+        const ssize_t got = read(fds[i].fd, bytes, sizeof(bytes));
+        if (got <= 0) return;
+        const int64_t some = std::min<int64_t>(got, left);
+        left -= some;
+        if (!carries) continue;
+        if (send(fds[1 - i].fd, bytes, static_cast<size_t>(some),
+                 MSG_NOSIGNAL) <= 0) {
+          return;
+        }
+      }
+    }
+  }
+
+  const std::string to_;
+  std::string address_;
+  UniqueFd listener_;
+  std::mt19937 random_{7};
+  std::atomic<uint32_t> cut_after_ = 0;
+  std::atomic<bool> silence_ = false;
+  std::atomic<bool> closed_ = false;
+  std::atomic<bool> stop_ = false;
+  std::thread thread_;
+};
+
+// A client of TLS that keeps no rule of ours: any version, any certificate.
+class RawClient {
+ public:
+  RawClient(const std::string& address, const TlsFiles* files,
+            int version = TLS1_3_VERSION)
+      : fd_(Dial(address)), context_(SSL_CTX_new(TLS_client_method())) {
+    SSL_CTX_set_max_proto_version(context_, version);
+    if (files != nullptr) {
+      EXPECT_EQ(SSL_CTX_use_certificate_file(
+                    context_, files->certificate.c_str(), SSL_FILETYPE_PEM),
+                1);
+      EXPECT_EQ(SSL_CTX_use_PrivateKey_file(context_, files->key.c_str(),
+                                            SSL_FILETYPE_PEM),
+                1);
+    }
+    ssl_ = SSL_new(context_);
+    SSL_set_fd(ssl_, fd_.get());
+    SSL_connect(ssl_);
+  }
+  ~RawClient() {
+    SSL_free(ssl_);
+    SSL_CTX_free(context_);
+    ERR_clear_error();
+  }
+
+  void Send(const std::string& bytes) {
+    SSL_write(ssl_, bytes.data(), static_cast<int>(bytes.size()));
+  }
+  // All that the other end says until it ends the connection, or is refused.
+  std::string ReadRefusal() {
+    FrameDecoder decoder;
+    char bytes[4096];
+    for (int got; (got = SSL_read(ssl_, bytes, sizeof(bytes))) > 0;) {
+      decoder.Append({bytes, static_cast<size_t>(got)});
+      for (;;) {
+        const auto frame = decoder.Next();
+        if (!frame.ok() || !frame->has_value()) break;
+        if (const auto* refusal = std::get_if<Refusal>(&**frame)) {
+          return refusal->why;
+        }
+      }
+    }
+    return "";
+  }
+
+ private:
+  UniqueFd fd_;
+  SSL_CTX* const context_;
+  SSL* ssl_;
+};
+
+class TlsEngineTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    signal(SIGPIPE, SIG_IGN);  // for RawClient
+    ca_ = std::make_unique<TestCa>(testing::TempDir());
+    near_files_ = Files("a", "URI:carillon:role:link,DNS:a");
+    far_files_ = Files("b", "URI:carillon:role:link,DNS:b");
+  }
+  static TlsFiles Files(const std::string& name, const std::string& names) {
+    return ca_->Issue({.name = name, .alternative_names = names});
+  }
+
+  static LinkOptions NearOptions() {
+    return {.self = {"lab", "a", "1", "kernels", 1}, .peer = "b", .times = {}};
+  }
+  static LinkOptions FarOptions() {
+    return {.self = {"lab", "b", "1", "kernels", 1}, .peer = "a", .times = {}};
+  }
+
+  void StartFar(const LinkOptions& options = FarOptions(),
+                const TlsFiles& files = far_files_) {
+    auto link = TlsFarLink::Start({files, "127.0.0.1:0", options}, &gpu_);
+    ASSERT_TRUE(link.ok()) << link.status();
+    far_ = *std::move(link);
+  }
+  void StartNear(const std::string& address,
+                 const LinkOptions& options = NearOptions(),
+                 const TlsFiles& files = near_files_) {
+    auto link = TlsNearLink::Start({files, address, options}, &device_);
+    ASSERT_TRUE(link.ok()) << link.status();
+    near_ = *std::move(link);
+    near_->With([](NearEnd& end) {
+      ASSERT_TRUE(end.AddRing(kRing, kLimits, Sequence(), Sequence()).ok());
+    });
+  }
+  // Rings `events` and waits for their ends.
+  ::testing::AssertionResult RunUpTo(uint64_t events) {
+    if (Eventually([&] {
+          device_.RingUpTo(events, *near_);
+          gpu_.Work(*far_);
+          return device_.ended() == events;
+        })) {
+      return ::testing::AssertionSuccess();
+    }
+    return ::testing::AssertionFailure()
+           << device_.ended() << " of " << events
+           << " have ended; near: " << near_->status().error
+           << "; far: " << far_->status().error;
+  }
+  void ExpectEachRanOnce(uint64_t events) {
+    EXPECT_EQ(device_.wrong(), 0);
+    const auto runs = gpu_.runs(*far_);
+    EXPECT_EQ(runs.size(), events);
+    for (const auto& [number, count] : runs) EXPECT_EQ(count, 1) << number;
+  }
+  // The near end has no link, and says why.
+  void ExpectNearError(const std::string& text) {
+    EXPECT_TRUE(Eventually([&] {
+      return near_->status().error.find(text) != std::string::npos;
+    })) << near_->status().error;
+    EXPECT_EQ(near_->status().connections, 0u);
+    EXPECT_FALSE(near_->status().up);
+  }
+  void ExpectFarError(const std::string& text) {
+    EXPECT_TRUE(Eventually([&] {
+      return far_->status().error.find(text) != std::string::npos;
+    })) << far_->status().error;
+    EXPECT_EQ(far_->status().connections, 0u);
+  }
+
+  static std::unique_ptr<TestCa> ca_;
+  static TlsFiles near_files_;
+  static TlsFiles far_files_;
+  Device device_;
+  Gpu gpu_;
+  std::unique_ptr<TlsFarLink> far_;
+  std::unique_ptr<Relay> relay_;
+  std::unique_ptr<TlsNearLink> near_;  // ends first
+};
+std::unique_ptr<TestCa> TlsEngineTest::ca_;
+TlsFiles TlsEngineTest::near_files_;
+TlsFiles TlsEngineTest::far_files_;
+
+TEST_F(TlsEngineTest, EventsRunOnceAndTheirEndsComeBack) {
+  StartFar();
+  StartNear(far_->address());
+  EXPECT_TRUE(RunUpTo(1'000));
+  ExpectEachRanOnce(1'000);
+  EXPECT_EQ(near_->status().connections, 1u);
+  EXPECT_TRUE(near_->status().up);
+  EXPECT_TRUE(far_->status().up);
+  EXPECT_TRUE(Eventually([&] { return near_->status().rtt.has_value(); }));
+}
+
+TEST_F(TlsEngineTest, ALinkThatIsCutAtAnyByteGoesOnWhereItWas) {
+  StartFar();
+  relay_ = std::make_unique<Relay>(far_->address());
+  relay_->CutAfter(20'000);
+  StartNear(relay_->address());
+  uint64_t events = 0;
+  // However fast it is, it is cut.
+  while (events < 50'000 &&
+         (events < 500 || near_->status().connections < 10)) {
+    events += 100;
+    ASSERT_TRUE(RunUpTo(events));
+  }
+  ExpectEachRanOnce(events);
+  EXPECT_GE(near_->status().connections, 10u);
+  EXPECT_EQ(device_.lost(), "");
+}
+
+TEST_F(TlsEngineTest, ASilentLinkIsCutByEitherEndAndGoesOnWhereItWas) {
+  const LinkTimes patient = {.ping = 20 * kMs, .timeout = 600'000 * kMs};
+  LinkTimes quick = patient;
+  quick.timeout = 400 * kMs;
+  for (const bool near_is_quick : {true, false}) {
+    LinkOptions near = NearOptions();
+    LinkOptions far = FarOptions();
+    near.times = near_is_quick ? quick : patient;
+    far.times = near_is_quick ? patient : quick;
+    device_.Restart();
+    gpu_.Restart();
+    StartFar(far);
+    relay_ = std::make_unique<Relay>(far_->address());
+    StartNear(relay_->address(), near);
+    ASSERT_TRUE(RunUpTo(100));
+    relay_->Silence();
+    EXPECT_TRUE(Eventually([&] {
+      return (near_is_quick ? near_->status() : far_->status()).error ==
+             "nothing came for 400ms";
+    }));
+    EXPECT_TRUE(RunUpTo(200));
+    ExpectEachRanOnce(200);
+    EXPECT_GE(near_->status().connections, 2u);
+    near_.reset();
+    relay_.reset();
+    far_.reset();
+  }
+}
+
+TEST_F(TlsEngineTest, ALinkThatStaysAwayIsLostAtBothEnds) {
+  LinkOptions near = NearOptions();
+  LinkOptions far = FarOptions();
+  near.times = far.times = {
+      .ping = 20 * kMs, .timeout = 1'000 * kMs, .lease = 3'000 * kMs};
+  StartFar(far);
+  relay_ = std::make_unique<Relay>(far_->address());
+  StartNear(relay_->address(), near);
+  ASSERT_TRUE(RunUpTo(10));
+  relay_->Close();
+  EXPECT_TRUE(Eventually([&] { return near_->status().lost; }));
+  EXPECT_EQ(device_.lost(),
+            "host b was not heard of for longer than the lease of 3s");
+  EXPECT_TRUE(Eventually([&] { return gpu_.dropped(*far_) == 1; }));
+  // The far end lets nobody of that incarnation in again.
+  std::string refusal;
+  far_->With([&](FarEnd& end) {
+    const auto answer = end.Accept(near.self, NowNs());
+    const auto* const refused = std::get_if<Refusal>(&answer);
+    if (refused != nullptr) refusal = refused->why;
+  });
+  EXPECT_THAT(refusal, HasSubstr("its events are aborted"));
+}
+
+TEST_F(TlsEngineTest, ANearEndThatIsStartedAgainGoesOn) {
+  StartFar();
+  StartNear(far_->address());
+  ASSERT_TRUE(RunUpTo(100));
+  near_.reset();
+  auto link = TlsNearLink::Start({near_files_, far_->address(), NearOptions()},
+                                 &device_);
+  ASSERT_TRUE(link.ok()) << link.status();
+  near_ = *std::move(link);
+  near_->With([](NearEnd& end) {
+    ASSERT_TRUE(end.AddRing(kRing, kLimits, Sequence(100), Sequence(100)).ok());
+  });
+  EXPECT_TRUE(RunUpTo(200));
+  ExpectEachRanOnce(200);
+}
+
+TEST_F(TlsEngineTest, AnotherRoleOpensNoLink) {
+  StartFar();
+  StartNear(far_->address(), NearOptions(),
+            Files("viewer",
+                  "URI:carillon:role:viewer,DNS:a,"
+                  "DNS:carillon:role:link,email:carillon:role:link"));
+  ExpectNearError(
+      "host b refuses the link: a link needs the role link, which the "
+      "certificate of CN=viewer does not carry: ask the owner of the CA for "
+      "one with URI:carillon:role:link");
+  EXPECT_TRUE(gpu_.runs(*far_).empty());
+}
+
+TEST_F(TlsEngineTest, AnotherHostsCertificateOpensNoLink) {
+  StartFar();
+  StartNear(far_->address(), NearOptions(),
+            Files("c", "URI:carillon:role:link,DNS:c"));
+  ExpectNearError(
+      "host b refuses the link: the certificate of CN=c is not of host 'a': "
+      "ask the owner of the CA for one with DNS:a");
+}
+
+TEST_F(TlsEngineTest, ANearEndSendsNothingToAFarEndWithoutTheRoleOrName) {
+  StartFar(FarOptions(), Files("far_viewer", "URI:carillon:role:viewer,DNS:b"));
+  StartNear(far_->address());
+  ExpectNearError("which the certificate of CN=far_viewer does not carry");
+  near_.reset();
+  far_.reset();
+  // Its subject is called d, which is no name that counts.
+  StartFar(FarOptions(), Files("d", "URI:carillon:role:link,DNS:b"));
+  LinkOptions near = NearOptions();
+  near.peer = "d";
+  StartNear(far_->address(), near);
+  ExpectNearError("the certificate of CN=d is not of host 'd'");
+  EXPECT_EQ(far_->status().connections, 0u);
+}
+
+TEST_F(TlsEngineTest, AnotherCaOpensNoLink) {
+  const TestCa stranger(testing::TempDir(), "stranger");
+  TlsFiles foreign = stranger.Issue(
+      {.name = "a", .alternative_names = "URI:carillon:role:link,DNS:a"});
+  StartFar();
+  // Who does not believe the far end.
+  StartNear(far_->address(), NearOptions(), foreign);
+  ExpectNearError("the other end's certificate does not do: ");
+  near_.reset();
+  // Whom the far end does not believe.
+  foreign.ca = ca_->file();
+  StartNear(far_->address(), NearOptions(), foreign);
+  ExpectFarError("the other end's certificate does not do: ");
+  ExpectNearError("unknown ca");
+}
+
+TEST_F(TlsEngineTest, AnExpiredCertificateOpensNoLink) {
+  const TlsFiles old =
+      ca_->Issue({.name = "old",
+                  .alternative_names = "URI:carillon:role:link,DNS:a",
+                  .ends = "20210101000000Z"});
+  const auto near =
+      TlsNearLink::Start({old, "127.0.0.1:1", NearOptions()}, &device_);
+  EXPECT_THAT(std::string(near.status().message()), HasSubstr("expired on"));
+  StartFar();
+  RawClient client(far_->address(), &old);
+  client.Send("a HELLO, perhaps");
+  EXPECT_EQ(client.ReadRefusal(), "");
+  ExpectFarError(
+      "the other end's certificate does not do: certificate has expired");
+}
+
+TEST_F(TlsEngineTest, NoCertificateOrAnOlderTlsOpensNoLink) {
+  StartFar();
+  {
+    RawClient client(far_->address(), nullptr);
+    EXPECT_EQ(client.ReadRefusal(), "");
+    ExpectFarError("peer did not return a certificate");
+  }
+  RawClient client(far_->address(), &near_files_, TLS1_2_VERSION);
+  EXPECT_EQ(client.ReadRefusal(), "");
+  ExpectFarError("unsupported protocol");
+}
+
+TEST_F(TlsEngineTest, AnotherBuildOrCatalogueIsNamed) {
+  StartFar();
+  LinkOptions other = NearOptions();
+  other.self.build = "2";
+  StartNear(far_->address(), other);
+  ExpectNearError(
+      "host b refuses the link: the other end is of build '2', and '1' is "
+      "expected: install the same Carillon on both hosts");
+  near_.reset();
+  other = NearOptions();
+  other.self.catalogue = "others";
+  StartNear(far_->address(), other);
+  ExpectNearError("is of catalogue of kernels 'others', and 'kernels' is");
+  EXPECT_FALSE(near_->status().lost) << "another build may come";
+}
+
+TEST_F(TlsEngineTest, AnAddressThatIsNobodysIsNamed) {
+  std::string address;
+  Listen(&address).reset();
+  StartNear(address);
+  ExpectNearError(address + ": Connection refused");
+  const auto link = TlsNearLink::Start(
+      {near_files_, "b.example:4711", NearOptions()}, &device_);
+  EXPECT_EQ(link.status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(TlsEngineTest, GarbageCostsItsConnectionOnly) {
+  StartFar();
+  const UniqueFd plain = Dial(far_->address());
+  send(plain.get(), "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL);
+  ExpectFarError("no agreement on TLS 1.3: ");
+  {
+    RawClient client(far_->address(), &near_files_);
+    client.Send("GET / HTTP/1.1\r\n\r\n");
+    EXPECT_EQ(client.ReadRefusal(),
+              "a frame says that it has 542393671 bytes: at most 65536");
+  }
+  {
+    RawClient client(far_->address(), &near_files_);
+    std::string ping;
+    AppendFrame(Ping{}, &ping);
+    client.Send(ping);
+    EXPECT_EQ(client.ReadRefusal(), "PING comes before HELLO");
+  }
+  // Nobody has had a link, and nobody is kept out.
+  StartNear(far_->address());
+  EXPECT_TRUE(RunUpTo(10));
+  ExpectEachRanOnce(10);
+}
+
+TEST_F(TlsEngineTest, GarbageInALinkEndsItAndSaysWhy) {
+  StartFar();
+  RawClient client(far_->address(), &near_files_);
+  std::string bytes;
+  AppendFrame(NearOptions().self, &bytes);
+  AppendFrame(Close{RingId(1)}, &bytes);
+  AppendFrame(Events{RingId(1), Sequence(1), Sequence(0), {"x"}}, &bytes);
+  client.Send(bytes);
+  EXPECT_EQ(client.ReadRefusal(),
+            "the near end sends events of ring 1, which is not there");
+  // It may not come again as the same.
+  StartNear(far_->address());
+  EXPECT_TRUE(Eventually([&] { return near_->status().lost; }));
+  EXPECT_EQ(device_.lost(),
+            "host b refuses the link: host a of incarnation 1 has broken a "
+            "rule");
+}
+
+TEST_F(TlsEngineTest, APeerThatSaysNothingKeepsNobodyOut) {
+  StartFar();
+  std::vector<UniqueFd> strangers;
+  for (int i = 0; i < 40; ++i) strangers.push_back(Dial(far_->address()));
+  StartNear(far_->address());
+  EXPECT_TRUE(RunUpTo(10));
+}
+
+TEST_F(TlsEngineTest, AFarEndThatSpeaksNoTlsIsNamed) {
+  std::string address;
+  const UniqueFd listener = Listen(&address);
+  StartNear(address);
+  const UniqueFd near(accept(listener.get(), nullptr, nullptr));
+  send(near.get(), "220 mail.example ESMTP\r\n", 24, MSG_NOSIGNAL);
+  ExpectNearError("no agreement on TLS 1.3: ");
+}
+
+}  // namespace
+}  // namespace carillon::mesh

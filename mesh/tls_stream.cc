@@ -1,0 +1,241 @@
+#include "mesh/tls_stream.h"
+
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+#include <openssl/x509v3.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "fmt/format.h"
+
+namespace carillon::mesh {
+namespace {
+
+// As gpud's roles are (docs/security.md).
+constexpr std::string_view kLinkRole = "carillon:role:link";
+
+template <auto kFree>
+struct FreeBy {
+  template <class T>
+  void operator()(T* object) const {
+    kFree(object);
+  }
+};
+using Bio = std::unique_ptr<BIO, FreeBy<BIO_free>>;
+using Certificate = std::unique_ptr<X509, FreeBy<X509_free>>;
+using PrivateKey = std::unique_ptr<EVP_PKEY, FreeBy<EVP_PKEY_free>>;
+using Names = std::unique_ptr<GENERAL_NAMES, FreeBy<GENERAL_NAMES_free>>;
+
+Bio Memory(const std::string& text) {
+  return Bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+}
+
+std::vector<Certificate> Certificates(const std::string& pem) {
+  std::vector<Certificate> all;
+  const Bio bio = Memory(pem);
+  while (X509* next = PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr)) {
+    all.emplace_back(next);
+  }
+  ERR_clear_error();  // the end of the text is one
+  return all;
+}
+
+// Why the last call of OpenSSL has failed.
+std::string LastError() {
+  const unsigned long error = ERR_peek_last_error();
+  ERR_clear_error();
+  const char* const reason = ERR_reason_error_string(error);
+  return reason != nullptr ? reason : fmt::format("error {:#x}", error);
+}
+
+std::string CommonName(X509* certificate) {
+  char text[256] = "";
+  X509_NAME_get_text_by_NID(X509_get_subject_name(certificate), NID_commonName,
+                            text, sizeof(text));
+  return EscapeBytes(std::string(text).substr(0, 64),
+                     [](unsigned char c) { return !absl::ascii_isprint(c); });
+}
+
+bool HasLinkRole(X509* certificate) {
+  const Names names(static_cast<GENERAL_NAMES*>(
+      X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
+  if (names == nullptr) return false;
+  for (int i = 0; i < sk_GENERAL_NAME_num(names.get()); ++i) {
+    const GENERAL_NAME* const name = sk_GENERAL_NAME_value(names.get(), i);
+    if (name->type != GEN_URI) continue;
+    const ASN1_IA5STRING* const uri = name->d.uniformResourceIdentifier;
+    const std::string_view text(
+        reinterpret_cast<const char*>(ASN1_STRING_get0_data(uri)),
+        static_cast<size_t>(ASN1_STRING_length(uri)));
+    if (text == kLinkRole) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+absl::StatusOr<TlsContext> TlsContext::Create(const TlsFiles& files) {
+  ASSIGN_OR_RETURN(const TlsPems pems, ReadTlsFiles(files, "--tls-ca"));
+  std::shared_ptr<SSL_CTX> context(SSL_CTX_new(TLS_method()), SSL_CTX_free);
+  SSL_CTX* const c = context.get();
+  SSL_CTX_set_min_proto_version(c, TLS1_3_VERSION);
+  SSL_CTX_set_verify(c, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
+                     nullptr);
+  SSL_CTX_set_mode(
+      c, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  // Each connection shows its certificate: nothing is resumed.
+  SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_num_tickets(c, 0);
+  // A link that ends without TLS's farewell is one that is cut, as any other.
+  SSL_CTX_set_options(c, SSL_OP_IGNORE_UNEXPECTED_EOF);
+
+  const std::vector<Certificate> chain = Certificates(pems.certificate);
+  const Bio key_text = Memory(pems.key);
+  const PrivateKey key(
+      PEM_read_bio_PrivateKey(key_text.get(), nullptr, nullptr, nullptr));
+  bool taken = !chain.empty() &&
+               SSL_CTX_use_certificate(c, chain.front().get()) == 1 &&
+               SSL_CTX_use_PrivateKey(c, key.get()) == 1;
+  for (size_t i = 1; i < chain.size(); ++i) {
+    taken = taken && SSL_CTX_add1_chain_cert(c, chain[i].get()) == 1;
+  }
+  X509_STORE* const store = SSL_CTX_get_cert_store(c);
+  for (const Certificate& authority : Certificates(pems.ca)) {
+    taken = taken && X509_STORE_add_cert(store, authority.get()) == 1;
+  }
+  if (!taken) {
+    return absl::InvalidArgumentError(
+        fmt::format("--tls-cert {}: TLS does not take it: {}",
+                    files.certificate, LastError()));
+  }
+  return TlsContext(std::move(context));
+}
+
+TlsStream::TlsStream(const TlsContext& context, TlsSide side, UniqueFd socket)
+    : socket_(std::move(socket)),
+      ssl_(SSL_new(context.context_.get())),
+      events_(side == TlsSide::kClient ? POLLOUT : POLLIN) {
+  SSL_set_fd(ssl_.get(), socket_.get());
+  if (side == TlsSide::kClient) {
+    SSL_set_connect_state(ssl_.get());
+  } else {
+    SSL_set_accept_state(ssl_.get());
+  }
+}
+
+absl::Status TlsStream::Judge(int result) {
+  const int saved = errno;
+  switch (SSL_get_error(ssl_.get(), result)) {
+    case SSL_ERROR_WANT_READ:
+      events_ = POLLIN;
+      return absl::OkStatus();
+    case SSL_ERROR_WANT_WRITE:
+      events_ = POLLOUT;
+      return absl::OkStatus();
+    case SSL_ERROR_ZERO_RETURN:
+      return absl::UnavailableError("the other end has closed the connection");
+    case SSL_ERROR_SYSCALL:
+      ERR_clear_error();
+      return absl::UnavailableError(
+          saved == 0
+              ? "the other end has closed the connection"
+              : fmt::format("the connection broke: {}", std::strerror(saved)));
+    default:
+      break;
+  }
+  const long verdict = SSL_get_verify_result(ssl_.get());
+  if (verdict != X509_V_OK) {
+    ERR_clear_error();
+    return absl::UnauthenticatedError(
+        fmt::format("the other end's certificate does not do: {}",
+                    X509_verify_cert_error_string(verdict)));
+  }
+  return absl::UnauthenticatedError(
+      fmt::format("no agreement on TLS 1.3: {}", LastError()));
+}
+
+absl::StatusOr<bool> TlsStream::Handshake() {
+  ERR_clear_error();
+  errno = 0;
+  const int result = SSL_do_handshake(ssl_.get());
+  if (result == 1) {
+    events_ = POLLIN;
+    return true;
+  }
+  RETURN_IF_ERROR(Judge(result));
+  return false;
+}
+
+absl::Status TlsStream::CheckPeer(const std::string& host) const {
+  const Certificate certificate(SSL_get1_peer_certificate(ssl_.get()));
+  if (certificate == nullptr) {
+    return absl::PermissionDeniedError("the other end shows no certificate");
+  }
+  if (!HasLinkRole(certificate.get())) {
+    return absl::PermissionDeniedError(fmt::format(
+        "a link needs the role link, which the certificate of CN={} does not "
+        "carry: ask the owner of the CA for one with URI:{}",
+        CommonName(certificate.get()), kLinkRole));
+  }
+  // As with roles, the subject's own name counts for nothing.
+  constexpr unsigned kFlags =
+      X509_CHECK_FLAG_NEVER_CHECK_SUBJECT | X509_CHECK_FLAG_NO_WILDCARDS;
+  if (X509_check_host(certificate.get(), host.data(), host.size(), kFlags,
+                      nullptr) != 1 &&
+      X509_check_ip_asc(certificate.get(), host.c_str(), 0) != 1) {
+    return absl::PermissionDeniedError(
+        fmt::format("the certificate of CN={} is not of host '{}': ask the "
+                    "owner of the CA for one with DNS:{}",
+                    CommonName(certificate.get()), host, host));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<size_t> TlsStream::Read(size_t most, std::string* to) {
+  const size_t had = to->size();
+  to->resize(had + most);
+  ERR_clear_error();
+  errno = 0;
+  size_t got = 0;
+  const int result = SSL_read_ex(ssl_.get(), to->data() + had, most, &got);
+  to->resize(had + (result == 1 ? got : 0));
+  if (result != 1) RETURN_IF_ERROR(Judge(result));
+  return result == 1 ? got : 0;
+}
+
+absl::StatusOr<size_t> TlsStream::Write(std::string_view bytes) {
+  ERR_clear_error();
+  errno = 0;
+  size_t put = 0;
+  const int result = SSL_write_ex(ssl_.get(), bytes.data(), bytes.size(), &put);
+  if (result != 1) RETURN_IF_ERROR(Judge(result));
+  return result == 1 ? put : 0;
+}
+
+void TlsStream::EndWriting() {
+  SSL_shutdown(ssl_.get());
+  ERR_clear_error();
+  shutdown(socket_.get(), SHUT_WR);
+}
+
+bool TlsStream::Drain() {
+  char bytes[4096];
+  for (;;) {
+    const ssize_t got = recv(socket_.get(), bytes, sizeof(bytes), 0);
+    if (got > 0) continue;
+    return got == 0 || (errno != EAGAIN && errno != EINTR);
+  }
+}
+
+}  // namespace carillon::mesh

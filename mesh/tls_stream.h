@@ -1,0 +1,81 @@
+// One TCP connection with mutual TLS 1.3 (docs/security.md): both ends show a
+// certificate of the same CA, with the role `link` and the name of their host.
+#ifndef CARILLON_MESH_TLS_STREAM_H_
+#define CARILLON_MESH_TLS_STREAM_H_
+
+#include <openssl/ssl.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/tls_files.h"
+#include "base/unique_fd.h"
+
+namespace carillon::mesh {
+
+// What all connections of one end share. Copies share it, too.
+class TlsContext {
+ public:
+  // Errors: InvalidArgument: which file is wrong, and how (ReadTlsFiles()).
+  static absl::StatusOr<TlsContext> Create(const TlsFiles& files);
+
+ private:
+  friend class TlsStream;
+  explicit TlsContext(std::shared_ptr<SSL_CTX> context)
+      : context_(std::move(context)) {}
+
+  std::shared_ptr<SSL_CTX> context_;
+};
+
+enum class TlsSide { kClient, kServer };
+
+// Never waits: what cannot go on now goes on after a poll() for poll_events().
+// Not thread safe. SIGPIPE must be blocked or ignored in its thread.
+class TlsStream {
+ public:
+  // `socket` does not block. It may still be connecting: not to be used before
+  // it is.
+  TlsStream(const TlsContext& context, TlsSide side, UniqueFd socket);
+
+  // True: agreed; false: later. Errors: Unauthenticated: whose certificate does
+  // not do, and why; Unavailable: the connection has ended.
+  absl::StatusOr<bool> Handshake();
+  // Whether the other end may be `host` of a link. Requires a Handshake().
+  // Errors: PermissionDenied: another role, or another name.
+  absl::Status CheckPeer(const std::string& host) const;
+
+  // Appends what has come, at most `most` bytes; 0: nothing now. Errors:
+  // Unavailable: the connection has ended.
+  absl::StatusOr<size_t> Read(size_t most, std::string* to);
+  // How many bytes are on their way; 0: none now. Errors: the same.
+  absl::StatusOr<size_t> Write(std::string_view bytes);
+  // Says that nothing more will be sent.
+  void EndWriting();
+  // Throws away what comes; true: the other end has ended, too. To close before
+  // that would take back what was sent last.
+  bool Drain();
+
+  int fd() const { return socket_.get(); }
+  // What the last call that did nothing waits for: POLLIN, or POLLOUT.
+  short poll_events() const { return events_; }
+
+ private:
+  struct Free {
+    void operator()(SSL* ssl) const { SSL_free(ssl); }
+  };
+
+  // What a call that returned `result` has to say: OK is "later".
+  absl::Status Judge(int result);
+
+  UniqueFd socket_;
+  const std::unique_ptr<SSL, Free> ssl_;
+  short events_;
+};
+
+}  // namespace carillon::mesh
+
+#endif  // CARILLON_MESH_TLS_STREAM_H_
