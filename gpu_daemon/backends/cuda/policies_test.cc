@@ -234,6 +234,10 @@ class CudaSlicesTest : public CudaPoliciesTest {
           while (holds_ == static_cast<int>(code) && !call.stopped()) {
             std::this_thread::yield();
           }
+          int faulty = static_cast<int>(code);
+          if (faults_.compare_exchange_strong(faulty, kNothing)) {
+            return CUDA_ERROR_ILLEGAL_ADDRESS;
+          }
           CompleteEvent(call.param<simt::EventFrame>(0));
           return CUDA_SUCCESS;
         });
@@ -265,6 +269,7 @@ class CudaSlicesTest : public CudaPoliciesTest {
     return std::vector<int>(grid.count(), 1);
   }
 
+  std::atomic<int> faults_{kNothing};  // the kernel with this code, once
   std::mutex log_mutex_;
   std::vector<uint32_t> log_;  // codes, a launch or slice each
   std::array<std::vector<int>, kCodes> times_;
@@ -429,6 +434,46 @@ TEST_P(CudaSlicesTest, WhatIsCancelledBetweenSlicesRunsNoFurther) {
   EXPECT_EQ(log(), (std::vector<uint32_t>{1, 2, 3}));
   EXPECT_EQ(TakeAway(low), 1u);
   EXPECT_EQ(TakeAway(high), 0u);
+}
+
+// Nobody wants it any more: it does not run again, and does not end as done.
+TEST_P(CudaSlicesTest, WhatIsCancelledBeforeItsContextIsLostEndsAborted) {
+  NoteBlocks();
+  ASSERT_NO_FATAL_FAILURE(Open("gpes"));
+  const auto wave = static_cast<uint32_t>(Wave());
+  holds_ = faults_ = 1;
+  auto launch = Large(*device_, 1, 0, {5 * wave, 1, 1});
+  launch->token = 77;
+  auto result = Submit(std::move(launch));
+  ASSERT_TRUE(Until([&] { return log().size() == 1; }));
+  backend_->Cancel(LaunchFilter::OfToken(77), EventStatus::kDeviceGone);
+  holds_ = kNothing;
+  const LaunchResult ended = result.get();
+  EXPECT_EQ(ended.state, EventState::kAborted);
+  EXPECT_EQ(ended.status, static_cast<uint32_t>(EventStatus::kDeviceGone));
+
+  MappedDevice& killed = OtherDevice();
+  auto event = AddLarge(killed, {5 * wave, 1, 1});
+  holds_ = faults_ = 2;
+  Commit(event, 2);
+  event.ring->RingDoorbell();
+  ASSERT_TRUE(Until([&] { return log().size() == 2; }));
+  Commit(event, 3);
+  event.ring->RingDoorbell();
+  ASSERT_TRUE(Until([&] { return backend_->launches().size() == 2; }));
+  auto cancel = std::async(std::launch::async, [&] {
+    backend_->Cancel(LaunchFilter::Of(*killed.memory),
+                     EventStatus::kDeviceGone);
+  });
+  // The one that waits ends at once, and with that the other one is marked.
+  EXPECT_TRUE(Until([&] { return event.kernel->counts().aborted == 1; }));
+  holds_ = kNothing;
+  cancel.get();
+  EXPECT_EQ(event.kernel->counts().aborted, 2u);
+  EXPECT_EQ(log(), (std::vector<uint32_t>{1, 2}));
+  EXPECT_THAT(backend_->description(),
+              testing::HasSubstr("context lost 2 times"));
+  EXPECT_EQ(TakeAway(event), 2u);
 }
 
 TEST_P(CudaSlicesTest, AFailureInOneSliceIsTheLaunchsAndTheOthersRun) {

@@ -109,10 +109,7 @@ void Background::Cancel(const LaunchFilter& which, EventStatus why) {
           queue, [](const Waiting& waits) { return waits.launch == nullptr; });
     }
     for (StreamSlot& slot : slots_) {
-      if (slot.launch == nullptr || !slot.slices ||
-          !which.Matches(*slot.launch)) {
-        continue;
-      }
+      if (slot.launch == nullptr || !which.Matches(*slot.launch)) continue;
       slot.launch->cancelled = why;
       if (slot.between_slices) {
         EndLaunch(slot, EventState::kAborted, static_cast<uint32_t>(why),
@@ -440,27 +437,36 @@ void Background::Abandon() {
 }
 
 void Background::TakeUnfinished(LostWork& lost) {
-  MutexLock lock(mutex_);
-  for (StreamSlot& slot : slots_) {
-    if (slot.launch == nullptr) continue;
-    --running_;
-    ++replaying_;
-    std::shared_ptr<KernelLaunch> launch = std::move(slot.launch);
-    slot.place.reset();
-    slot.slices.reset();
-    slot.between_slices = false;
-    lost.unfinished.push_back(
-        {.kmd = launch->kmd,
-         .args = {launch->args.get(),
-                  launch->args.get() + launch->kmd.kernel->args_size},
-         .end =
-             [this, launch](EventState state, uint32_t status) {
-               TellEnd(*launch, state, status);
-               MutexLock end_lock(mutex_);
-               --replaying_;
-             },
-         .timed_out = slot.overdue});
+  std::vector<Ended> ended;
+  {
+    MutexLock lock(mutex_);
+    for (StreamSlot& slot : slots_) {
+      if (slot.launch == nullptr) continue;
+      if (slot.launch->cancelled && !slot.overdue) {
+        EndLaunch(slot, EventState::kAborted,
+                  static_cast<uint32_t>(*slot.launch->cancelled), ended);
+        continue;
+      }
+      --running_;
+      ++replaying_;
+      std::shared_ptr<KernelLaunch> launch = std::move(slot.launch);
+      slot.place.reset();
+      slot.slices.reset();
+      slot.between_slices = false;
+      lost.unfinished.push_back(
+          {.kmd = launch->kmd,
+           .args = {launch->args.get(),
+                    launch->args.get() + launch->kmd.kernel->args_size},
+           .end =
+               [this, launch](EventState state, uint32_t status) {
+                 TellEnd(*launch, state, status);
+                 MutexLock end_lock(mutex_);
+                 --replaying_;
+               },
+           .timed_out = slot.overdue});
+    }
   }
+  Tell(ended);
 }
 
 Background::StreamSlot* Background::Oldest() {

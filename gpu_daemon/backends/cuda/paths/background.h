@@ -35,7 +35,8 @@ class Background : private Gpu::ContextUser {
   // Ends exactly once, by on_end: with kNotLaunched if the driver refuses it.
   void Submit(std::unique_ptr<KernelLaunch> launch);
   // The launches that wait for a stream, or at the gate, end now, as aborted;
-  // those that run go on, but to their slice's end only.
+  // those that run go on, but to their slice's end only, and not again if their
+  // context is lost.
   void Cancel(const LaunchFilter& which, shm::EventStatus why);
   // Kernels that wait, by priority.
   std::array<uint32_t, kPriorities> waiting() const;

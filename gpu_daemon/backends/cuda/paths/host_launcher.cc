@@ -399,6 +399,11 @@ void HostLauncher::TakeUnfinished(LostWork& lost) {
       flight.event->memory().bell().Signal();
       continue;
     }
+    if (flight.cancelled && !flight.overdue) {
+      FinishAndSignal(*flight.event, flight.sequence, EventState::kAborted,
+                      *flight.cancelled);
+      continue;
+    }
     lost.unfinished.push_back(
         {.kmd = flight.kmd,
          .args = std::move(flight.args),

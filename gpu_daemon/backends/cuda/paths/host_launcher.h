@@ -38,7 +38,8 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
   bool must_poll() const final;
 
   // The events that `which` names and that wait at the gate end now, as aborted,
-  // and those that run in slices when their slice has ended.
+  // and those that run in slices when their slice has ended. None of them runs
+  // again if its context is lost.
   // Returns when none of them is in flight; the front-end must go on reaping
   // meanwhile. A kernel that does not end is stopped after
   // Gpu::longest_kernel(), and so is this wait.
@@ -72,8 +73,9 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
     std::vector<std::byte> args;
     shm::EventLife life{};
     LaunchGate::Grant grant = LaunchGate::Grant::kNone;
-    std::optional<SlicedRun> slices;            // under gpes, if it has several
-    std::optional<shm::EventStatus> cancelled;  // at its slice's end
+    std::optional<SlicedRun> slices;  // under gpes, if it has several
+    // It ends at its slice's end, or with its context.
+    std::optional<shm::EventStatus> cancelled;
     size_t stream = 0;
     bool launched = false;  // false: the context was lost first
     bool overdue = false;
