@@ -36,7 +36,7 @@ constexpr PolicyInfo kPolicies[] = {
     {kReservationPolicy,
      "events have SMs of their own, and no others: --reserve-sms, or half "
      "(EDGE IV-A)",
-     "", kEmulated, false, false},
+     "", kEverywhere, false, false},
     {kDynamicReservationPolicy,
      "SMs of events' own, as many as their load asks for (EDGE IV-A, its "
      "future work)",

@@ -105,8 +105,8 @@ absl::Status CudaBackend::Open(Driver driver, const Gpu::Options& gpu_options) {
   rest.sms -= gpu_->reserved_sms();
   gate_ = std::make_unique<LaunchGate>(
       rest, Nanoseconds{options_.preempt_us} * 1'000);
-  RETURN_IF_ERROR(gate_->SetPolicy(options_.policy));
   ASSIGN_OR_RETURN(background_, Background::Create(gpu_.get(), gate_.get()));
+  RETURN_IF_ERROR(SetPolicy(options_.policy));
   copies_ = std::make_unique<CopyQueue>(
       memory_.get(),
       CopyChunks{options_.copy_in_chunk, options_.copy_out_chunk});
@@ -191,7 +191,11 @@ PathSet::Entry CudaBackend::HostPath(
 
 std::string CudaBackend::description() const {
   std::string text = gpu_->description();
-  if (const uint32_t sms = gpu_->reserved_sms()) {
+  if (gate_->reserves()) {
+    const SmParts parts = gpu_->parts();
+    text += fmt::format(", {} SMs for events and {} for background kernels",
+                        parts.events, parts.background);
+  } else if (const uint32_t sms = gpu_->reserved_sms()) {
     text += fmt::format(", {} SMs reserved for launch path edge", sms);
   }
   if (const uint64_t losses = gpu_->losses()) {
@@ -239,6 +243,37 @@ void CudaBackend::Cancel(const LaunchFilter& which, shm::EventStatus why) {
   // To wait for events that have ended may pause what is resident on the GPU.
   if (!which.names_events()) return;
   for (HostLauncher* launcher : launchers()) launcher->Cancel(which, why);
+}
+
+absl::Status CudaBackend::SetPolicy(std::string_view name) {
+  RETURN_IF_ERROR(CheckPolicy(Sharer::kCuda, name));
+  MutexLock lock(policy_mutex_);
+  if (name == kReservationPolicy && !is_prepared_) {
+    const absl::Status status = PrepareReservation();
+    if (!status.ok()) {
+      return absl::Status(status.code(),
+                          fmt::format("sharing policy '{}': {}", name,
+                                      std::string(status.message())));
+    }
+    is_prepared_ = true;
+  }
+  return gate_->SetPolicy(name);
+}
+
+// Quiet, so that nobody makes a stream meanwhile: who does so later finds the GPU
+// divided.
+absl::Status CudaBackend::PrepareReservation() {
+  const Gpu::PauseResidents quiet(gpu_.get());
+  while (true) {
+    const Gpu::ContextLease use = gpu_->Enter();
+    if (!use) return gpu_->health();
+    absl::Status status = gpu_->Divide();
+    if (status.ok()) status = background_->PrepareForParts();
+    for (HostLauncher* launcher : launchers()) {
+      if (status.ok()) status = launcher->PrepareForParts();
+    }
+    if (status.ok() || !gpu_->Faulted()) return status;
+  }
 }
 
 void CudaBackend::Stop() {

@@ -137,7 +137,7 @@ TEST(SharingBench, PoliciesThatTheBackEndLacksAreRowsWithGpudsReason) {
   for (const Json& cell : document.at("cells")) {
     EXPECT_EQ(cell.at("status"), "refused");
     EXPECT_THAT(cell.at("reason").get<std::string>(),
-                HasSubstr("can do: priority, exclusive, gpes"));
+                HasSubstr("can do: priority, reservation, exclusive, gpes"));
   }
   EXPECT_EQ(document.at("copies").size(), 5u);
 }

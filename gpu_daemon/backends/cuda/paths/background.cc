@@ -72,7 +72,10 @@ Background::~Background() {
   gpu_->Remove(this);
   const Gpu::ContextLease use = gpu_->Enter();
   if (!use) Abandon();
-  for (StreamSlot& slot : slots_) slot.stream.Reset();
+  for (StreamSlot& slot : slots_) {
+    slot.stream.Reset();
+    slot.part_stream.Reset();
+  }
   scratch_ = DeviceBytes();
   completions_ = PinnedBytes();
 }
@@ -304,6 +307,27 @@ Background::StreamSlot* Background::SlotToMake(uint32_t priority) {
   return found;
 }
 
+absl::StatusOr<Stream> Background::MakeStream(SmSet sms,
+                                              uint32_t priority) const {
+  ASSIGN_OR_RETURN(auto stream, gpu_->MakeStream(sms, priority));
+  LeaveDomain(gpu_->driver(), stream.get());
+  return stream;
+}
+
+absl::Status Background::PrepareForParts() {
+  if (!wants_part_streams()) return absl::OkStatus();
+  MutexLock lock(mutex_);
+  for (StreamSlot& slot : slots_) {
+    if (!slot.stream || slot.part_stream) continue;
+    lock.Unlock();  // as in MakeStreams()
+    auto stream = MakeStream(SmSet::kBackground, 0);
+    lock.Lock();
+    if (!stream.ok()) return stream.status();
+    slot.part_stream = *std::move(stream);
+  }
+  return absl::OkStatus();
+}
+
 void Background::MakeStreams() {
   const Gpu::PauseResidents quiet(gpu_);
   const Gpu::ContextLease use = gpu_->Enter();
@@ -318,8 +342,12 @@ void Background::MakeStreams() {
       // else changes the slot.
       lock.Unlock();
       old.Reset();
-      auto stream = gpu_->MakeStream(SmSet::kRest, priority);
-      if (stream.ok()) LeaveDomain(gpu_->driver(), stream->get());
+      auto stream = MakeStream(SmSet::kRest, priority);
+      absl::StatusOr<Stream> part_stream = Stream();
+      if (stream.ok() && wants_part_streams() && !slot->part_stream) {
+        part_stream = MakeStream(SmSet::kBackground, 0);
+        if (!part_stream.ok()) stream = part_stream.status();
+      }
       const bool faulted = !stream.ok() && gpu_->Faulted();
       lock.Lock();
       if (faulted) return;
@@ -330,6 +358,7 @@ void Background::MakeStreams() {
         return;
       }
       slot->stream = *std::move(stream);
+      if (*part_stream) slot->part_stream = *std::move(part_stream);
       slot->stream_priority = priority;
     }
   }
@@ -380,8 +409,9 @@ absl::Status Background::Start(StreamSlot& slot, LaunchGate::Grant grant) {
         kmd.grid, slot.in_slices ? gate_->slices().Next(kmd) : kmd.blocks());
     frame.sequence = slot.slices->sequence();
   }
+  slot.on_part = slot.part_stream && gate_->reserves();
   const CUresult result = sequence.LaunchSlice(
-      driver, kmd, frame, slot.launch->args.get(), slot.stream.get(), slice);
+      driver, kmd, frame, slot.launch->args.get(), StreamOf(slot), slice);
   slot.launched = gpu_->Check(result);
   if (slot.launched || IsContextFault(result)) return absl::OkStatus();
   return ToStatus(driver, result, "launch");
@@ -422,7 +452,7 @@ void Background::Look(std::vector<Ended>& ended) {
       LookAtSlice(slot, ended);
       continue;
     }
-    const CUresult result = gpu_->driver().cuStreamQuery(slot.stream.get());
+    const CUresult result = gpu_->driver().cuStreamQuery(StreamOf(slot));
     if (result == CUDA_ERROR_NOT_READY || !gpu_->Check(result)) continue;
     const shm::EcqEntry& completion = *CompletionOf(slot);
     EndLaunch(slot, completion.state, completion.status, ended);
@@ -431,7 +461,10 @@ void Background::Look(std::vector<Ended>& ended) {
 
 void Background::Abandon() {
   MutexLock lock(mutex_);
-  for (StreamSlot& slot : slots_) slot.stream.Abandon();
+  for (StreamSlot& slot : slots_) {
+    slot.stream.Abandon();
+    slot.part_stream.Abandon();
+  }
   scratch_.Abandon();
   completions_.Abandon();
 }
@@ -492,8 +525,8 @@ bool Background::MarkOverdue(Nanoseconds since) {
   StreamSlot* const oldest = Oldest();
   if (oldest == nullptr || oldest->launched_ns >= since) return false;
   const Gpu::ContextLease use = gpu_->TryEnter();
-  if (!use || gpu_->driver().cuStreamQuery(oldest->stream.get()) !=
-                  CUDA_ERROR_NOT_READY) {
+  if (!use ||
+      gpu_->driver().cuStreamQuery(StreamOf(*oldest)) != CUDA_ERROR_NOT_READY) {
     return false;
   }
   return oldest->overdue = true;

@@ -38,6 +38,10 @@ class Background : private Gpu::ContextUser {
   // those that run go on, but to their slice's end only, and not again if their
   // context is lost.
   void Cancel(const LaunchFilter& which, shm::EventStatus why);
+  // Streams on the background's part of the SMs, for those that there are; those to
+  // come have them from the beginning. The GPU is divided. Under a use, quiet. What
+  // succeeds is kept.
+  absl::Status PrepareForParts();
   // Kernels that wait, by priority.
   std::array<uint32_t, kPriorities> waiting() const;
   // What runs, all of its blocks at once as far as is known here, and then what
@@ -62,7 +66,11 @@ class Background : private Gpu::ContextUser {
   struct StreamSlot {
     Stream stream;
     uint32_t stream_priority = kPriorities;  // which the stream was made for
-    std::unique_ptr<KernelLaunch> launch;    // what runs there
+    // On the background's part of the SMs, where launches go by arrival; none where
+    // `stream` is there, or while the GPU is not divided.
+    Stream part_stream;
+    bool on_part = false;                  // it was launched there
+    std::unique_ptr<KernelLaunch> launch;  // what runs there
     std::unique_ptr<LaunchGate::Place> place;
     std::optional<SlicedRun> slices;  // under gpes, if it has several
     bool in_slices = false;           // so it was launched last
@@ -93,6 +101,14 @@ class Background : private Gpu::ContextUser {
   // Those that what waits wants. The driver may wait for an idle GPU to make one:
   // residents pause. At most two a slot in the life of a context.
   void MakeStreams();
+  bool wants_part_streams() const {
+    return gpu_->divided() && gpu_->reserved_sms() == 0;
+  }
+  absl::StatusOr<Stream> MakeStream(SmSet sms, uint32_t priority) const;
+  // Where the slot's launch was put.
+  static CUstream StreamOf(const StreamSlot& slot) {
+    return slot.on_part ? slot.part_stream.get() : slot.stream.get();
+  }
   absl::Status Start(StreamSlot& slot, LaunchGate::Grant grant)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Start(), and what follows if the driver refuses it. `slot` is among those

@@ -99,13 +99,28 @@ absl::Status HostLauncher::TryPrepare(EventKernel& event) {
 }
 
 absl::Status HostLauncher::OpenStreams(uint32_t priority) {
-  if (streams_[priority].front()) return absl::OkStatus();
+  RETURN_IF_ERROR(OpenRow(priority, SmSet::kRest, priority));
+  return gpu_->divided() ? OpenRow(kPartRow, SmSet::kEvents, 0)
+                         : absl::OkStatus();
+}
+
+absl::Status HostLauncher::OpenRow(uint32_t row, SmSet sms, uint32_t priority) {
+  if (streams_[row].front()) return absl::OkStatus();
   // All or none: each takes one of gpud's few places.
   std::array<Stream, kStreams> made;
   for (Stream& stream : made) {
-    ASSIGN_OR_RETURN(stream, gpu_->MakeStream(SmSet::kRest, priority));
+    ASSIGN_OR_RETURN(stream, gpu_->MakeStream(sms, priority));
   }
-  streams_[priority] = std::move(made);
+  streams_[row] = std::move(made);
+  return absl::OkStatus();
+}
+
+absl::Status HostLauncher::PrepareForParts() {
+  MutexLock lock(mutex_);
+  for (auto& [event, tenancy] : tenancies_) {
+    RETURN_IF_ERROR(OpenStreams(event->priority()));
+    RETURN_IF_ERROR(AddForParts(*event, *tenancy.resources));
+  }
   return absl::OkStatus();
 }
 
@@ -141,6 +156,7 @@ void HostLauncher::FreeRetired() {
     });
     if (!in_use) streams_[priority] = {};
   }
+  if (tenancies_.empty()) streams_[kPartRow] = {};
 }
 
 bool HostLauncher::Launch(const std::shared_ptr<EventKernel>& event,
@@ -211,6 +227,7 @@ absl::Status HostLauncher::Start(Flight& flight) {
       gate_->slices().First(flight.kmd) != 0) {
     flight.slices.emplace();
   }
+  flight.row = gate_->reserves() ? kPartRow : flight.event->priority();
   Resources& resources = *tenancies_[flight.event.get()].resources;
   const CUresult result = flight.slices ? EnqueueSlice(resources, flight)
                                         : Enqueue(resources, flight);

@@ -45,12 +45,17 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
   // Gpu::longest_kernel(), and so is this wait.
   void Cancel(const LaunchFilter& which, shm::EventStatus why);
 
+  // Streams and what else the events' part of the SMs needs, of those that are
+  // prepared; those to come have it from the beginning. The GPU is divided. Under
+  // a use, quiet. What succeeds is kept.
+  absl::Status PrepareForParts();
+
   // The events that wait at the gate, or run in slices.
   std::vector<LaunchProgress> launches() const;
 
  protected:
-  // Of each priority in use. All streams of gpud together are few
-  // (Context::kMaxStreams).
+  // Of each priority in use, and on the events' part of the SMs. All streams of
+  // gpud together are few (Context::kMaxStreams).
   static constexpr size_t kStreams = 4;
 
   // What one event kernel needs in the context; a path adds its own.
@@ -76,6 +81,8 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
     std::optional<SlicedRun> slices;  // under gpes, if it has several
     // It ends at its slice's end, or with its context.
     std::optional<shm::EventStatus> cancelled;
+    // Its stream: a row of streams_, and which of it.
+    uint32_t row = 0;
     size_t stream = 0;
     bool launched = false;  // false: the context was lost first
     bool overdue = false;
@@ -97,6 +104,11 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
       EventKernel& event) = 0;
   // Puts the kernel, and what tells its end, into the flight's stream.
   virtual CUresult Enqueue(Resources& resources, Flight& flight) = 0;
+  // Adds what is needed to launch on the events' part of the SMs, where it is not
+  // there.
+  virtual absl::Status AddForParts(EventKernel&, Resources&) {
+    return absl::OkStatus();
+  }
   enum class Outcome { kRuns, kEnded };
   // Whether the flight has ended; sees to it that its device knows.
   // `stream_free`: all before it in its stream has ended.
@@ -111,11 +123,18 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
   static shm::EcqEntry& CompletionOf(const Flight& flight,
                                      const Resources& resources);
   CUstream StreamOf(const Flight& flight) const {
-    return streams_[flight.event->priority()][flight.stream].get();
+    return streams_[flight.row][flight.stream].get();
   }
+  // Whether it was launched on the events' part of the SMs.
+  static bool IsOnPart(const Flight& flight) { return flight.row == kPartRow; }
   Gpu& gpu() const { return *gpu_; }
 
  private:
+  // Rows of streams: one a priority, and one of all priorities on the events' part
+  // of the SMs, where launches go by arrival.
+  static constexpr uint32_t kPartRow = kPriorities;
+  static constexpr uint32_t kRows = kPartRow + 1;
+
   void Abandon() override;
   void TakeUnfinished(LostWork& lost) override;
   absl::Status Settle() override;
@@ -143,20 +162,22 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
   bool GoesOn(Flight& flight) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status OpenStreams(uint32_t priority)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status OpenRow(uint32_t row, SmSet sms, uint32_t priority)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether flights are the first of their streams, asked in their order.
   class FirstOfStream {
    public:
     bool operator()(const Flight& flight) const {
-      return (busy_[flight.event->priority()] & 1u << flight.stream) == 0;
+      return (busy_[flight.row] & 1u << flight.stream) == 0;
     }
     // It has not ended: those behind it are not.
     void Stays(const Flight& flight) {
-      busy_[flight.event->priority()] |= 1u << flight.stream;
+      busy_[flight.row] |= 1u << flight.stream;
     }
 
    private:
     static_assert(kStreams <= 32);
-    std::array<uint32_t, kPriorities> busy_{};  // a bit a stream
+    std::array<uint32_t, kRows> busy_{};  // a bit a stream
   };
   static void NotePlace(Flight& flight, bool is_first);
   // What has been the first of its stream for longest; nullptr: nothing is.
@@ -174,7 +195,7 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
   Tenancies tenancies_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Resources>> retired_
       ABSL_GUARDED_BY(mutex_);  // of event kernels gone
-  std::array<std::array<Stream, kStreams>, kPriorities> streams_;
+  std::array<std::array<Stream, kStreams>, kRows> streams_;
   std::deque<Flight> flights_
       ABSL_GUARDED_BY(mutex_);  // in the order of their launches
   std::deque<Flight> waiting_ ABSL_GUARDED_BY(mutex_);  // at the gate

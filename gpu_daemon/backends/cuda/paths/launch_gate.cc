@@ -17,6 +17,11 @@ std::string LaunchGate::policy() const {
   return std::string(policy_->name);
 }
 
+bool LaunchGate::reserves() const {
+  MutexLock lock(mutex_);
+  return policy_->name == kReservationPolicy;
+}
+
 absl::Status LaunchGate::SetPolicy(std::string_view name) {
   RETURN_IF_ERROR(CheckPolicy(Sharer::kCuda, name));
   if (name.empty()) name = DefaultPolicy(Sharer::kCuda);

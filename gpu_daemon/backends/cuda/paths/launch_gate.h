@@ -95,6 +95,9 @@ class LaunchGate {
   SliceSizes& slices() { return slices_; }
   const SliceSizes& slices() const { return slices_; }
 
+  // Whether what begins now goes to its side's part of the SMs (SmSet).
+  bool reserves() const ABSL_LOCKS_EXCLUDED(mutex_);
+
   std::string policy() const ABSL_LOCKS_EXCLUDED(mutex_);
   // From now on: what runs, goes on. Errors: those of CheckPolicy().
   absl::Status SetPolicy(std::string_view name) ABSL_LOCKS_EXCLUDED(mutex_);
