@@ -515,7 +515,7 @@ TEST(PolicyTest, WhatABackEndCannotDoIsRefusedWithTheListOfWhatItCan) {
   EXPECT_EQ(
       CheckPolicy(Sharer::kCuda, "p1").message(),
       "sharing policy 'p1': the cuda back-end can do: priority, reservation, "
-      "exclusive, gpes");
+      "exclusive, gpes, ptb");
   EXPECT_EQ(CheckPolicy(Sharer::kCuda, "gpess").code(),
             absl::StatusCode::kNotFound);
 }

@@ -8,11 +8,13 @@
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 #include "gpu_daemon/backends/cuda/edge/cuda_module.h"
 #include "gpu_daemon/backends/cuda/paths/baseline_path.h"
 #include "gpu_daemon/backends/cuda/paths/edge_path.h"
@@ -46,6 +48,28 @@ std::string DescribeSlices(const SliceFigures& figures) {
   return text + fmt::format(
                     ", {} whole ({} of one slice, {} of users' kernels)", whole,
                     figures.whole_one_slice, figures.whole_users_kernel);
+}
+
+// Nothing before policy ptb has had a launch.
+std::string DescribePtb(const PtbFigures& figures) {
+  const std::pair<uint64_t, std::string_view> reasons[] = {
+      {figures.whole_all_fit, "that fit the GPU"},
+      {figures.whole_most_urgent, "of the highest priority"},
+      {figures.whole_users_kernel, "of users' kernels"},
+      {figures.whole_barriers, "whose threads leave before a barrier"}};
+  uint64_t whole = 0;
+  std::vector<std::string> why;
+  for (const auto& [launches, reason] : reasons) {
+    whole += launches;
+    if (launches != 0) why.push_back(fmt::format("{} {}", launches, reason));
+  }
+  if (figures.persistent + whole == 0) return "";
+  std::string text = fmt::format(
+      "; ptb: {} of {} launches as persistent blocks, stopped {}, {} whole",
+      figures.persistent, figures.persistent + whole,
+      FormatPlural(figures.stopped, "time"), whole);
+  if (!why.empty()) text += fmt::format(" ({})", fmt::join(why, ", "));
+  return text;
 }
 
 // It lies beside gpud.
@@ -202,6 +226,7 @@ std::string CudaBackend::description() const {
     text += fmt::format(", context lost {}", FormatPlural(losses, "time"));
   }
   text += DescribeSlices(gate_->slices().figures());
+  text += DescribePtb(gate_->ptb().figures());
   if (auto status = gpu_->health(); !status.ok()) {
     text += fmt::format(", UNUSABLE: {}", status.message());
   }

@@ -1223,8 +1223,9 @@ TEST_F(CudaBackendTest, PoliciesThatItCannotDoAreRefusedWithThoseThatItCan) {
   for (const char* policy : {"first_come", "p1", "p2", "dynamic_reservation"}) {
     const auto refused = backend_->SetPolicy(policy);
     EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented) << policy;
-    EXPECT_THAT(std::string(refused.message()),
-                HasSubstr("can do: priority, reservation, exclusive, gpes"));
+    EXPECT_THAT(
+        std::string(refused.message()),
+        HasSubstr("can do: priority, reservation, exclusive, gpes, ptb"));
   }
   EXPECT_EQ(backend_->SetPolicy("fair").code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(backend_->policy(), "priority");

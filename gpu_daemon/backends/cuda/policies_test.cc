@@ -17,6 +17,7 @@
 
 #include "gpu_daemon/backends/cuda/cuda_backend_fixture.h"
 #include "gpu_daemon/backends/cuda/fake/fake_epilogue.h"
+#include "gpu_daemon/backends/cuda/fake/fake_ptb.h"
 #include "gpu_daemon/backends/cuda/paths/sliced_run.h"
 #include "kernels/simt/event_frame.h"
 
@@ -265,6 +266,11 @@ class CudaSlicesTest : public CudaPoliciesTest {
     std::lock_guard lock(log_mutex_);
     return times_[code];
   }
+  // Calls of the driver that launch.
+  uint64_t Launched() {
+    auto calls = fake_.calls();
+    return calls["cuLaunchKernel"] + calls["cuGraphLaunch"];
+  }
   static std::vector<int> Once(const simt::Dim3& grid) {
     return std::vector<int>(grid.count(), 1);
   }
@@ -505,6 +511,351 @@ TEST_P(CudaSlicesTest, AContextLostInMidSliceRunsTheLaunchAgain) {
   EXPECT_EQ(RingAndWait(*device_, event, 5).status, KernelCode(5));
   EXPECT_THAT(backend_->description(),
               testing::HasSubstr("context lost 2 times"));
+  EXPECT_EQ(TakeAway(event), 0u);
+}
+
+// Of a launch of persistent blocks, kResident run at once.
+class CudaPtbTest : public CudaSlicesTest {
+ protected:
+  static constexpr uint32_t kResident = 3;
+
+  void NoteBlocks() {
+    CudaSlicesTest::NoteBlocks();
+    fake_.DefineKernel(
+        "carillon_ptb_fail_if",
+        {sizeof(simt::EventFrame), sizeof(uint32_t), sizeof(simt::BlockSupply)},
+        [this](KernelCall& call) {
+          const auto code = call.param<uint32_t>(1);
+          const auto supply = call.param<simt::BlockSupply>(2);
+          const auto resident = static_cast<uint32_t>(call.grid().count());
+          {
+            std::lock_guard lock(log_mutex_);
+            log_.push_back(code);
+            times_[code].resize(supply.grid.count());
+          }
+          stop_ = supply.stop;
+          std::atomic<bool> faulted{false};
+          const bool left = RunPtb(
+              supply, std::min(kResident, resident), [&](uint64_t block) {
+                {
+                  std::lock_guard lock(log_mutex_);
+                  ++times_[code].at(block);
+                }
+                while (holds_ == static_cast<int>(code) && !call.stopped()) {
+                  std::this_thread::yield();
+                }
+                int faulty = static_cast<int>(code);
+                if (faults_.compare_exchange_strong(faulty, kNothing)) {
+                  faulted = true;
+                }
+                return !faulted && !call.stopped();
+              });
+          if (faulted) {
+            std::lock_guard lock(log_mutex_);
+            times_[code].clear();
+            return CUDA_ERROR_ILLEGAL_ADDRESS;
+          }
+          if (left) EndPtb(call.param<simt::EventFrame>(0), supply);
+          return CUDA_SUCCESS;
+        });
+  }
+  // Blocks that have begun.
+  uint64_t Begun(uint32_t code) {
+    uint64_t begun = 0;
+    for (const int times : times(code)) begun += static_cast<uint64_t>(times);
+    return begun;
+  }
+  bool IsStopped() const {
+    return std::atomic_ref(const_cast<uint32_t&>(*stop_.load())) != 0;
+  }
+
+  std::atomic<const uint32_t*> stop_{nullptr};  // the last launch's
+};
+
+INSTANTIATE_TEST_SUITE_P(All, CudaPtbTest,
+                         ::testing::Values("baseline", "baseline_flag",
+                                           "graph"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(CudaPtbTest, EachBlockRunsOnceForEveryGrid) {
+  NoteBlocks();
+  ASSERT_NO_FATAL_FAILURE(Open("ptb"));
+  const auto wave = static_cast<uint32_t>(Wave());
+  const simt::Dim3 grids[] = {{wave, 1, 1},
+                              {wave + 1, 1, 1},
+                              {3, wave, 1},
+                              {wave / 2 + 1, 5, 3},
+                              {1, 1, 3 * wave}};
+  uint32_t code = 0;
+  for (const simt::Dim3& grid : grids) {
+    for (const uint32_t priority : {6u, 7u}) {
+      EXPECT_EQ(Submit(Large(*device_, code, priority, grid)).get().state,
+                EventState::kDone);
+      EXPECT_EQ(times(code), Once(grid)) << code;
+      ++code;
+    }
+    auto event = AddLarge(*device_, grid);
+    EXPECT_EQ(RingAndWait(*device_, event, code).state, EventState::kDone);
+    EXPECT_EQ(times(code), Once(grid)) << code;
+    ++code;
+    EXPECT_EQ(TakeAway(event), 0u);
+  }
+  EXPECT_EQ(fake_.launches("carillon_ptb_fail_if"), 8u);
+  EXPECT_THAT(backend_->description(),
+              testing::HasSubstr(
+                  "; ptb: 8 of 15 launches as persistent blocks, stopped 0 "
+                  "times, 7 whole (2 that fit the GPU, 5 of the highest "
+                  "priority)"));
+}
+
+TEST_P(CudaPtbTest, AMoreUrgentLaunchWaitsForOneBlock) {
+  NoteBlocks();
+  ASSERT_NO_FATAL_FAILURE(Open("ptb"));
+  const auto wave = static_cast<uint32_t>(Wave());
+  MappedDevice& other = OtherDevice();
+  auto urgent = AddLarge(other, {1, 1, 1}, 5);
+  auto less = AddLarge(other, {1, 1, 1}, 1);
+  holds_ = 1;
+  auto background = Submit(Large(*device_, 1, 2, {4 * wave, 1, 1}));
+  ASSERT_TRUE(Until([&] { return Begun(1) == kResident; }));
+  Commit(less, 2);
+  less.ring->RingDoorbell();
+  EXPECT_TRUE(Until([&] {
+    const auto launches = backend_->launches();
+    return std::ranges::any_of(launches, [](const LaunchProgress& launch) {
+      return launch.event && launch.wait_ns != 0;
+    });
+  }));
+  EXPECT_FALSE(IsStopped()) << "nobody more urgent has come";
+  Commit(urgent, 3);
+  urgent.ring->RingDoorbell();
+  ASSERT_TRUE(Until([&] { return IsStopped(); }));
+  holds_ = 3;
+  ASSERT_TRUE(Until([&] { return log().size() == 2; }));
+  EXPECT_EQ(log(), (std::vector<uint32_t>{1, 3}));
+  EXPECT_EQ(Begun(1), kResident) << "those that ran, and no other";
+  holds_ = kNothing;
+  EXPECT_EQ(other.Wait(*urgent.ring).state, EventState::kDone);
+  EXPECT_EQ(other.Wait(*less.ring).state, EventState::kDone);
+  EXPECT_EQ(background.get().state, EventState::kDone);
+  EXPECT_EQ(log(), (std::vector<uint32_t>{1, 3, 1, 2}));
+  EXPECT_EQ(times(1), Once({4 * wave, 1, 1}));
+  EXPECT_EQ(TakeAway(urgent), 0u);
+  EXPECT_EQ(TakeAway(less), 0u);
+}
+
+TEST_P(CudaPtbTest, EachBlockRunsOnceHoweverOftenItIsStopped) {
+  NoteBlocks();
+  ASSERT_NO_FATAL_FAILURE(Open("ptb"));
+  const simt::Dim3 grid = {7, static_cast<uint32_t>(Wave()), 2};
+  auto urgent = AddLarge(OtherDevice(), {1, 1, 1}, 5);
+  auto event = AddLarge(*device_, grid, 2);
+  holds_ = 1;
+  Commit(event, 1);
+  event.ring->RingDoorbell();
+  constexpr uint32_t kRounds = 12;
+  for (uint32_t round = 0; round < kRounds; ++round) {
+    ASSERT_TRUE(Until([&] { return Begun(1) == kResident * (round + 1); }));
+    Commit(urgent, 3);
+    urgent.ring->RingDoorbell();
+    ASSERT_TRUE(Until([&] { return IsStopped(); }));
+    holds_ = 3;
+    ASSERT_TRUE(Until([&] { return log().back() == 3; }));
+    holds_ = 1;
+    EXPECT_EQ(others_[0]->Wait(*urgent.ring).state, EventState::kDone);
+  }
+  holds_ = kNothing;
+  EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+  EXPECT_EQ(times(1), Once(grid));
+  EXPECT_THAT(backend_->description(), testing::HasSubstr("stopped 12 times"));
+  EXPECT_EQ(TakeAway(urgent), 0u);
+  EXPECT_EQ(TakeAway(event), 0u);
+}
+
+// Whoever comes as urgent, waits its turn.
+TEST_P(CudaPtbTest, AnEquallyUrgentLaunchStopsNobody) {
+  NoteBlocks();
+  ASSERT_NO_FATAL_FAILURE(Open("ptb"));
+  const auto wave = static_cast<uint32_t>(Wave());
+  auto event = AddLarge(*device_, {1, 1, 1}, 2);
+  holds_ = 1;
+  auto background = Submit(Large(*device_, 1, 2, {4 * wave, 1, 1}));
+  ASSERT_TRUE(Until([&] { return Begun(1) == kResident; }));
+  const uint64_t before = Launched();
+  Commit(event, 2);
+  event.ring->RingDoorbell();
+  ASSERT_TRUE(Until([&] { return Launched() == before + 1; }));
+  EXPECT_FALSE(IsStopped());
+  holds_ = kNothing;
+  EXPECT_EQ(background.get().state, EventState::kDone);
+  EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+  EXPECT_EQ(log(), (std::vector<uint32_t>{1, 2}));
+  EXPECT_EQ(TakeAway(event), 0u);
+}
+
+TEST_P(CudaPtbTest, ASwitchInMidRunLosesAndDoublesNothing) {
+  NoteBlocks();
+  const char* const all[] = {"priority", "reservation", "exclusive", "gpes",
+                             "ptb"};
+  for (const char* from : all) {
+    for (const char* to : all) {
+      if (from != std::string_view("ptb") && to != std::string_view("ptb")) {
+        continue;
+      }
+      SCOPED_TRACE(from + std::string(" to ") + to);
+      ASSERT_NO_FATAL_FAILURE(Open("reservation"));  // all is there from now on
+      ASSERT_TRUE(backend_->SetPolicy(from).ok());
+      const auto wave = static_cast<uint32_t>(Wave());
+      const simt::Dim3 grid = {wave / 2 + 1, 7, 3};
+      auto event = AddLarge(*device_, grid);
+      // Its stream is there.
+      EXPECT_EQ(Submit(Large(*device_, 4, 1, {1, 1, 1})).get().state,
+                EventState::kDone);
+      log_.clear();
+      for (auto& times : times_) times.clear();
+      holds_ = 1;
+      Commit(event, 1);
+      event.ring->RingDoorbell();
+      ASSERT_TRUE(Until([&] { return !log().empty(); }));
+      auto waits = Submit(Large(*device_, 2, 1, grid));
+      ASSERT_TRUE(backend_->SetPolicy(to).ok());
+      holds_ = kNothing;
+      EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+      EXPECT_EQ(waits.get().state, EventState::kDone);
+      EXPECT_EQ(times(1), Once(grid));
+      EXPECT_EQ(times(2), Once(grid));
+      EXPECT_EQ(TakeAway(event), 0u);
+      Close();
+    }
+  }
+}
+
+// What nobody could stop any more goes on as the new policy has it.
+TEST_P(CudaPtbTest, AnotherPolicyStopsPersistentBlocks) {
+  NoteBlocks();
+  ASSERT_NO_FATAL_FAILURE(Open("ptb"));
+  const auto wave = static_cast<uint32_t>(Wave());
+  holds_ = 1;
+  auto background = Submit(Large(*device_, 1, 0, {4 * wave, 1, 1}));
+  ASSERT_TRUE(Until([&] { return Begun(1) == kResident; }));
+  ASSERT_TRUE(backend_->SetPolicy("priority").ok());
+  EXPECT_TRUE(IsStopped());
+  holds_ = kNothing;
+  EXPECT_EQ(background.get().state, EventState::kDone);
+  EXPECT_EQ(fake_.launches("carillon_ptb_fail_if"), 1u);
+  EXPECT_EQ(fake_.launches("carillon_call_fail_if"), 1u);
+  EXPECT_EQ(times(1), Once({4 * wave, 1, 1}));
+}
+
+TEST_P(CudaPtbTest, WhatIsCancelledInMidRunEndsWithTheBlocksThatRun) {
+  NoteBlocks();
+  ASSERT_NO_FATAL_FAILURE(Open("ptb"));
+  const auto wave = static_cast<uint32_t>(Wave());
+  holds_ = 1;
+  auto launch = Large(*device_, 1, 0, {5 * wave, 1, 1});
+  launch->token = 77;
+  auto result = Submit(std::move(launch));
+  ASSERT_TRUE(Until([&] { return Begun(1) == kResident; }));
+  backend_->Cancel(LaunchFilter::OfToken(77), EventStatus::kDeviceGone);
+  holds_ = kNothing;
+  EXPECT_EQ(result.get().state, EventState::kAborted);
+  EXPECT_EQ(Begun(1), kResident);
+
+  MappedDevice& killed = OtherDevice();
+  auto event = AddLarge(killed, {5 * wave, 1, 1});
+  holds_ = 2;
+  Commit(event, 2);
+  event.ring->RingDoorbell();
+  ASSERT_TRUE(Until([&] { return Begun(2) == kResident; }));
+  auto cancel = std::async(std::launch::async, [&] {
+    backend_->Cancel(LaunchFilter::Of(*killed.memory),
+                     EventStatus::kDeviceGone);
+  });
+  ASSERT_TRUE(Until([&] { return IsStopped(); }));
+  holds_ = kNothing;
+  cancel.get();
+  EXPECT_EQ(event.kernel->counts().aborted, 1u);
+  EXPECT_EQ(Begun(2), kResident);
+  // The GPU is the others' again.
+  EXPECT_EQ(Submit(Large(*device_, 3, 0, {2 * wave, 1, 1})).get().state,
+            EventState::kDone);
+  EXPECT_EQ(TakeAway(event), 1u);
+}
+
+// It waits while a more urgent one has the GPU.
+TEST_P(CudaPtbTest, WhatIsCancelledAfterItWasStoppedRunsNoFurther) {
+  NoteBlocks();
+  ASSERT_NO_FATAL_FAILURE(Open("ptb"));
+  const auto wave = static_cast<uint32_t>(Wave());
+  MappedDevice& killed = OtherDevice();
+  auto low = AddLarge(killed, {5 * wave, 1, 1});
+  auto high = AddLarge(*device_, {1, 1, 1}, 7);
+  holds_ = 1;
+  Commit(low, 1);
+  low.ring->RingDoorbell();
+  ASSERT_TRUE(Until([&] { return Begun(1) == kResident; }));
+  Commit(high, 3);
+  high.ring->RingDoorbell();
+  ASSERT_TRUE(Until([&] { return IsStopped(); }));
+  holds_ = 3;
+  ASSERT_TRUE(Until([&] { return log().size() == 2; }));
+  ASSERT_TRUE(Until([&] {
+    const auto launches = backend_->launches();
+    return std::ranges::any_of(launches, [](const LaunchProgress& launch) {
+      return launch.event && launch.running == 0 && launch.ended == kResident;
+    });
+  }));
+  backend_->Cancel(LaunchFilter::Of(*killed.memory), EventStatus::kDeviceGone);
+  EXPECT_EQ(low.kernel->counts().aborted, 1u);
+  holds_ = kNothing;
+  EXPECT_EQ(device_->Wait(*high.ring).state, EventState::kDone);
+  EXPECT_EQ(log(), (std::vector<uint32_t>{1, 3}));
+  EXPECT_EQ(TakeAway(low), 1u);
+  EXPECT_EQ(TakeAway(high), 0u);
+}
+
+TEST_P(CudaPtbTest, AContextLostInMidRunRunsTheLaunchAgainUnlessItIsCancelled) {
+  NoteBlocks();
+  ASSERT_NO_FATAL_FAILURE(Open("ptb"));
+  const auto wave = static_cast<uint32_t>(Wave());
+  const simt::Dim3 grid = {4 * wave, 1, 1};
+  auto event = AddLarge(*device_, grid);
+  faults_ = 1;
+  EXPECT_EQ(RingAndWait(*device_, event, 1).state, EventState::kDone);
+  EXPECT_EQ(times(1), Once(grid)) << "of the launch that was replayed";
+  faults_ = 2;
+  EXPECT_EQ(Submit(Large(*device_, 2, 0, grid)).get().state, EventState::kDone);
+  EXPECT_EQ(times(2), Once(grid));
+  // In the new context they are taken as before.
+  EXPECT_EQ(RingAndWait(*device_, event, 4).state, EventState::kDone);
+  EXPECT_EQ(times(4), Once(grid));
+
+  holds_ = faults_ = 5;
+  auto launch = Large(*device_, 5, 0, grid);
+  launch->token = 77;
+  auto result = Submit(std::move(launch));
+  ASSERT_TRUE(Until([&] { return Begun(5) == kResident; }));
+  backend_->Cancel(LaunchFilter::OfToken(77), EventStatus::kDeviceGone);
+  holds_ = kNothing;
+  EXPECT_EQ(result.get().state, EventState::kAborted);
+  EXPECT_EQ(times(5), std::vector<int>());
+  EXPECT_THAT(backend_->description(),
+              testing::HasSubstr("context lost 3 times"));
+  EXPECT_EQ(TakeAway(event), 0u);
+}
+
+// The kernel's own code, in which a block may fail.
+TEST_P(CudaPtbTest, AFailureInOneBlockIsTheLaunchsAndTheOthersRun) {
+  ASSERT_NO_FATAL_FAILURE(Open("ptb"));
+  const auto wave = static_cast<uint32_t>(Wave());
+  auto event = AddLarge(*device_, {3 * wave, 1, 1});
+  for (const uint32_t code : {7u, 0u, 9u}) {
+    EXPECT_EQ(RingAndWait(*device_, event, code).status,
+              code == 0 ? 0 : KernelCode(code));
+    EXPECT_EQ(Submit(Large(*device_, code, 0, {3 * wave, 1, 1})).get().status,
+              code == 0 ? 0 : KernelCode(code));
+  }
+  EXPECT_EQ(fake_.launches("carillon_ptb_fail_if"), 6u);
   EXPECT_EQ(TakeAway(event), 0u);
 }
 

@@ -136,8 +136,9 @@ TEST(SharingBench, PoliciesThatTheBackEndLacksAreRowsWithGpudsReason) {
   ASSERT_EQ(document.at("cells").size(), 2u);
   for (const Json& cell : document.at("cells")) {
     EXPECT_EQ(cell.at("status"), "refused");
-    EXPECT_THAT(cell.at("reason").get<std::string>(),
-                HasSubstr("can do: priority, reservation, exclusive, gpes"));
+    EXPECT_THAT(
+        cell.at("reason").get<std::string>(),
+        HasSubstr("can do: priority, reservation, exclusive, gpes, ptb"));
   }
   EXPECT_EQ(document.at("copies").size(), 5u);
 }

@@ -298,7 +298,7 @@ constexpr BadFile kBadFiles[] = {
      "makes it; leave it out"},
     {"PolicyOfAnotherBackEnd", "gpu: {backend: cuda, policy: p1}\n",
      "t.yaml:1:30: policy: sharing policy 'p1': the cuda back-end can do: "
-     "priority, reservation, exclusive, gpes"},
+     "priority, reservation, exclusive, gpes, ptb"},
     {"PolicyOfSimulatedTime", "gpu: {backend: cpu, policy: configured}\n",
      "t.yaml:1:29: policy: sharing policy 'configured': the cpu back-end, and "
      "sim in wall time, can do: first_come, priority, p1, p2, reservation, "

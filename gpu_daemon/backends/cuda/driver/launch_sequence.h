@@ -85,6 +85,15 @@ class LaunchSequence {
                        simt::EventFrame frame, std::byte* args, CUstream stream,
                        const GridSlice& slice) const;
 
+  // Whether it can be launched as persistent blocks: not a user's kernel, nor one
+  // whose threads leave it before others of their block meet at a barrier.
+  bool has_ptb() const { return ptb_ != nullptr; }
+  // As `resident` of them, which complete as one launch. has_ptb(), and frame and
+  // `supply` as BlockSupply wants them.
+  CUresult LaunchPtb(const Driver& driver, const KernelMetadata& kmd,
+                     simt::EventFrame frame, std::byte* args, CUstream stream,
+                     simt::BlockSupply supply, uint32_t resident) const;
+
   // As a graph, with arguments that Set() must replace. `capture`: see
   // MakeKernelGraph().
   absl::StatusOr<Graphed> AsGraph(const Driver& driver,
@@ -100,6 +109,7 @@ class LaunchSequence {
 
   CUfunction kernel_ = nullptr;
   CUfunction complete_ = nullptr;  // of a user's kernel
+  CUfunction ptb_ = nullptr;
 };
 
 }  // namespace carillon::gpud::cuda

@@ -64,6 +64,7 @@ absl::Status Background::Settle() {
   ASSIGN_OR_RETURN(
       completions_,
       PinnedBytes::Make(gpu_->driver(), kStreams * sizeof(shm::EcqEntry)));
+  ASSIGN_OR_RETURN(ptb_words_, PtbWords::Make(gpu_->driver(), kStreams));
   return absl::OkStatus();
 }
 
@@ -78,6 +79,7 @@ Background::~Background() {
   }
   scratch_ = DeviceBytes();
   completions_ = PinnedBytes();
+  ptb_words_ = PtbWords();
 }
 
 void Background::Submit(std::unique_ptr<KernelLaunch> launch) {
@@ -114,6 +116,7 @@ void Background::Cancel(const LaunchFilter& which, EventStatus why) {
     for (StreamSlot& slot : slots_) {
       if (slot.launch == nullptr || !which.Matches(*slot.launch)) continue;
       slot.launch->cancelled = why;
+      gate_->Stop(*slot.place);
       if (slot.between_slices) {
         EndLaunch(slot, EventState::kAborted, static_cast<uint32_t>(why),
                   ended);
@@ -144,7 +147,13 @@ std::vector<LaunchProgress> Background::launches() const {
     if (!slot.slices) continue;
     shown.ended = slot.slices->ended_blocks();
     shown.slices = slot.slices->slices();
-    shown.running = slot.between_slices ? 0 : slot.slices->slice().blocks();
+    if (slot.between_slices) {
+      shown.running = 0;
+    } else if (slot.slices->slice()) {
+      shown.running = slot.slices->slice()->blocks();
+    } else {
+      shown.running = shown.blocks - shown.ended;
+    }
     if (slot.between_slices) {
       shown.wait_ns = now - std::min(now, slot.waits_since_ns);
     }
@@ -394,6 +403,14 @@ absl::Status Background::Start(StreamSlot& slot, LaunchGate::Grant grant) {
   if (slot.in_slices && !slot.slices && gate_->slices().First(kmd) != 0) {
     slot.slices.emplace();
   }
+  uint32_t resident = 0;
+  if (grant == LaunchGate::Grant::kPtb && !slot.slices) {
+    resident =
+        gate_->ptb().First(kmd, slot.launch->priority, sequence.has_ptb());
+    if (resident != 0) slot.slices.emplace();
+  } else if (grant == LaunchGate::Grant::kPtb && sequence.has_ptb()) {
+    resident = gate_->ptb().Resident(kmd);
+  }
   simt::EventFrame frame{};
   frame.ecq = CompletionOf(slot);
   frame.scratch = scratch_.as<simt::EventScratch>() + (&slot - slots_.data());
@@ -403,18 +420,34 @@ absl::Status Background::Start(StreamSlot& slot, LaunchGate::Grant grant) {
     slot.launch->life.dispatched_ns = slot.launched_ns;
   }
   slot.overdue = false;
+  slot.on_part = slot.part_stream && gate_->reserves();
   GridSlice slice = {.size = kmd.grid};
-  if (slot.slices) {
+  if (slot.slices && resident == 0) {
     slice = slot.slices->Begin(
         kmd.grid, slot.in_slices ? gate_->slices().Next(kmd) : kmd.blocks());
     frame.sequence = slot.slices->sequence();
   }
-  slot.on_part = slot.part_stream && gate_->reserves();
-  const CUresult result = sequence.LaunchSlice(
-      driver, kmd, frame, slot.launch->args.get(), StreamOf(slot), slice);
+  const CUresult result =
+      resident != 0
+          ? LaunchPtb(slot, sequence, frame, resident)
+          : sequence.LaunchSlice(driver, kmd, frame, slot.launch->args.get(),
+                                 StreamOf(slot), slice);
   slot.launched = gpu_->Check(result);
   if (slot.launched || IsContextFault(result)) return absl::OkStatus();
   return ToStatus(driver, result, "launch");
+}
+
+CUresult Background::LaunchPtb(StreamSlot& slot, const LaunchSequence& sequence,
+                               simt::EventFrame frame, uint32_t resident) {
+  const KernelMetadata& kmd = slot.launch->kmd;
+  const auto place = static_cast<size_t>(&slot - slots_.data());
+  slot.slices->BeginPtb();
+  frame.sequence = slot.slices->sequence();
+  gate_->LetBeStopped(*slot.place, ptb_words_.stop(place));
+  return sequence.LaunchPtb(
+      gpu_->driver(), kmd, frame, slot.launch->args.get(), StreamOf(slot),
+      ptb_words_.SupplyOf(place, kmd.grid, slot.slices->ended_blocks()),
+      resident);
 }
 
 bool Background::ASliceRuns() const {
@@ -428,11 +461,15 @@ void Background::LookAtSlice(StreamSlot& slot, std::vector<Ended>& ended) {
   const shm::EcqEntry& completion = *CompletionOf(slot);
   if (!slot.slices->HasEnded(completion)) return;
   const KernelMetadata& kmd = slot.launch->kmd;
-  const Nanoseconds took_ns = slot.slices->End(completion);
+  const auto place = static_cast<size_t>(&slot - slots_.data());
+  const Nanoseconds took_ns =
+      slot.slices->End(completion, ptb_words_.ended(place));
   if (slot.in_slices) {
-    gate_->slices().Ran(kmd, slot.slices->slice().blocks(), took_ns);
+    gate_->slices().Ran(kmd, slot.slices->slice()->blocks(), took_ns);
   }
-  if (slot.slices->ended_blocks() == kmd.blocks()) {
+  const bool all = slot.slices->ended_blocks() == kmd.blocks();
+  if (!all && !slot.slices->slice()) gate_->ptb().Stopped();
+  if (all) {
     EndLaunch(slot, slot.slices->state(), slot.slices->status(), ended);
   } else if (slot.launch->cancelled) {
     EndLaunch(slot, EventState::kAborted,
@@ -464,7 +501,9 @@ void Background::Abandon() {
   for (StreamSlot& slot : slots_) {
     slot.stream.Abandon();
     slot.part_stream.Abandon();
+    if (slot.place != nullptr) gate_->ForgetStop(*slot.place);
   }
+  ptb_words_.Abandon();
   scratch_.Abandon();
   completions_.Abandon();
 }

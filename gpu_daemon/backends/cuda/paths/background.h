@@ -16,12 +16,15 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "gpu_daemon/backends/cuda/driver/gpu.h"
+#include "gpu_daemon/backends/cuda/driver/launch_sequence.h"
 #include "gpu_daemon/backends/cuda/driver/owned.h"
 #include "gpu_daemon/backends/cuda/paths/launch_gate.h"
+#include "gpu_daemon/backends/cuda/paths/ptb_words.h"
 #include "gpu_daemon/backends/cuda/paths/sliced_run.h"
 #include "gpu_daemon/event/backend.h"
 #include "gpu_daemon/event/kernel_launch.h"
 #include "gpu_daemon/event/launch_filter.h"
+#include "kernels/simt/event_frame.h"
 
 namespace carillon::gpud::cuda {
 
@@ -72,10 +75,11 @@ class Background : private Gpu::ContextUser {
     bool on_part = false;                  // it was launched there
     std::unique_ptr<KernelLaunch> launch;  // what runs there
     std::unique_ptr<LaunchGate::Place> place;
-    std::optional<SlicedRun> slices;  // under gpes, if it has several
-    bool in_slices = false;           // so it was launched last
-    bool between_slices = false;      // it waits at the gate
-    Nanoseconds waits_since_ns = 0;   // between slices
+    // Under gpes, if it has several; under ptb, if it has persistent blocks.
+    std::optional<SlicedRun> slices;
+    bool in_slices = false;          // so it was launched last
+    bool between_slices = false;     // it waits at the gate
+    Nanoseconds waits_since_ns = 0;  // between slices
     bool launched = false;
     bool overdue = false;
     Nanoseconds launched_ns = 0;
@@ -122,6 +126,10 @@ class Background : private Gpu::ContextUser {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void LookAtSlice(StreamSlot& slot, std::vector<Ended>& ended)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Enters the slot's frame and launches all that is left as persistent blocks.
+  CUresult LaunchPtb(StreamSlot& slot, const LaunchSequence& sequence,
+                     simt::EventFrame frame, uint32_t resident)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool ASliceRuns() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   shm::EcqEntry* CompletionOf(const StreamSlot& slot) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -150,6 +158,7 @@ class Background : private Gpu::ContextUser {
   std::array<StreamSlot, kStreams> slots_ ABSL_GUARDED_BY(mutex_);
   DeviceBytes scratch_ ABSL_GUARDED_BY(mutex_);  // EventScratch, a slot each
   PinnedBytes completions_ ABSL_GUARDED_BY(mutex_);  // EcqEntry, a slot each
+  PtbWords ptb_words_ ABSL_GUARDED_BY(mutex_);       // a slot each
   size_t running_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t replaying_ ABSL_GUARDED_BY(mutex_) = 0;
   // The driver has refused a stream: those that there are must do.

@@ -33,15 +33,16 @@ void HostLauncher::Resources::Abandon() {
   sequence = {};
   scratch.Abandon();
   completions.Abandon();
+  ptb_words.Abandon();
 }
 
 HostLauncher::~HostLauncher() {
   const Gpu::ContextLease use = gpu_->Enter();
   if (!use) Abandon();
-  tenancies_.clear();
-  retired_.clear();
   flights_.clear();
   waiting_.clear();
+  tenancies_.clear();
+  retired_.clear();
   streams_ = {};
 }
 
@@ -56,6 +57,9 @@ absl::Status HostLauncher::FillIn(EventKernel& event, Resources& resources) {
                    PinnedBytes::Make(gpu_->driver(),
                                      uint64_t{event.ring().layout().entries} *
                                          sizeof(shm::EcqEntry)));
+  ASSIGN_OR_RETURN(
+      resources.ptb_words,
+      PtbWords::Make(gpu_->driver(), event.ring().layout().entries));
   return absl::OkStatus();
 }
 
@@ -229,6 +233,8 @@ absl::Status HostLauncher::Start(Flight& flight) {
   }
   flight.row = gate_->reserves() ? kPartRow : flight.event->priority();
   Resources& resources = *tenancies_[flight.event.get()].resources;
+  flight.ptb_blocks = PtbBlocks(resources, flight);
+  if (flight.ptb_blocks != 0 && !flight.slices) flight.slices.emplace();
   const CUresult result = flight.slices ? EnqueueSlice(resources, flight)
                                         : Enqueue(resources, flight);
   flight.launched = gpu_->Check(result);
@@ -236,16 +242,39 @@ absl::Status HostLauncher::Start(Flight& flight) {
   return ToStatus(gpu_->driver(), result, "launch");
 }
 
+uint32_t HostLauncher::PtbBlocks(const Resources& resources,
+                                 const Flight& flight) const {
+  if (flight.grant != LaunchGate::Grant::kPtb) return 0;
+  const bool has_ptb = resources.sequence.has_ptb();
+  if (!flight.slices) {
+    return gate_->ptb().First(flight.kmd, flight.event->allowed_priority(),
+                              has_ptb);
+  }
+  return has_ptb ? gate_->ptb().Resident(flight.kmd) : 0;
+}
+
 CUresult HostLauncher::EnqueueSlice(const Resources& resources,
                                     Flight& flight) {
-  const bool all = flight.grant == LaunchGate::Grant::kAll;
-  const GridSlice& slice = flight.slices->Begin(
-      flight.kmd.grid,
-      all ? flight.kmd.blocks() : gate_->slices().Next(flight.kmd));
+  SlicedRun& slices = *flight.slices;
   simt::EventFrame frame = FrameOf(flight, resources);
   frame.ecq = &CompletionOf(flight, resources);
   frame.life = nullptr;
-  frame.sequence = flight.slices->sequence();
+  if (flight.ptb_blocks != 0) {
+    const uint32_t slot = flight.event->ring().layout().SlotOf(flight.sequence);
+    slices.BeginPtb();
+    frame.sequence = slices.sequence();
+    gate_->LetBeStopped(*flight.place, resources.ptb_words.stop(slot));
+    return resources.sequence.LaunchPtb(
+        gpu_->driver(), flight.kmd, frame, flight.args.data(), StreamOf(flight),
+        resources.ptb_words.SupplyOf(slot, flight.kmd.grid,
+                                     slices.ended_blocks()),
+        flight.ptb_blocks);
+  }
+  const bool all = flight.grant != LaunchGate::Grant::kSlice;
+  const GridSlice& slice =
+      slices.Begin(flight.kmd.grid, all ? flight.kmd.blocks()
+                                        : gate_->slices().Next(flight.kmd));
+  frame.sequence = slices.sequence();
   return resources.sequence.LaunchSlice(gpu_->driver(), flight.kmd, frame,
                                         flight.args.data(), StreamOf(flight),
                                         slice);
@@ -254,12 +283,15 @@ CUresult HostLauncher::EnqueueSlice(const Resources& resources,
 bool HostLauncher::GoesOn(Flight& flight) {
   if (!flight.slices || !flight.launched) return false;
   SlicedRun& slices = *flight.slices;
-  const Nanoseconds took_ns = slices.End(
-      CompletionOf(flight, *tenancies_[flight.event.get()].resources));
+  const Resources& resources = *tenancies_[flight.event.get()].resources;
+  const uint32_t slot = flight.event->ring().layout().SlotOf(flight.sequence);
+  const Nanoseconds took_ns = slices.End(CompletionOf(flight, resources),
+                                         resources.ptb_words.ended(slot));
   if (flight.grant == LaunchGate::Grant::kSlice) {
-    gate_->slices().Ran(flight.kmd, slices.slice().blocks(), took_ns);
+    gate_->slices().Ran(flight.kmd, slices.slice()->blocks(), took_ns);
   }
   const bool all = slices.ended_blocks() == flight.kmd.blocks();
+  if (!all && flight.ptb_blocks != 0) gate_->ptb().Stopped();
   if (!all && !flight.cancelled) {
     flight.launched = false;
     flight.since_ns = NowNs();
@@ -355,7 +387,9 @@ void HostLauncher::Cancel(const LaunchFilter& which, EventStatus why) {
       return true;
     });
     for (Flight& flight : flights_) {
-      if (which.Matches(*flight.event)) flight.cancelled = why;
+      if (!which.Matches(*flight.event)) continue;
+      flight.cancelled = why;
+      gate_->Stop(*flight.place);
     }
     while (std::ranges::any_of(
                flights_,
@@ -376,6 +410,7 @@ void HostLauncher::Abandon() {
   for (auto& streams : streams_) {
     for (Stream& stream : streams) stream.Abandon();
   }
+  for (const Flight& flight : flights_) gate_->ForgetStop(*flight.place);
 }
 
 std::vector<LaunchProgress> HostLauncher::launches() const {
@@ -394,7 +429,10 @@ std::vector<LaunchProgress> HostLauncher::launches() const {
     if (flight.slices) {
       all.back().ended = flight.slices->ended_blocks();
       all.back().slices = flight.slices->slices();
-      if (!waits) all.back().running = flight.slices->slice().blocks();
+      if (waits) return;
+      all.back().running = flight.slices->slice()
+                               ? flight.slices->slice()->blocks()
+                               : all.back().blocks - all.back().ended;
     }
   };
   for (const Flight& flight : flights_) {

@@ -18,6 +18,7 @@
 #include "gpu_daemon/backends/cuda/driver/launch_sequence.h"
 #include "gpu_daemon/backends/cuda/driver/owned.h"
 #include "gpu_daemon/backends/cuda/paths/launch_gate.h"
+#include "gpu_daemon/backends/cuda/paths/ptb_words.h"
 #include "gpu_daemon/backends/cuda/paths/sliced_run.h"
 #include "gpu_daemon/dispatch/launcher.h"
 #include "gpu_daemon/event/backend.h"
@@ -66,6 +67,7 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
     LaunchSequence sequence;
     DeviceBytes scratch;      // EventScratch[entries]
     PinnedBytes completions;  // EcqEntry[entries], of what is gpud's to end
+    PtbWords ptb_words;       // a slot each
   };
 
   // One launch, at the gate or in flight.
@@ -78,7 +80,9 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
     std::vector<std::byte> args;
     shm::EventLife life{};
     LaunchGate::Grant grant = LaunchGate::Grant::kNone;
-    std::optional<SlicedRun> slices;  // under gpes, if it has several
+    // Under gpes, if it has several; under ptb, if it has persistent blocks.
+    std::optional<SlicedRun> slices;
+    uint32_t ptb_blocks = 0;  // so many it was launched as; 0: not so
     // It ends at its slice's end, or with its context.
     std::optional<shm::EventStatus> cancelled;
     // Its stream: a row of streams_, and which of it.
@@ -157,6 +161,8 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
   bool StartWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool ReapFlights() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   CUresult EnqueueSlice(const Resources& resources, Flight& flight);
+  // So many persistent blocks it is to run as; 0: as none.
+  uint32_t PtbBlocks(const Resources& resources, const Flight& flight) const;
   // Of a flight that has Ended(): its slice's end. True: others are left, and
   // it waits at the gate.
   bool GoesOn(Flight& flight) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -29,6 +29,9 @@ struct SliceFigures {
   uint64_t whole_users_kernel = 0;  // its code knows no offset
 };
 
+// So many blocks of the kernel the GPU holds at once; 1 at least.
+uint64_t WaveOf(const GpuModel& gpu, const KernelMetadata& kmd);
+
 // Thread safe.
 class SliceSizes {
  public:
@@ -57,7 +60,6 @@ class SliceSizes {
   static Key KeyOf(const KernelMetadata& kmd) {
     return {kmd.kernel, kmd.threads(), kmd.shared_bytes};
   }
-  uint64_t WaveOf(const KernelMetadata& kmd) const;
 
   const GpuModel gpu_;
   const Nanoseconds bound_ns_;
