@@ -236,7 +236,7 @@ constexpr BadFile kBadFiles[] = {
     {"NoChoice", "gpu: {policy: prioritiy}\n",
      "t.yaml:1:15: policy: 'prioritiy' is not known; did you mean 'priority'? "
      "(allowed: configured, first_come, priority, p1, p2, reservation, "
-     "dynamic_reservation, exclusive, gpes)"},
+     "dynamic_reservation, exclusive, gpes, ptb)"},
     {"NoFiniteNumber", "devices: [{name: f, kind: fpga, fps: nan}]\n",
      "t.yaml:1:38: fps: 'nan' is not a number; allowed: 0 to 1000000"},
     {"InfiniteNumber", "devices: [{name: f, kind: fpga, fps: inf}]\n",
