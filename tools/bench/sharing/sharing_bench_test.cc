@@ -51,6 +51,10 @@ void ExpectEveryPolicy(const Json& document, const std::string& backend) {
   for (const Json& cell : document.at("cells")) {
     SCOPED_TRACE(cell.at("policy").get<std::string>());
     policies.insert(cell.at("policy"));
+    if (cell.at("policy") == "ptb") {  // which only cuda has
+      EXPECT_EQ(cell.at("status"), "refused");
+      continue;
+    }
     ASSERT_EQ(cell.at("status"), "measured") << cell;
     EXPECT_GT(cell.at("response_us").at("samples"), 0);
     EXPECT_GT(cell.at("response_us").at("p50"), 0);
