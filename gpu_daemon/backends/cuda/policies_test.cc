@@ -672,6 +672,28 @@ TEST_P(CudaPtbTest, EachBlockRunsOnceHoweverOftenItIsStopped) {
   EXPECT_EQ(TakeAway(event), 0u);
 }
 
+// More of them than gpud has streams for background kernels.
+TEST_P(CudaPtbTest, StoppedLaunchesLeaveStreamsToTheOneTheyWereStoppedFor) {
+  NoteBlocks();
+  ASSERT_NO_FATAL_FAILURE(Open("ptb"));
+  const auto wave = static_cast<uint32_t>(Wave());
+  const simt::Dim3 grid = {4 * wave, 1, 1};
+  holds_ = 1;
+  std::vector<std::future<LaunchResult>> results;
+  for (int i = 0; i < 12; ++i) {
+    results.push_back(Submit(Large(*device_, 1, 0, grid)));
+  }
+  ASSERT_TRUE(Until([&] { return Begun(1) >= kResident; }));
+  auto urgent = Submit(Large(*device_, 3, 3, {1, 1, 1}));
+  ASSERT_TRUE(Until([&] { return IsStopped(); }));
+  holds_ = kNothing;
+  EXPECT_EQ(urgent.get().state, EventState::kDone);
+  for (auto& result : results) {
+    EXPECT_EQ(result.get().state, EventState::kDone);
+  }
+  EXPECT_EQ(times(1), std::vector<int>(grid.count(), 12));
+}
+
 // Whoever comes as urgent, waits its turn.
 TEST_P(CudaPtbTest, AnEquallyUrgentLaunchStopsNobody) {
   NoteBlocks();

@@ -162,6 +162,9 @@ std::vector<LaunchProgress> Background::launches() const {
     for (const Waiting& waits : waiting_[priority]) {
       all.push_back(ProgressOf(*waits.launch));
       all.back().wait_ns = now - std::min(now, waits.launch->life.queued_ns);
+      if (!waits.slices) continue;
+      all.back().ended = waits.slices->ended_blocks();
+      all.back().slices = waits.slices->slices();
     }
   }
   return all;
@@ -221,6 +224,9 @@ void Background::Run() {
     }
     lock.Unlock();
     Tell(ended);
+    // Not under the lock: what goes with a launch may wait for residents to pause,
+    // and who has paused them for this lock.
+    ended.clear();
     if (wants_streams) MakeStreams();
     lock.Lock();
   }
@@ -269,6 +275,7 @@ bool Background::Fill(std::vector<Ended>& ended) {
       }
       slot->launch = std::move(queue[i].launch);
       slot->place = std::move(queue[i].place);
+      slot->slices = std::move(queue[i].slices);
       queue.erase(queue.begin() + static_cast<ptrdiff_t>(i));
       ++running_;
       StartOrEnd(*slot, grant, ended);
@@ -474,6 +481,14 @@ void Background::LookAtSlice(StreamSlot& slot, std::vector<Ended>& ended) {
   } else if (slot.launch->cancelled) {
     EndLaunch(slot, EventState::kAborted,
               static_cast<uint32_t>(*slot.launch->cancelled), ended);
+  } else if (!slot.slices->slice()) {
+    // It gives its slot to whoever it was stopped for.
+    gate_->EndSlice(*slot.place);
+    waiting_[slot.launch->priority].push_front({std::move(slot.launch),
+                                                std::move(slot.place),
+                                                std::move(slot.slices)});
+    slot.slices.reset();
+    --running_;
   } else {
     slot.launched = false;
     slot.between_slices = true;
@@ -537,8 +552,16 @@ void Background::TakeUnfinished(LostWork& lost) {
                },
            .timed_out = slot.overdue});
     }
+    // What has run of them is run again, as of all that had not ended.
+    for (auto& queue : waiting_) {
+      for (Waiting& waits : queue) waits.slices.reset();
+    }
   }
   Tell(ended);
+  // What goes with them may wait for this thread.
+  for (Ended& end : ended) {
+    lost.keep.push_back(std::shared_ptr<KernelLaunch>(std::move(end.launch)));
+  }
 }
 
 Background::StreamSlot* Background::Oldest() {

@@ -65,6 +65,7 @@ class Background : private Gpu::ContextUser {
   struct Waiting {
     std::unique_ptr<KernelLaunch> launch;
     std::unique_ptr<LaunchGate::Place> place;
+    std::optional<SlicedRun> slices = std::nullopt;  // it was stopped under ptb
   };
   struct StreamSlot {
     Stream stream;
