@@ -514,7 +514,8 @@ TEST(PolicyTest, WhatABackEndCannotDoIsRefusedWithTheListOfWhatItCan) {
             "dynamic_reservation, exclusive, gpes");
   EXPECT_EQ(
       CheckPolicy(Sharer::kCuda, "p1").message(),
-      "sharing policy 'p1': the cuda back-end can do: priority, exclusive, gpes");
+      "sharing policy 'p1': the cuda back-end can do: priority, reservation, "
+      "exclusive, gpes, ptb");
   EXPECT_EQ(CheckPolicy(Sharer::kCuda, "gpess").code(),
             absl::StatusCode::kNotFound);
 }

@@ -34,8 +34,8 @@ struct BackendOptions {
   std::string driver{kNvidiaDriver};  // whose GPU the cuda back-end runs on
   std::string policy;    // how launches share it; empty: its default
   uint32_t workers = 0;  // 0: as many as the machine is good for
-  // For events: of launch path edge's own (cuda); by the policies that reserve
-  // (cpu, sim), where 0 means half of them.
+  // For events: of launch path edge's own (cuda); and by the policies that
+  // reserve, where 0 means half of them.
   uint32_t reserved_sms = 0;
   // How long a slice of policy gpes may have the GPU (cuda). 0: a slice is what
   // the GPU holds at once, however long that takes.

@@ -132,7 +132,7 @@ std::vector<Option> OptionTable(GpudOptions& options) {
                     "the highest priority that a device may ask for"),
       IntegerOption(
           "--reserve-sms", "reserve_sms", &backend.reserved_sms, 0, 1024,
-          "SMs for events: launch path edge's (cuda; 0: none), or by the "
+          "SMs for events: launch path edge's (cuda; 0: none), and by the "
           "policies reservation and dynamic_reservation (0: half)"),
       IntegerOption("--preempt-us", "preempt_us", &backend.preempt_us, 0,
                     1'000'000,

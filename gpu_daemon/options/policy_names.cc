@@ -11,7 +11,8 @@ namespace {
 constexpr uint8_t Bits(Sharer a) { return static_cast<uint8_t>(a); }
 constexpr uint8_t kSimulatedGpu = Bits(Sharer::kSimulatedGpu);
 constexpr uint8_t kEmulated = Bits(Sharer::kKmu) | kSimulatedGpu;
-constexpr uint8_t kEverywhere = kEmulated | Bits(Sharer::kCuda);
+constexpr uint8_t kCuda = Bits(Sharer::kCuda);
+constexpr uint8_t kEverywhere = kEmulated | kCuda;
 
 constexpr std::string_view kLower = "lower priorities";
 constexpr std::string_view kNoEvents =
@@ -36,7 +37,7 @@ constexpr PolicyInfo kPolicies[] = {
     {kReservationPolicy,
      "events have SMs of their own, and no others: --reserve-sms, or half "
      "(EDGE IV-A)",
-     "", kEmulated, false, false},
+     "", kEverywhere, false, false},
     {kDynamicReservationPolicy,
      "SMs of events' own, as many as their load asks for (EDGE IV-A, its "
      "future work)",
@@ -49,6 +50,10 @@ constexpr PolicyInfo kPolicies[] = {
      "one slice of a kernel at a time, the highest priority next (GPES IV-A, "
      "IV-C)",
      kLower, kEverywhere, false, true},
+    {kPtbPolicy,
+     "persistent blocks, which leave the GPU between two blocks when somebody "
+     "more urgent comes",
+     kLower, kCuda, false, true},
 };
 
 std::string_view NameOf(Sharer sharer) {

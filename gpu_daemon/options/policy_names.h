@@ -23,6 +23,7 @@ inline constexpr std::string_view kDynamicReservationPolicy =
     "dynamic_reservation";
 inline constexpr std::string_view kExclusivePolicy = "exclusive";
 inline constexpr std::string_view kGpesPolicy = "gpes";
+inline constexpr std::string_view kPtbPolicy = "ptb";
 
 // What decides how launches share a GPU; a bit each.
 enum class Sharer : uint8_t {

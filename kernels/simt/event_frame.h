@@ -75,6 +75,28 @@ struct GridPart {
 };
 static_assert(sizeof(GridPart) == 24);
 
+// From what a launch of persistent blocks takes the blocks of a grid (policy ptb):
+// each resident block takes the next number and runs that block, until none is left
+// or the host wants the GPU back. A block that was taken has run when the launch
+// ends, so what is left is a range.
+struct BlockSupply {
+  Dim3 grid;  // the whole
+  uint32_t reserved = 0;
+  uint64_t first = 0;  // the block of the grid to begin with
+  // In device memory: how many were taken from `first` on, and how often none was
+  // left. 0 when a launch begins; its last block clears it. Writers: the resident
+  // blocks, by one addition for each block.
+  uint64_t* taken = nullptr;
+  // The host's memory. Other than 0: nobody takes any more. Writer: the host;
+  // readers: the resident blocks, before each block.
+  const uint32_t* stop = nullptr;
+  // The host's memory. Writer: the launch's last block, before its completion;
+  // reader: the host, behind that. The first block that has not run, or their
+  // number.
+  uint64_t* ended = nullptr;
+};
+static_assert(sizeof(BlockSupply) == 48);
+
 // Of a block's shared memory, what a kernel that completes its event takes for
 // itself at most.
 inline constexpr uint32_t kEventSharedBytes = 256;

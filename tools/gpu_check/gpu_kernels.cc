@@ -53,12 +53,18 @@ struct Form {
 };
 // A warp of the resident dispatchers has this form, without a launch.
 constexpr const char* kInline = "carillon_inline_";
+// Some resident blocks take the others, as under policy ptb, and are stopped now and
+// then.
+constexpr const char* kPtb = "carillon_ptb_";
+constexpr uint32_t kResident = 7;
+constexpr int kStops = 3;
 constexpr Form kForms[] = {
     {"carillon_", false},
     {"carillon_call_", false},
     {"carillon_event_", false},
     {"carillon_call_", true},
     {"carillon_call_", false, true},
+    {kPtb, false},
     {kInline, false},
 };
 
@@ -264,10 +270,19 @@ class Bench {
     simt::GridPart part{.grid = launch.kmd.grid};
     void* by_value[] = {frame, args.data(), &part};
     void* by_address[] = {&address};
+    const bool ptb = form.prefix == kPtb;
+    simt::BlockSupply supply{.grid = launch.kmd.grid,
+                             .taken = words_.as<uint64_t>(512),
+                             .stop = pinned_.as<uint32_t>(kStopAt),
+                             .ended = pinned_.as<uint64_t>(kStopAt + 64)};
+    const std::atomic_ref stop(*pinned_.as<uint32_t>(kStopAt));
+    int stops = kStops;
+    void* of_ptb[] = {frame, args.data(), &supply};
     std::byte* inline_args = frame->args();
     simt::Dim3 block = launch.kmd.block;
     void* of_inline[] = {&inlined, &inline_args, &block, &fail_status};
     void** const parameters = in_line                       ? of_inline
+                              : ptb                         ? of_ptb
                               : prefix == "carillon_"       ? plain
                               : prefix == "carillon_event_" ? by_address
                                                             : by_value;
@@ -280,14 +295,22 @@ class Bench {
       const uint64_t most = form.in_slices
                                 ? 1 + (from + sequence_) % 7 * kmd.blocks() / 11
                                 : kmd.blocks();
-      const GridSlice slice = NextSlice(kmd.grid, from, most);
+      GridSlice slice = NextSlice(kmd.grid, from, most);
       part.first = slice.first;
+      supply.first = from;
       from += slice.blocks();
+      if (ptb) {
+        slice.size = {
+            static_cast<uint32_t>(std::min<uint64_t>(kResident, kmd.blocks())),
+            1, 1};
+        stop = 0;
+      }
       frame->sequence = ++sequence_;
       CUresult result = driver.cuLaunchKernel(
           function, slice.size.x, slice.size.y, slice.size.z, threads.x,
           threads.y, threads.z, kmd.total_shared(), nullptr, parameters,
           nullptr);
+      if (ptb && stops-- > 0) stop = 1;
       if (result == CUDA_SUCCESS) result = driver.cuStreamSynchronize(nullptr);
       if (!gpu_->Check(result)) {
         return ToStatus(driver, result, "run the kernel");
@@ -295,6 +318,7 @@ class Bench {
       if (IsPlain(form)) break;
       ASSIGN_OR_RETURN(const uint32_t status, StatusOf(*ecq));
       if (first_failure == 0) first_failure = status;
+      if (ptb) from = *supply.ended;
     }
     CUresult result = CUDA_SUCCESS;
     if (form.device_memory) {
@@ -342,7 +366,10 @@ class Bench {
   std::unique_ptr<gpud::HostMapping> mapping_;
   DeviceBytes device_;
   DeviceBytes words_;
-  PinnedBytes pinned_;  // the completion; at 64 the frame and its arguments
+  // The completion; at 64 the frame and its arguments; at kStopAt two words of
+  // persistent blocks, 64 bytes each.
+  static constexpr uint64_t kStopAt = 3968 + kMaxArgsBytes;
+  PinnedBytes pinned_;
   uint64_t sequence_ = 0;
 };
 

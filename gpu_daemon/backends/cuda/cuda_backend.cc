@@ -8,11 +8,13 @@
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 #include "gpu_daemon/backends/cuda/edge/cuda_module.h"
 #include "gpu_daemon/backends/cuda/paths/baseline_path.h"
 #include "gpu_daemon/backends/cuda/paths/edge_path.h"
@@ -31,6 +33,28 @@ constexpr std::string_view kNoMasterKernel =
     "task's warps, with a named barrier and a part of its block's shared "
     "memory, "
     "and gpud's module has neither; the cpu and sim back-ends have it";
+
+// Nothing before policy ptb has had a launch.
+std::string DescribePtb(const PtbFigures& figures) {
+  const std::pair<uint64_t, std::string_view> reasons[] = {
+      {figures.whole_all_fit, "that fit the GPU"},
+      {figures.whole_most_urgent, "of the highest priority"},
+      {figures.whole_users_kernel, "of users' kernels"},
+      {figures.whole_barriers, "whose threads leave before a barrier"}};
+  uint64_t whole = 0;
+  std::vector<std::string> why;
+  for (const auto& [launches, reason] : reasons) {
+    whole += launches;
+    if (launches != 0) why.push_back(fmt::format("{} {}", launches, reason));
+  }
+  if (figures.persistent + whole == 0) return "";
+  std::string text = fmt::format(
+      "; ptb: {} of {} launches as persistent blocks, stopped {}, {} whole",
+      figures.persistent, figures.persistent + whole,
+      FormatPlural(figures.stopped, "time"), whole);
+  if (!why.empty()) text += fmt::format(" ({})", fmt::join(why, ", "));
+  return text;
+}
 
 // It lies beside gpud.
 absl::StatusOr<Driver> LoadSimDriver() {
@@ -89,8 +113,8 @@ absl::Status CudaBackend::Open(Driver driver, const Gpu::Options& gpu_options) {
   rest.sms -= gpu_->reserved_sms();
   gate_ = std::make_unique<LaunchGate>(
       rest, Nanoseconds{options_.preempt_us} * 1'000);
-  RETURN_IF_ERROR(gate_->SetPolicy(options_.policy));
   ASSIGN_OR_RETURN(background_, Background::Create(gpu_.get(), gate_.get()));
+  RETURN_IF_ERROR(SetPolicy(options_.policy));
   copies_ = std::make_unique<CopyQueue>(
       memory_.get(),
       CopyChunks{options_.copy_in_chunk, options_.copy_out_chunk});
@@ -175,12 +199,17 @@ PathSet::Entry CudaBackend::HostPath(
 
 std::string CudaBackend::description() const {
   std::string text = gpu_->description();
-  if (const uint32_t sms = gpu_->reserved_sms()) {
+  if (gate_->reserves()) {
+    const SmParts parts = gpu_->parts();
+    text += fmt::format(", {} SMs for events and {} for background kernels",
+                        parts.events, parts.background);
+  } else if (const uint32_t sms = gpu_->reserved_sms()) {
     text += fmt::format(", {} SMs reserved for launch path edge", sms);
   }
   if (const uint64_t losses = gpu_->losses()) {
     text += fmt::format(", context lost {}", FormatPlural(losses, "time"));
   }
+  text += DescribePtb(gate_->ptb().figures());
   if (auto status = gpu_->health(); !status.ok()) {
     text += fmt::format(", UNUSABLE: {}", status.message());
   }
@@ -223,6 +252,37 @@ void CudaBackend::Cancel(const LaunchFilter& which, shm::EventStatus why) {
   // To wait for events that have ended may pause what is resident on the GPU.
   if (!which.names_events()) return;
   for (HostLauncher* launcher : launchers()) launcher->Cancel(which, why);
+}
+
+absl::Status CudaBackend::SetPolicy(std::string_view name) {
+  RETURN_IF_ERROR(CheckPolicy(Sharer::kCuda, name));
+  MutexLock lock(policy_mutex_);
+  if (name == kReservationPolicy && !is_prepared_) {
+    const absl::Status status = PrepareReservation();
+    if (!status.ok()) {
+      return absl::Status(status.code(),
+                          fmt::format("sharing policy '{}': {}", name,
+                                      std::string(status.message())));
+    }
+    is_prepared_ = true;
+  }
+  return gate_->SetPolicy(name);
+}
+
+// Quiet, so that nobody makes a stream meanwhile: who does so later finds the GPU
+// divided.
+absl::Status CudaBackend::PrepareReservation() {
+  const Gpu::PauseResidents quiet(gpu_.get());
+  while (true) {
+    const Gpu::ContextLease use = gpu_->Enter();
+    if (!use) return gpu_->health();
+    absl::Status status = gpu_->Divide();
+    if (status.ok()) status = background_->PrepareForParts();
+    for (HostLauncher* launcher : launchers()) {
+      if (status.ok()) status = launcher->PrepareForParts();
+    }
+    if (status.ok() || !gpu_->Faulted()) return status;
+  }
 }
 
 void CudaBackend::Stop() {

@@ -72,9 +72,7 @@ class CudaBackend : public Backend {
   std::vector<const PolicyInfo*> policies() const override {
     return PoliciesOf(Sharer::kCuda);
   }
-  absl::Status SetPolicy(std::string_view name) override {
-    return gate_->SetPolicy(name);
-  }
+  absl::Status SetPolicy(std::string_view name) override;
 
   KernelMemory& memory() override { return *memory_; }
   absl::StatusOr<std::vector<const simt::KernelInfo*>> LoadKernels(
@@ -97,6 +95,9 @@ class CudaBackend : public Backend {
   PathSet::Entry HostPath(LaunchPathInfo info, std::string thread_name,
                           std::function<std::unique_ptr<HostLauncher>()> make);
   std::vector<HostLauncher*> launchers() const;
+  // Makes the two parts of the SMs, and what launches on them: then a change to
+  // policy reservation, or from it, is where the next launch goes.
+  absl::Status PrepareReservation();
   ResidentOptions ResidentOptionsFor(bool tracing) const;
 
   const BackendOptions options_;
@@ -105,6 +106,8 @@ class CudaBackend : public Backend {
   std::unique_ptr<LaunchGate> gate_;
   std::unique_ptr<Background> background_;
   std::unique_ptr<CopyQueue> copies_;
+  Mutex policy_mutex_;  // changes one at a time
+  bool is_prepared_ ABSL_GUARDED_BY(policy_mutex_) = false;
   mutable Mutex mutex_;
   // Of the paths that have started:
   std::vector<HostLauncher*> launchers_ ABSL_GUARDED_BY(mutex_);

@@ -1220,12 +1220,12 @@ TEST_F(ReservedSmsTest, MoreThanTheGpuCanSpareAreRefused) {
 TEST_F(CudaBackendTest, PoliciesThatItCannotDoAreRefusedWithThoseThatItCan) {
   Open();
   EXPECT_TRUE(backend_->SetPolicy("priority").ok());
-  for (const char* policy :
-       {"first_come", "p1", "p2", "reservation", "dynamic_reservation"}) {
+  for (const char* policy : {"first_come", "p1", "p2", "dynamic_reservation"}) {
     const auto refused = backend_->SetPolicy(policy);
     EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented) << policy;
-    EXPECT_THAT(std::string(refused.message()),
-                HasSubstr("can do: priority, exclusive, gpes"));
+    EXPECT_THAT(
+        std::string(refused.message()),
+        HasSubstr("can do: priority, reservation, exclusive, gpes, ptb"));
   }
   EXPECT_EQ(backend_->SetPolicy("fair").code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(backend_->policy(), "priority");

@@ -17,6 +17,7 @@
 
 #include "gpu_daemon/backends/cuda/cuda_backend_fixture.h"
 #include "gpu_daemon/backends/cuda/fake/fake_epilogue.h"
+#include "gpu_daemon/backends/cuda/fake/fake_ptb.h"
 #include "gpu_daemon/backends/cuda/paths/sliced_run.h"
 #include "kernels/simt/event_frame.h"
 
@@ -234,6 +235,10 @@ class CudaSlicesTest : public CudaPoliciesTest {
           while (holds_ == static_cast<int>(code) && !call.stopped()) {
             std::this_thread::yield();
           }
+          int faulty = static_cast<int>(code);
+          if (faults_.compare_exchange_strong(faulty, kNothing)) {
+            return CUDA_ERROR_ILLEGAL_ADDRESS;
+          }
           CompleteEvent(call.param<simt::EventFrame>(0));
           return CUDA_SUCCESS;
         });
@@ -261,10 +266,16 @@ class CudaSlicesTest : public CudaPoliciesTest {
     std::lock_guard lock(log_mutex_);
     return times_[code];
   }
+  // Calls of the driver that launch.
+  uint64_t Launched() {
+    auto calls = fake_.calls();
+    return calls["cuLaunchKernel"] + calls["cuGraphLaunch"];
+  }
   static std::vector<int> Once(const simt::Dim3& grid) {
     return std::vector<int>(grid.count(), 1);
   }
 
+  std::atomic<int> faults_{kNothing};  // the kernel with this code, once
   std::mutex log_mutex_;
   std::vector<uint32_t> log_;  // codes, a launch or slice each
   std::array<std::vector<int>, kCodes> times_;
@@ -432,6 +443,46 @@ TEST_P(CudaSlicesTest, WhatIsCancelledBetweenSlicesRunsNoFurther) {
   EXPECT_EQ(TakeAway(high), 0u);
 }
 
+// Nobody wants it any more: it does not run again, and does not end as done.
+TEST_P(CudaSlicesTest, WhatIsCancelledBeforeItsContextIsLostEndsAborted) {
+  NoteBlocks();
+  ASSERT_NO_FATAL_FAILURE(Open("gpes"));
+  const auto wave = static_cast<uint32_t>(Wave());
+  holds_ = faults_ = 1;
+  auto launch = Large(*device_, 1, 0, {5 * wave, 1, 1});
+  launch->token = 77;
+  auto result = Submit(std::move(launch));
+  ASSERT_TRUE(Until([&] { return log().size() == 1; }));
+  backend_->Cancel(LaunchFilter::OfToken(77), EventStatus::kDeviceGone);
+  holds_ = kNothing;
+  const LaunchResult ended = result.get();
+  EXPECT_EQ(ended.state, EventState::kAborted);
+  EXPECT_EQ(ended.status, static_cast<uint32_t>(EventStatus::kDeviceGone));
+
+  MappedDevice& killed = OtherDevice();
+  auto event = AddLarge(killed, {5 * wave, 1, 1});
+  holds_ = faults_ = 2;
+  Commit(event, 2);
+  event.ring->RingDoorbell();
+  ASSERT_TRUE(Until([&] { return log().size() == 2; }));
+  Commit(event, 3);
+  event.ring->RingDoorbell();
+  ASSERT_TRUE(Until([&] { return backend_->launches().size() == 2; }));
+  auto cancel = std::async(std::launch::async, [&] {
+    backend_->Cancel(LaunchFilter::Of(*killed.memory),
+                     EventStatus::kDeviceGone);
+  });
+  // The one that waits ends at once, and with that the other one is marked.
+  EXPECT_TRUE(Until([&] { return event.kernel->counts().aborted == 1; }));
+  holds_ = kNothing;
+  cancel.get();
+  EXPECT_EQ(event.kernel->counts().aborted, 2u);
+  EXPECT_EQ(log(), (std::vector<uint32_t>{1, 2}));
+  EXPECT_THAT(backend_->description(),
+              testing::HasSubstr("context lost 2 times"));
+  EXPECT_EQ(TakeAway(event), 2u);
+}
+
 TEST_P(CudaSlicesTest, AFailureInOneSliceIsTheLaunchsAndTheOthersRun) {
   ASSERT_NO_FATAL_FAILURE(Open("gpes"));
   const auto wave = static_cast<uint32_t>(Wave());
@@ -462,6 +513,578 @@ TEST_P(CudaSlicesTest, AContextLostInMidSliceRunsTheLaunchAgain) {
   EXPECT_EQ(RingAndWait(*device_, event, 5).status, KernelCode(5));
   EXPECT_THAT(backend_->description(),
               testing::HasSubstr("context lost 2 times"));
+  EXPECT_EQ(TakeAway(event), 0u);
+}
+
+// Of a launch of persistent blocks, kResident run at once.
+class CudaPtbTest : public CudaSlicesTest {
+ protected:
+  static constexpr uint32_t kResident = 3;
+
+  void NoteBlocks() {
+    CudaSlicesTest::NoteBlocks();
+    fake_.DefineKernel(
+        "carillon_ptb_fail_if",
+        {sizeof(simt::EventFrame), sizeof(uint32_t), sizeof(simt::BlockSupply)},
+        [this](KernelCall& call) {
+          const auto code = call.param<uint32_t>(1);
+          const auto supply = call.param<simt::BlockSupply>(2);
+          const auto resident = static_cast<uint32_t>(call.grid().count());
+          {
+            std::lock_guard lock(log_mutex_);
+            log_.push_back(code);
+            times_[code].resize(supply.grid.count());
+          }
+          stop_ = supply.stop;
+          std::atomic<bool> faulted{false};
+          const bool left = RunPtb(
+              supply, std::min(kResident, resident), [&](uint64_t block) {
+                {
+                  std::lock_guard lock(log_mutex_);
+                  ++times_[code].at(block);
+                }
+                while (holds_ == static_cast<int>(code) && !call.stopped()) {
+                  std::this_thread::yield();
+                }
+                int faulty = static_cast<int>(code);
+                if (faults_.compare_exchange_strong(faulty, kNothing)) {
+                  faulted = true;
+                }
+                return !faulted && !call.stopped();
+              });
+          if (faulted) {
+            std::lock_guard lock(log_mutex_);
+            times_[code].clear();
+            return CUDA_ERROR_ILLEGAL_ADDRESS;
+          }
+          if (left) EndPtb(call.param<simt::EventFrame>(0), supply);
+          return CUDA_SUCCESS;
+        });
+  }
+  // Blocks that have begun.
+  uint64_t Begun(uint32_t code) {
+    uint64_t begun = 0;
+    for (const int times : times(code)) begun += static_cast<uint64_t>(times);
+    return begun;
+  }
+  bool IsStopped() const {
+    return std::atomic_ref(const_cast<uint32_t&>(*stop_.load())) != 0;
+  }
+
+  std::atomic<const uint32_t*> stop_{nullptr};  // the last launch's
+};
+
+INSTANTIATE_TEST_SUITE_P(All, CudaPtbTest,
+                         ::testing::Values("baseline", "baseline_flag",
+                                           "graph"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(CudaPtbTest, EachBlockRunsOnceForEveryGrid) {
+  NoteBlocks();
+  ASSERT_NO_FATAL_FAILURE(Open("ptb"));
+  const auto wave = static_cast<uint32_t>(Wave());
+  const simt::Dim3 grids[] = {{wave, 1, 1},
+                              {wave + 1, 1, 1},
+                              {3, wave, 1},
+                              {wave / 2 + 1, 5, 3},
+                              {1, 1, 3 * wave}};
+  uint32_t code = 0;
+  for (const simt::Dim3& grid : grids) {
+    for (const uint32_t priority : {6u, 7u}) {
+      EXPECT_EQ(Submit(Large(*device_, code, priority, grid)).get().state,
+                EventState::kDone);
+      EXPECT_EQ(times(code), Once(grid)) << code;
+      ++code;
+    }
+    auto event = AddLarge(*device_, grid);
+    EXPECT_EQ(RingAndWait(*device_, event, code).state, EventState::kDone);
+    EXPECT_EQ(times(code), Once(grid)) << code;
+    ++code;
+    EXPECT_EQ(TakeAway(event), 0u);
+  }
+  EXPECT_EQ(fake_.launches("carillon_ptb_fail_if"), 8u);
+  EXPECT_THAT(backend_->description(),
+              testing::HasSubstr(
+                  "; ptb: 8 of 15 launches as persistent blocks, stopped 0 "
+                  "times, 7 whole (2 that fit the GPU, 5 of the highest "
+                  "priority)"));
+}
+
+TEST_P(CudaPtbTest, AMoreUrgentLaunchWaitsForOneBlock) {
+  NoteBlocks();
+  ASSERT_NO_FATAL_FAILURE(Open("ptb"));
+  const auto wave = static_cast<uint32_t>(Wave());
+  MappedDevice& other = OtherDevice();
+  auto urgent = AddLarge(other, {1, 1, 1}, 5);
+  auto less = AddLarge(other, {1, 1, 1}, 1);
+  holds_ = 1;
+  auto background = Submit(Large(*device_, 1, 2, {4 * wave, 1, 1}));
+  ASSERT_TRUE(Until([&] { return Begun(1) == kResident; }));
+  Commit(less, 2);
+  less.ring->RingDoorbell();
+  EXPECT_TRUE(Until([&] {
+    const auto launches = backend_->launches();
+    return std::ranges::any_of(launches, [](const LaunchProgress& launch) {
+      return launch.event && launch.wait_ns != 0;
+    });
+  }));
+  EXPECT_FALSE(IsStopped()) << "nobody more urgent has come";
+  Commit(urgent, 3);
+  urgent.ring->RingDoorbell();
+  ASSERT_TRUE(Until([&] { return IsStopped(); }));
+  holds_ = 3;
+  ASSERT_TRUE(Until([&] { return log().size() == 2; }));
+  EXPECT_EQ(log(), (std::vector<uint32_t>{1, 3}));
+  EXPECT_EQ(Begun(1), kResident) << "those that ran, and no other";
+  holds_ = kNothing;
+  EXPECT_EQ(other.Wait(*urgent.ring).state, EventState::kDone);
+  EXPECT_EQ(other.Wait(*less.ring).state, EventState::kDone);
+  EXPECT_EQ(background.get().state, EventState::kDone);
+  EXPECT_EQ(log(), (std::vector<uint32_t>{1, 3, 1, 2}));
+  EXPECT_EQ(times(1), Once({4 * wave, 1, 1}));
+  EXPECT_EQ(TakeAway(urgent), 0u);
+  EXPECT_EQ(TakeAway(less), 0u);
+}
+
+TEST_P(CudaPtbTest, EachBlockRunsOnceHoweverOftenItIsStopped) {
+  NoteBlocks();
+  ASSERT_NO_FATAL_FAILURE(Open("ptb"));
+  const simt::Dim3 grid = {7, static_cast<uint32_t>(Wave()), 2};
+  auto urgent = AddLarge(OtherDevice(), {1, 1, 1}, 5);
+  auto event = AddLarge(*device_, grid, 2);
+  holds_ = 1;
+  Commit(event, 1);
+  event.ring->RingDoorbell();
+  constexpr uint32_t kRounds = 12;
+  for (uint32_t round = 0; round < kRounds; ++round) {
+    ASSERT_TRUE(Until([&] { return Begun(1) == kResident * (round + 1); }));
+    Commit(urgent, 3);
+    urgent.ring->RingDoorbell();
+    ASSERT_TRUE(Until([&] { return IsStopped(); }));
+    holds_ = 3;
+    ASSERT_TRUE(Until([&] { return log().back() == 3; }));
+    holds_ = 1;
+    EXPECT_EQ(others_[0]->Wait(*urgent.ring).state, EventState::kDone);
+  }
+  holds_ = kNothing;
+  EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+  EXPECT_EQ(times(1), Once(grid));
+  EXPECT_THAT(backend_->description(), testing::HasSubstr("stopped 12 times"));
+  EXPECT_EQ(TakeAway(urgent), 0u);
+  EXPECT_EQ(TakeAway(event), 0u);
+}
+
+// More of them than gpud has streams for background kernels.
+TEST_P(CudaPtbTest, StoppedLaunchesLeaveStreamsToTheOneTheyWereStoppedFor) {
+  NoteBlocks();
+  ASSERT_NO_FATAL_FAILURE(Open("ptb"));
+  const auto wave = static_cast<uint32_t>(Wave());
+  const simt::Dim3 grid = {4 * wave, 1, 1};
+  holds_ = 1;
+  std::vector<std::future<LaunchResult>> results;
+  for (int i = 0; i < 12; ++i) {
+    results.push_back(Submit(Large(*device_, 1, 0, grid)));
+  }
+  ASSERT_TRUE(Until([&] { return Begun(1) >= kResident; }));
+  auto urgent = Submit(Large(*device_, 3, 3, {1, 1, 1}));
+  ASSERT_TRUE(Until([&] { return IsStopped(); }));
+  holds_ = kNothing;
+  EXPECT_EQ(urgent.get().state, EventState::kDone);
+  for (auto& result : results) {
+    EXPECT_EQ(result.get().state, EventState::kDone);
+  }
+  EXPECT_EQ(times(1), std::vector<int>(grid.count(), 12));
+}
+
+// Whoever comes as urgent, waits its turn.
+TEST_P(CudaPtbTest, AnEquallyUrgentLaunchStopsNobody) {
+  NoteBlocks();
+  ASSERT_NO_FATAL_FAILURE(Open("ptb"));
+  const auto wave = static_cast<uint32_t>(Wave());
+  auto event = AddLarge(*device_, {1, 1, 1}, 2);
+  holds_ = 1;
+  auto background = Submit(Large(*device_, 1, 2, {4 * wave, 1, 1}));
+  ASSERT_TRUE(Until([&] { return Begun(1) == kResident; }));
+  const uint64_t before = Launched();
+  Commit(event, 2);
+  event.ring->RingDoorbell();
+  ASSERT_TRUE(Until([&] { return Launched() == before + 1; }));
+  EXPECT_FALSE(IsStopped());
+  holds_ = kNothing;
+  EXPECT_EQ(background.get().state, EventState::kDone);
+  EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+  EXPECT_EQ(log(), (std::vector<uint32_t>{1, 2}));
+  EXPECT_EQ(TakeAway(event), 0u);
+}
+
+TEST_P(CudaPtbTest, ASwitchInMidRunLosesAndDoublesNothing) {
+  NoteBlocks();
+  const char* const all[] = {"priority", "reservation", "exclusive", "gpes",
+                             "ptb"};
+  for (const char* from : all) {
+    for (const char* to : all) {
+      if (from != std::string_view("ptb") && to != std::string_view("ptb")) {
+        continue;
+      }
+      SCOPED_TRACE(from + std::string(" to ") + to);
+      ASSERT_NO_FATAL_FAILURE(Open("reservation"));  // all is there from now on
+      ASSERT_TRUE(backend_->SetPolicy(from).ok());
+      const auto wave = static_cast<uint32_t>(Wave());
+      const simt::Dim3 grid = {wave / 2 + 1, 7, 3};
+      auto event = AddLarge(*device_, grid);
+      // Its stream is there.
+      EXPECT_EQ(Submit(Large(*device_, 4, 1, {1, 1, 1})).get().state,
+                EventState::kDone);
+      log_.clear();
+      for (auto& times : times_) times.clear();
+      holds_ = 1;
+      Commit(event, 1);
+      event.ring->RingDoorbell();
+      ASSERT_TRUE(Until([&] { return !log().empty(); }));
+      auto waits = Submit(Large(*device_, 2, 1, grid));
+      ASSERT_TRUE(backend_->SetPolicy(to).ok());
+      holds_ = kNothing;
+      EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+      EXPECT_EQ(waits.get().state, EventState::kDone);
+      EXPECT_EQ(times(1), Once(grid));
+      EXPECT_EQ(times(2), Once(grid));
+      EXPECT_EQ(TakeAway(event), 0u);
+      Close();
+    }
+  }
+}
+
+// What nobody could stop any more goes on as the new policy has it.
+TEST_P(CudaPtbTest, AnotherPolicyStopsPersistentBlocks) {
+  NoteBlocks();
+  ASSERT_NO_FATAL_FAILURE(Open("ptb"));
+  const auto wave = static_cast<uint32_t>(Wave());
+  holds_ = 1;
+  auto background = Submit(Large(*device_, 1, 0, {4 * wave, 1, 1}));
+  ASSERT_TRUE(Until([&] { return Begun(1) == kResident; }));
+  ASSERT_TRUE(backend_->SetPolicy("priority").ok());
+  EXPECT_TRUE(IsStopped());
+  holds_ = kNothing;
+  EXPECT_EQ(background.get().state, EventState::kDone);
+  EXPECT_EQ(fake_.launches("carillon_ptb_fail_if"), 1u);
+  EXPECT_EQ(fake_.launches("carillon_call_fail_if"), 1u);
+  EXPECT_EQ(times(1), Once({4 * wave, 1, 1}));
+}
+
+TEST_P(CudaPtbTest, WhatIsCancelledInMidRunEndsWithTheBlocksThatRun) {
+  NoteBlocks();
+  ASSERT_NO_FATAL_FAILURE(Open("ptb"));
+  const auto wave = static_cast<uint32_t>(Wave());
+  holds_ = 1;
+  auto launch = Large(*device_, 1, 0, {5 * wave, 1, 1});
+  launch->token = 77;
+  auto result = Submit(std::move(launch));
+  ASSERT_TRUE(Until([&] { return Begun(1) == kResident; }));
+  backend_->Cancel(LaunchFilter::OfToken(77), EventStatus::kDeviceGone);
+  holds_ = kNothing;
+  EXPECT_EQ(result.get().state, EventState::kAborted);
+  EXPECT_EQ(Begun(1), kResident);
+
+  MappedDevice& killed = OtherDevice();
+  auto event = AddLarge(killed, {5 * wave, 1, 1});
+  holds_ = 2;
+  Commit(event, 2);
+  event.ring->RingDoorbell();
+  ASSERT_TRUE(Until([&] { return Begun(2) == kResident; }));
+  auto cancel = std::async(std::launch::async, [&] {
+    backend_->Cancel(LaunchFilter::Of(*killed.memory),
+                     EventStatus::kDeviceGone);
+  });
+  ASSERT_TRUE(Until([&] { return IsStopped(); }));
+  holds_ = kNothing;
+  cancel.get();
+  EXPECT_EQ(event.kernel->counts().aborted, 1u);
+  EXPECT_EQ(Begun(2), kResident);
+  // The GPU is the others' again.
+  EXPECT_EQ(Submit(Large(*device_, 3, 0, {2 * wave, 1, 1})).get().state,
+            EventState::kDone);
+  EXPECT_EQ(TakeAway(event), 1u);
+}
+
+// It waits while a more urgent one has the GPU.
+TEST_P(CudaPtbTest, WhatIsCancelledAfterItWasStoppedRunsNoFurther) {
+  NoteBlocks();
+  ASSERT_NO_FATAL_FAILURE(Open("ptb"));
+  const auto wave = static_cast<uint32_t>(Wave());
+  MappedDevice& killed = OtherDevice();
+  auto low = AddLarge(killed, {5 * wave, 1, 1});
+  auto high = AddLarge(*device_, {1, 1, 1}, 7);
+  holds_ = 1;
+  Commit(low, 1);
+  low.ring->RingDoorbell();
+  ASSERT_TRUE(Until([&] { return Begun(1) == kResident; }));
+  Commit(high, 3);
+  high.ring->RingDoorbell();
+  ASSERT_TRUE(Until([&] { return IsStopped(); }));
+  holds_ = 3;
+  ASSERT_TRUE(Until([&] { return log().size() == 2; }));
+  ASSERT_TRUE(Until([&] {
+    const auto launches = backend_->launches();
+    return std::ranges::any_of(launches, [](const LaunchProgress& launch) {
+      return launch.event && launch.running == 0 && launch.ended == kResident;
+    });
+  }));
+  backend_->Cancel(LaunchFilter::Of(*killed.memory), EventStatus::kDeviceGone);
+  EXPECT_EQ(low.kernel->counts().aborted, 1u);
+  holds_ = kNothing;
+  EXPECT_EQ(device_->Wait(*high.ring).state, EventState::kDone);
+  EXPECT_EQ(log(), (std::vector<uint32_t>{1, 3}));
+  EXPECT_EQ(TakeAway(low), 1u);
+  EXPECT_EQ(TakeAway(high), 0u);
+}
+
+TEST_P(CudaPtbTest, AContextLostInMidRunRunsTheLaunchAgainUnlessItIsCancelled) {
+  NoteBlocks();
+  ASSERT_NO_FATAL_FAILURE(Open("ptb"));
+  const auto wave = static_cast<uint32_t>(Wave());
+  const simt::Dim3 grid = {4 * wave, 1, 1};
+  auto event = AddLarge(*device_, grid);
+  faults_ = 1;
+  EXPECT_EQ(RingAndWait(*device_, event, 1).state, EventState::kDone);
+  EXPECT_EQ(times(1), Once(grid)) << "of the launch that was replayed";
+  faults_ = 2;
+  EXPECT_EQ(Submit(Large(*device_, 2, 0, grid)).get().state, EventState::kDone);
+  EXPECT_EQ(times(2), Once(grid));
+  // In the new context they are taken as before.
+  EXPECT_EQ(RingAndWait(*device_, event, 4).state, EventState::kDone);
+  EXPECT_EQ(times(4), Once(grid));
+
+  holds_ = faults_ = 5;
+  auto launch = Large(*device_, 5, 0, grid);
+  launch->token = 77;
+  auto result = Submit(std::move(launch));
+  ASSERT_TRUE(Until([&] { return Begun(5) == kResident; }));
+  backend_->Cancel(LaunchFilter::OfToken(77), EventStatus::kDeviceGone);
+  holds_ = kNothing;
+  EXPECT_EQ(result.get().state, EventState::kAborted);
+  EXPECT_EQ(times(5), std::vector<int>());
+  EXPECT_THAT(backend_->description(),
+              testing::HasSubstr("context lost 3 times"));
+  EXPECT_EQ(TakeAway(event), 0u);
+}
+
+// The kernel's own code, in which a block may fail.
+TEST_P(CudaPtbTest, AFailureInOneBlockIsTheLaunchsAndTheOthersRun) {
+  ASSERT_NO_FATAL_FAILURE(Open("ptb"));
+  const auto wave = static_cast<uint32_t>(Wave());
+  auto event = AddLarge(*device_, {3 * wave, 1, 1});
+  for (const uint32_t code : {7u, 0u, 9u}) {
+    EXPECT_EQ(RingAndWait(*device_, event, code).status,
+              code == 0 ? 0 : KernelCode(code));
+    EXPECT_EQ(Submit(Large(*device_, code, 0, {3 * wave, 1, 1})).get().status,
+              code == 0 ? 0 : KernelCode(code));
+  }
+  EXPECT_EQ(fake_.launches("carillon_ptb_fail_if"), 6u);
+  EXPECT_EQ(TakeAway(event), 0u);
+}
+
+// Policy reservation, on a GPU of 40 SMs, which gives whole eights of them. Each
+// launch notes where it runs.
+class CudaReservationTest : public CudaPoliciesTest {
+ protected:
+  static constexpr uint32_t kCodes = 8;
+  static constexpr SmRange kAll{0, 40};
+  static constexpr SmRange kEvents{0, 24};
+  static constexpr SmRange kBackground{24, 16};
+
+  void SetUp() override {
+    fake_.ChangeSettings([](FakeSettings& settings) { settings.sms = 40; });
+    fake_.DefineKernel(
+        "carillon_call_fail_if", {sizeof(simt::EventFrame), sizeof(uint32_t)},
+        [this](KernelCall& call) {
+          const auto code = call.param<uint32_t>(1);
+          {
+            std::lock_guard lock(places_mutex_);
+            places_[code].push_back(call.sms());
+          }
+          while (holds_ == static_cast<int>(code) && !call.stopped()) {
+            std::this_thread::yield();
+          }
+          CompleteEvent(call.param<simt::EventFrame>(0));
+          return CUDA_SUCCESS;
+        });
+  }
+  void OpenReserved(uint32_t sms) {
+    Gpu::Options options = GpuOptions();
+    options.reserved_sms = sms;
+    ASSERT_NO_FATAL_FAILURE(CudaBackendFixture::Open(options));
+    Use(GetParam());
+  }
+  void Set(std::string_view policy) {
+    const absl::Status status = backend_->SetPolicy(policy);
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  // Where the launches with this code have begun.
+  std::vector<SmRange> places(uint32_t code) {
+    std::lock_guard lock(places_mutex_);
+    return places_[code];
+  }
+  // Code 0: an event; 1: a background kernel.
+  void ExpectPlaces(const TestDevice::Event& event, const SmRange& events,
+                    const SmRange& background) {
+    {
+      std::lock_guard lock(places_mutex_);
+      places_ = {};
+    }
+    EXPECT_EQ(RingAndWait(*device_, event, 0).state, EventState::kDone);
+    EXPECT_EQ(Submit(LaunchOf(*device_, 1, 3, {4, 1, 1})).get().state,
+              EventState::kDone);
+    EXPECT_EQ(places(0), std::vector{events});
+    EXPECT_EQ(places(1), std::vector{background});
+  }
+  // Calls of the driver that make something.
+  uint64_t Made() {
+    auto calls = fake_.calls();
+    return calls["cuStreamCreateWithPriority"] +
+           calls["cuGreenCtxStreamCreate"] + calls["cuGreenCtxCreate"] +
+           calls["cuGraphInstantiateWithParams"] + calls["cuMemAlloc"] +
+           calls["cuMemHostAlloc"];
+  }
+
+  std::mutex places_mutex_;
+  std::array<std::vector<SmRange>, kCodes> places_;
+};
+
+INSTANTIATE_TEST_SUITE_P(All, CudaReservationTest,
+                         ::testing::Values("baseline", "baseline_flag",
+                                           "graph"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(CudaReservationTest, EventsAndBackgroundKernelsHaveSmsOfTheirOwn) {
+  ASSERT_NO_FATAL_FAILURE(Open("priority"));
+  auto before = AddFailIf(*device_);
+  ExpectPlaces(before, kAll, kAll);
+  Set("reservation");
+  ExpectPlaces(before, kEvents, kBackground);
+  EXPECT_THAT(
+      backend_->description(),
+      testing::HasSubstr(", 24 SMs for events and 16 for background kernels"));
+  auto after = AddFailIf(*device_);
+  ExpectPlaces(after, kEvents, kBackground);
+  EXPECT_LE(fake_.live_objects().streams, Context::kMaxStreams);
+  Set("priority");
+  ExpectPlaces(before, kAll, kAll);
+  ExpectPlaces(after, kAll, kAll);
+  EXPECT_THAT(backend_->description(),
+              testing::Not(testing::HasSubstr("SMs for events")));
+  EXPECT_EQ(TakeAway(before), 0u);
+  EXPECT_EQ(TakeAway(after), 0u);
+}
+
+// Nobody waits for ever there.
+TEST_P(CudaReservationTest, EachSideGoesByArrivalWhateverThePriority) {
+  ASSERT_NO_FATAL_FAILURE(Open("reservation"));
+  for (uint32_t priority : {0u, 7u}) {
+    auto event = Add(*device_, {.kernel = simt::FindKernel("fail_if"),
+                                .bindings = {{.writable = true}},
+                                .priority = priority});
+    EXPECT_EQ(RingAndWait(*device_, event, 0).state, EventState::kDone);
+    EXPECT_EQ(Submit(LaunchOf(*device_, 1, priority, {4, 1, 1})).get().state,
+              EventState::kDone);
+    EXPECT_EQ(TakeAway(event), 0u);
+  }
+  EXPECT_EQ(fake_.places().at("carillon_call_fail_if").priorities.size(), 1u);
+}
+
+TEST_P(CudaReservationTest, AChangeInMidRunMovesTheNextLaunchesOnly) {
+  ASSERT_NO_FATAL_FAILURE(Open("reservation"));
+  Set("priority");
+  auto event = AddFailIf(*device_);
+  // Their streams are there from now on.
+  for (uint32_t priority : {3u, 4u}) {
+    EXPECT_EQ(Submit(LaunchOf(*device_, 1, priority, {4, 1, 1})).get().state,
+              EventState::kDone);
+  }
+  holds_ = 2;
+  Commit(event, 2);
+  event.ring->RingDoorbell();
+  auto in_flight = Submit(LaunchOf(*device_, 2, 3, {4, 1, 1}));
+  ASSERT_TRUE(Until([&] { return places(2).size() == 2; }));
+  const uint64_t made = Made();
+  Set("reservation");
+  EXPECT_EQ(Made(), made) << "both layouts are there";
+  // Behind those in flight, in other streams: they begin before these end.
+  Commit(event, 3);
+  event.ring->RingDoorbell();
+  EXPECT_EQ(Submit(LaunchOf(*device_, 4, 4, {4, 1, 1})).get().state,
+            EventState::kDone);
+  ASSERT_TRUE(Until([&] { return places(3).size() == 1; }));
+  holds_ = kNothing;
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+  }
+  EXPECT_EQ(in_flight.get().state, EventState::kDone);
+  EXPECT_EQ(places(2), (std::vector{kAll, kAll})) << "once each, where it was";
+  EXPECT_EQ(places(3), std::vector{kEvents});
+  EXPECT_EQ(places(4), std::vector{kBackground});
+  EXPECT_EQ(TakeAway(event), 0u);
+}
+
+TEST_P(CudaReservationTest, ReserveSmsIsHowManyEventsHave) {
+  ASSERT_NO_FATAL_FAILURE(OpenReserved(5));
+  auto event = AddFailIf(*device_);
+  // Launch path edge's, and nobody else's.
+  ExpectPlaces(event, {6, 34}, {6, 34});
+  const uint64_t made = Made();
+  Set("reservation");
+  ExpectPlaces(event, {0, 6}, {6, 34});
+  EXPECT_EQ(Made(), made);
+  EXPECT_THAT(
+      backend_->description(),
+      testing::HasSubstr(", 6 SMs for events and 34 for background kernels"));
+  EXPECT_EQ(TakeAway(event), 0u);
+}
+
+TEST_P(CudaReservationTest, ThePartsAreThereAgainInANewContext) {
+  ASSERT_NO_FATAL_FAILURE(Open("reservation"));
+  auto event = AddFailIf(*device_);
+  ExpectPlaces(event, kEvents, kBackground);
+  fake_.FaultOn("carillon_call_fail_if", FakeGpu::Nth(1));
+  RingAndWait(*device_, event, 5);
+  EXPECT_THAT(backend_->description(), testing::HasSubstr("context lost"));
+  ExpectPlaces(event, kEvents, kBackground);
+  EXPECT_EQ(TakeAway(event), 0u);
+}
+
+TEST_P(CudaReservationTest, ADriverWithoutGreenContextsRefusesItByName) {
+  fake_.ChangeSettings([](FakeSettings& s) { s.green_contexts = false; });
+  ASSERT_NO_FATAL_FAILURE(Open("priority"));
+  const absl::Status refused = backend_->SetPolicy("reservation");
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(refused.message()),
+              testing::AllOf(testing::HasSubstr("sharing policy 'reservation'"),
+                             testing::HasSubstr("reserve 20 of 40 SMs"),
+                             testing::HasSubstr("CUDA_ERROR_NOT_SUPPORTED")));
+  EXPECT_EQ(backend_->policy(), "priority");
+  auto event = AddFailIf(*device_);
+  ExpectPlaces(event, kAll, kAll);
+  EXPECT_EQ(TakeAway(event), 0u);
+  Close();
+  BackendOptions options;
+  options.policy = "reservation";
+  EXPECT_EQ(CudaBackend::CreateOn(fake_.driver(), options, GpuOptions())
+                .status()
+                .message(),
+            refused.message());
+}
+
+// A path that cannot be prepared leaves the policy as it is.
+TEST_P(CudaReservationTest, WhatCannotBePreparedIsRefusedAndMayBeTriedAgain) {
+  ASSERT_NO_FATAL_FAILURE(Open("priority"));
+  auto event = AddFailIf(*device_);
+  ExpectPlaces(event, kAll, kAll);
+  fake_.FailNext("cuGreenCtxStreamCreate", CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(backend_->SetPolicy("reservation").code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(backend_->policy(), "priority");
+  ExpectPlaces(event, kAll, kAll);
+  Set("reservation");
+  ExpectPlaces(event, kEvents, kBackground);
   EXPECT_EQ(TakeAway(event), 0u);
 }
 

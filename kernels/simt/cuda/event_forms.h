@@ -10,8 +10,8 @@
 //     the same with all of it by value, for launches by the CPU, of a whole grid
 //     or of a slice of it (GPES IV-A). A slice completes as a launch of its own.
 //
-// A module may define CARILLON_PERSISTENT_FORM(name) anew before it includes
-// its kernels, to give each of them one more form.
+// A module may define CARILLON_PERSISTENT_FORM(name) and CARILLON_PTB_FORM(name)
+// anew before it includes its kernels, to give each of them one more form.
 #ifndef CARILLON_KERNELS_SIMT_CUDA_EVENT_FORMS_H_
 #define CARILLON_KERNELS_SIMT_CUDA_EVENT_FORMS_H_
 
@@ -264,5 +264,6 @@ __device__ __forceinline__ void RunInline(const std::byte* args, Dim3 block,
 #endif
 
 #define CARILLON_PERSISTENT_FORM(name)
+#define CARILLON_PTB_FORM(name)
 
 #endif  // CARILLON_KERNELS_SIMT_CUDA_EVENT_FORMS_H_

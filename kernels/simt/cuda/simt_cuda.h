@@ -347,6 +347,7 @@ __device__ inline T ShflXor(const Thread& self, uint32_t mask, T value,
   }                                                                        \
   CARILLON_EVENT_FORM(name)                                                \
   CARILLON_PERSISTENT_FORM(name)                                           \
+  CARILLON_PTB_FORM(name)                                                  \
   static __device__ __forceinline__ void name##_body(                      \
       [[maybe_unused]] const Args& args,                                   \
       [[maybe_unused]] const ::carillon::simt::Thread& self)

@@ -14,9 +14,9 @@
 
 namespace carillon::bench {
 
-inline constexpr std::array<std::string_view, 8> kSharingPolicies = {
-    "first_come",          "priority",  "p1",  "p2", "reservation",
-    "dynamic_reservation", "exclusive", "gpes"};
+inline constexpr std::array<std::string_view, 9> kSharingPolicies = {
+    "first_come",          "priority",  "p1",   "p2", "reservation",
+    "dynamic_reservation", "exclusive", "gpes", "ptb"};
 
 struct SharingOptions {
   std::string gpud;             // the program

@@ -236,7 +236,7 @@ constexpr BadFile kBadFiles[] = {
     {"NoChoice", "gpu: {policy: prioritiy}\n",
      "t.yaml:1:15: policy: 'prioritiy' is not known; did you mean 'priority'? "
      "(allowed: configured, first_come, priority, p1, p2, reservation, "
-     "dynamic_reservation, exclusive, gpes)"},
+     "dynamic_reservation, exclusive, gpes, ptb)"},
     {"NoFiniteNumber", "devices: [{name: f, kind: fpga, fps: nan}]\n",
      "t.yaml:1:38: fps: 'nan' is not a number; allowed: 0 to 1000000"},
     {"InfiniteNumber", "devices: [{name: f, kind: fpga, fps: inf}]\n",
@@ -286,7 +286,8 @@ constexpr BadFile kBadFiles[] = {
      "t.yaml:1:32: event_log: it goes with --timing (timing): in wall time, "
      "let devices trace their events"},
     {"NoSlicesToBound", "gpu: {backend: cpu, preempt_us: 100}\n",
-     "t.yaml:1:33: preempt_us: it goes with --backend cuda (backend): elsewhere "
+     "t.yaml:1:33: preempt_us: it goes with --backend cuda (backend): "
+     "elsewhere "
      "a slice of the policy gpes is as many blocks as the GPU holds at once"},
     {"NoSmsToReserve", "gpu: {backend: cpu, reserve_sms: 8}\n",
      "t.yaml:1:34: reserve_sms: it goes with the policies reservation and "
@@ -297,7 +298,7 @@ constexpr BadFile kBadFiles[] = {
      "makes it; leave it out"},
     {"PolicyOfAnotherBackEnd", "gpu: {backend: cuda, policy: p1}\n",
      "t.yaml:1:30: policy: sharing policy 'p1': the cuda back-end can do: "
-     "priority, exclusive, gpes"},
+     "priority, reservation, exclusive, gpes, ptb"},
     {"PolicyOfSimulatedTime", "gpu: {backend: cpu, policy: configured}\n",
      "t.yaml:1:29: policy: sharing policy 'configured': the cpu back-end, and "
      "sim in wall time, can do: first_come, priority, p1, p2, reservation, "

@@ -60,7 +60,9 @@ absl::Status Context::Make(uint32_t reserved_sms) {
   stack_bytes_ = 0;
   MakeCurrent();
   driver_.cuCtxGetStreamPriorityRange(&least_priority_, &greatest_priority_);
-  return reserved_sms == 0 ? absl::OkStatus() : ReserveSms(reserved_sms);
+  reserved_ = reserved_sms != 0;
+  if (reserved_) return Split(reserved_sms);
+  return divided_ ? Split(model_.sms / 2) : absl::OkStatus();
 }
 
 void Context::Lose() {
@@ -85,9 +87,13 @@ void Context::MakeCurrent() const {
   current_epoch = epoch_;
 }
 
-absl::Status Context::ReserveSms(uint32_t wanted) {
+absl::Status Context::Divide() {
+  return divided_ ? absl::OkStatus() : Split(model_.sms / 2);
+}
+
+absl::Status Context::Split(uint32_t wanted) {
   CUdevResource all = {};
-  CUdevResource edge = {};
+  CUdevResource events = {};
   CUdevResource rest = {};
   unsigned groups = 1;
   CUresult result =
@@ -97,7 +103,7 @@ absl::Status Context::ReserveSms(uint32_t wanted) {
     // for thread block clusters, of which gpud launches none.
     constexpr uint32_t kSmsOfClusters = 8;
     result = driver_.cuDevSmResourceSplitByCount(
-        &edge, &groups, &all, &rest,
+        &events, &groups, &all, &rest,
         wanted < kSmsOfClusters
             ? CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING
             : 0,
@@ -110,14 +116,16 @@ absl::Status Context::ReserveSms(uint32_t wanted) {
     return absl::InvalidArgumentError(
         fmt::format("cannot {}: some must be left for everything else", what));
   }
-  absl::Status status = ToStatus(driver_, result, what);
-  if (status.ok()) status = MakePart(edge, SmSet::kEdge);
-  if (status.ok()) status = MakePart(rest, SmSet::kRest);
-  if (status.ok()) reserved_sms_ = edge.sm.smCount;
-  return status;
+  RETURN_IF_ERROR(ToStatus(driver_, result, what));
+  ASSIGN_OR_RETURN(auto events_part, MakePart(events));
+  ASSIGN_OR_RETURN(parts_[1], MakePart(rest));
+  parts_[0] = std::move(events_part);
+  if (!divided_) part_sizes_ = {events.sm.smCount, rest.sm.smCount};
+  divided_.store(true, std::memory_order_release);
+  return absl::OkStatus();
 }
 
-absl::Status Context::MakePart(CUdevResource sms, SmSet which) {
+absl::StatusOr<GreenContext> Context::MakePart(CUdevResource sms) const {
   CUdevResourceDesc description = nullptr;
   CUgreenCtx green = nullptr;
   CUresult result = driver_.cuDevResourceGenerateDesc(&description, &sms, 1);
@@ -125,10 +133,24 @@ absl::Status Context::MakePart(CUdevResource sms, SmSet which) {
     result = driver_.cuGreenCtxCreate(&green, description, device_,
                                       CU_GREEN_CTX_DEFAULT_STREAM);
   }
-  if (result == CUDA_SUCCESS) {
-    parts_[static_cast<size_t>(which)] = GreenContext(&driver_, green);
+  RETURN_IF_ERROR(
+      ToStatus(driver_, result, "make a green context of reserved SMs"));
+  return GreenContext(&driver_, green);
+}
+
+const GreenContext& Context::PartOf(SmSet sms) const {
+  static const GreenContext all;
+  switch (sms) {
+    case SmSet::kEdge:
+      return reserved_ ? parts_[0] : all;
+    case SmSet::kRest:
+      return reserved_ ? parts_[1] : all;
+    case SmSet::kEvents:
+      return parts_[0];
+    case SmSet::kBackground:
+      return parts_[1];
   }
-  return ToStatus(driver_, result, "make a green context of reserved SMs");
+  return all;
 }
 
 absl::Status Context::TakeStack(uint32_t frame_bytes, CUfunction function,
@@ -176,7 +198,7 @@ absl::StatusOr<std::shared_ptr<const void>> Context::TakeStreamPlace() {
 
 absl::StatusOr<Stream> Context::MakeStream(SmSet sms, uint32_t priority) {
   ASSIGN_OR_RETURN(auto place, TakeStreamPlace());
-  const GreenContext& part = parts_[static_cast<size_t>(sms)];
+  const GreenContext& part = PartOf(sms);
   const int native = NativePriority(priority);
   ASSIGN_OR_RETURN(auto stream, part ? cuda::MakeStream(driver_, part, native)
                                      : cuda::MakeStream(driver_, native));

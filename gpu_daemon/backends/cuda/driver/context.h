@@ -17,9 +17,17 @@
 
 namespace carillon::gpud::cuda {
 
-// Where SMs are reserved (Gpu::Options::reserved_sms), those of launch path edge
-// and those of everything else; where none are, both are all SMs.
-enum class SmSet : uint8_t { kEdge, kRest };
+// Whose SMs. Where some are reserved (Gpu::Options::reserved_sms), those of launch
+// path edge and those of everything else; where none are, both are all SMs. And
+// the two parts of policy reservation, once they are there (Context::Divide()):
+// those that only events use, and the others.
+enum class SmSet : uint8_t { kEdge, kRest, kEvents, kBackground };
+
+// How many SMs the parts have.
+struct SmParts {
+  uint32_t events = 0;
+  uint32_t background = 0;
+};
 
 // Made, lost and made anew by one thread while nobody else calls; everything else
 // from any thread.
@@ -34,9 +42,13 @@ class Context {
 
   // Finds the GPU. Errors: Unimplemented (it lacks what gpud needs).
   absl::Status Describe();
-  // Reserves `reserved_sms` as two green contexts; the GPU may round up. Errors:
-  // InvalidArgument (it cannot reserve so many).
+  // Reserves `reserved_sms` as two green contexts; the GPU may round up. With 0 it
+  // is divided again where it was before. Errors: see Divide().
   absl::Status Make(uint32_t reserved_sms);
+  // Makes the parts, if they are not there: those that reserved_sms() made, or
+  // halves. Errors: InvalidArgument (it cannot reserve so many), Unimplemented (the
+  // driver has no green contexts).
+  absl::Status Divide();
   // It cannot be used any more, nor what is there.
   void Lose();
   // All that was made in it is freed.
@@ -50,11 +62,15 @@ class Context {
   const GpuModel& model() const { return model_; }
   // "NVIDIA H200 (132 SMs), driver 13.0".
   const std::string& description() const { return description_; }
-  uint32_t reserved_sms() const { return reserved_sms_; }
+  uint32_t reserved_sms() const { return reserved_ ? parts().events : 0; }
+  // Both 0: it is not divided.
+  SmParts parts() const {
+    return divided_.load(std::memory_order_acquire) ? part_sizes_ : SmParts();
+  }
 
   // CUDA's priority for one of ours.
   int NativePriority(uint32_t priority) const;
-  // A stream on these SMs; of our priorities (kPriorities). Errors:
+  // A stream on these SMs, which there are; of our priorities (kPriorities). Errors:
   // ResourceExhausted, there are kMaxStreams.
   absl::StatusOr<Stream> MakeStream(SmSet sms, uint32_t priority);
   // Gpud's own, on all SMs.
@@ -67,24 +83,27 @@ class Context {
                          CUstream stream);
 
  private:
-  // Some SMs; without a reservation not a context.
-  using Parts = std::array<GreenContext, 2>;
-
   // To be held by a stream. Errors: see MakeStream().
   absl::StatusOr<std::shared_ptr<const void>> TakeStreamPlace();
-  absl::Status ReserveSms(uint32_t wanted);
-  absl::Status MakePart(CUdevResource sms, SmSet which);
+  absl::Status Split(uint32_t wanted);
+  absl::StatusOr<GreenContext> MakePart(CUdevResource sms) const;
+  const GreenContext& PartOf(SmSet sms) const;
 
   const Driver& driver_;
   CUdevice device_ = 0;
   GpuModel model_;
   std::string description_;
-  uint32_t reserved_sms_ = 0;
+  bool reserved_ = false;  // by reserved_sms
+  // Writer: whoever divides, release; readers: any thread, acquire. What is once
+  // divided stays so, with the same sizes, in a new context, too.
+  std::atomic<bool> divided_{false};
+  SmParts part_sizes_;
   int least_priority_ = 0;
   int greatest_priority_ = 0;
   CUcontext context_ = nullptr;
-  uint64_t epoch_ = 0;        // of all contexts of this process, from 1
-  Parts parts_;               // by SmSet
+  uint64_t epoch_ = 0;  // of all contexts of this process, from 1
+  // The events' and the others'; not contexts while it is not divided.
+  std::array<GreenContext, 2> parts_;
   uint32_t stack_bytes_ = 0;  // of each thread, that there is memory for
   // Writers: whoever makes or destroys one. Relaxed: a number that stands for
   // itself. Outlives the streams.

@@ -69,8 +69,9 @@ class Gpu {
   struct Options {
     // Fatbin with the kernels of kernels/.
     std::span<const std::byte> image;
-    // SMs of launch path edge's own (SM reservation, EDGE IV-A), as two green
-    // contexts; the GPU may round up. 0: none.
+    // SMs of launch path edge's own, and of events' under policy reservation (SM
+    // reservation, EDGE IV-A), as two green contexts; the GPU may round up. 0: none
+    // of edge's, and half of them under that policy.
     uint32_t reserved_sms = 0;
     // A kernel that runs for longer is stopped, at the price of the context.
     std::chrono::milliseconds longest_kernel{10'000};
@@ -155,6 +156,8 @@ class Gpu {
   CUdevice device() const { return context_.device(); }
   // SMs of launch path edge's own.
   uint32_t reserved_sms() const { return context_.reserved_sms(); }
+  SmParts parts() const { return context_.parts(); }
+  bool divided() const { return parts().events != 0; }
   std::chrono::milliseconds longest_kernel() const {
     return options_.longest_kernel;
   }
@@ -211,6 +214,7 @@ class Gpu {
   int NativePriority(uint32_t priority) const {
     return context_.NativePriority(priority);
   }
+  absl::Status Divide() { return context_.Divide(); }
   absl::StatusOr<Stream> MakeStream(SmSet sms, uint32_t priority) {
     return context_.MakeStream(sms, priority);
   }

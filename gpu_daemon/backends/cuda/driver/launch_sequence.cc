@@ -135,6 +135,8 @@ absl::StatusOr<LaunchSequence> LaunchSequence::Make(Gpu& gpu,
   if (is_users) {
     ASSIGN_OR_RETURN(sequence.complete_, gpu.Function("carillon_complete"));
     ASSIGN_OR_RETURN(sequence.slice_, gpu.SlicesOf(kmd));
+  } else if (!kmd.kernel->uses_barriers || kmd.kernel->leaves_together) {
+    ASSIGN_OR_RETURN(sequence.ptb_, gpu.FunctionFor("carillon_ptb_", kmd));
   }
   return sequence;
 }
@@ -165,6 +167,18 @@ CUresult LaunchSequence::LaunchSlice(const Driver& driver,
                                  complete_parameters, nullptr);
   if (result == CUDA_SUCCESS || IsContextFault(result)) return result;
   return CUDA_ERROR_LAUNCH_FAILED;
+}
+
+CUresult LaunchSequence::LaunchPtb(const Driver& driver,
+                                   const KernelMetadata& kmd,
+                                   simt::EventFrame frame, std::byte* args,
+                                   CUstream stream, simt::BlockSupply supply,
+                                   uint32_t resident) const {
+  if (!has_ptb() || resident == 0) return CUDA_ERROR_INVALID_VALUE;
+  void* parameters[] = {&frame, args, &supply};
+  return driver.cuLaunchKernel(ptb_, resident, 1, 1, kmd.block.x, kmd.block.y,
+                               kmd.block.z, Modules::DynamicShared(kmd), stream,
+                               parameters, nullptr);
 }
 
 absl::StatusOr<LaunchSequence::Graphed> LaunchSequence::AsGraph(

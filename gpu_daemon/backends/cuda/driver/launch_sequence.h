@@ -93,6 +93,14 @@ class LaunchSequence {
     if (kmd.threads() > slice_.most_threads) return WholeReason::kRefused;
     return std::nullopt;
   }
+  // Whether it can be launched as persistent blocks: not a user's kernel, nor one
+  // whose threads leave it before others of their block meet at a barrier.
+  bool has_ptb() const { return ptb_ != nullptr; }
+  // As `resident` of them, which complete as one launch. has_ptb(), and frame and
+  // `supply` as BlockSupply wants them.
+  CUresult LaunchPtb(const Driver& driver, const KernelMetadata& kmd,
+                     simt::EventFrame frame, std::byte* args, CUstream stream,
+                     simt::BlockSupply supply, uint32_t resident) const;
 
   // As a graph, with arguments that Set() must replace. `capture`: see
   // MakeKernelGraph().
@@ -111,6 +119,8 @@ class LaunchSequence {
   // Of a user's kernel:
   CUfunction complete_ = nullptr;
   SliceFunction slice_;
+  // Of gpud's own:
+  CUfunction ptb_ = nullptr;
 };
 
 }  // namespace carillon::gpud::cuda

@@ -4,6 +4,7 @@
 #include "gpu_daemon/backends/cuda/edge/edge_warp_port.cuh"
 #include "gpu_daemon/backends/cuda/edge/launch_staged.h"
 #include "gpu_daemon/backends/cuda/edge/persistent_kernel.cuh"
+#include "gpu_daemon/backends/cuda/edge/ptb_kernel.cuh"
 #include "gpu_daemon/backends/cuda/edge/stage_entry.h"
 #include "kernels/all_kernels.h"
 

@@ -8,6 +8,7 @@
 #include "gpu_daemon/backends/cpu/run_block.h"
 #include "gpu_daemon/backends/cuda/fake/fake_epilogue.h"
 #include "gpu_daemon/backends/cuda/fake/fake_persistent.h"
+#include "gpu_daemon/backends/cuda/fake/fake_ptb.h"
 #include "gpu_daemon/backends/cuda/fake/fake_state.h"
 #include "kernels/registry.h"
 #include "kernels/simt/event_frame.h"
@@ -18,6 +19,7 @@ namespace {
 constexpr std::string_view kPlainPrefix = "carillon_";
 constexpr std::string_view kEventPrefix = "carillon_event_";
 constexpr std::string_view kCallPrefix = "carillon_call_";
+constexpr std::string_view kPtbPrefix = "carillon_ptb_";
 constexpr std::string_view kPersistentPrefix = "carillon_persistent_";
 
 std::vector<FakeParam> ParamsOf(Function::Form form,
@@ -28,6 +30,10 @@ std::vector<FakeParam> ParamsOf(Function::Form form,
   if (form == Function::Form::kCall) {
     return PlaceParams(std::array<uint32_t, 3>{
         sizeof(simt::EventFrame), kernel.args_size, sizeof(simt::GridPart)});
+  }
+  if (form == Function::Form::kPtb) {
+    return PlaceParams(std::array<uint32_t, 3>{
+        sizeof(simt::EventFrame), kernel.args_size, sizeof(simt::BlockSupply)});
   }
   return PlaceParams(
       std::array<uint32_t, 2>{kernel.args_size, sizeof(uint32_t*)});
@@ -43,6 +49,10 @@ void ResolveForm(Function& function) {
   if (name.starts_with(kCallPrefix)) {
     function.kernel = simt::FindKernel(name.substr(kCallPrefix.size()));
     function.form = Function::Form::kCall;
+  }
+  if (name.starts_with(kPtbPrefix)) {
+    function.kernel = simt::FindKernel(name.substr(kPtbPrefix.size()));
+    function.form = Function::Form::kPtb;
   }
   if (name.starts_with(kPersistentPrefix)) {
     function.kernel = simt::FindKernel(name.substr(kPersistentPrefix.size()));
@@ -63,6 +73,7 @@ const std::byte* ArgsOf(FakeGpu::State& state, const Root& root,
     case Function::Form::kPlain:
       return launch.params.data();
     case Function::Form::kCall:
+    case Function::Form::kPtb:
       return launch.params.data() + function.params[1].offset;
     case Function::Form::kEvent: {
       simt::EventFrame* frame = nullptr;
@@ -110,7 +121,8 @@ CUresult RunKernelForm(FakeGpu::State& state, const Root& root,
   simt::EventFrame* frame = nullptr;
   simt::EventFrame by_value;
   uint32_t* fail_status = nullptr;
-  if (launch.function->form == Function::Form::kCall) {
+  const bool is_ptb = launch.function->form == Function::Form::kPtb;
+  if (launch.function->form == Function::Form::kCall || is_ptb) {
     std::memcpy(&by_value, launch.params.data(), sizeof(by_value));
     frame = &by_value;
   } else if (launch.function->form == Function::Form::kEvent) {
@@ -140,8 +152,33 @@ CUresult RunKernelForm(FakeGpu::State& state, const Root& root,
   kmd.grid = part.grid;
   kmd.block = launch.block;
   kmd.shared_bytes = launch.shared_bytes - kernel.static_shared_bytes;
+  const auto stopped = [&root] {
+    return root.stopped.load(std::memory_order_relaxed);
+  };
+  if (is_ptb) {
+    simt::BlockSupply supply;
+    std::memcpy(&supply,
+                launch.params.data() + launch.function->params[2].offset,
+                sizeof(supply));
+    if (!state.IsDeviceMemory(root, supply.taken, sizeof(*supply.taken)) ||
+        !state.Reachable(root, supply.stop, sizeof(*supply.stop)) ||
+        !state.Reachable(root, supply.ended, sizeof(*supply.ended))) {
+      return CUDA_ERROR_ILLEGAL_ADDRESS;
+    }
+    kmd.grid = supply.grid;
+    constexpr uint64_t kThreads = 3;
+    const bool left = RunPtb(
+        supply, static_cast<uint32_t>(std::min(kThreads, launch.grid.count())),
+        [&](uint64_t block) {
+          if (stopped()) return false;
+          RunBlock(kmd, block, args, fail_status);
+          return true;
+        });
+    if (left) EndPtb(*frame, supply);
+    return CUDA_SUCCESS;
+  }
   for (uint64_t i = 0; i < launch.grid.count(); ++i) {
-    if (root.stopped.load(std::memory_order_relaxed)) return CUDA_SUCCESS;
+    if (stopped()) return CUDA_SUCCESS;
     // Each block adds where the box begins, as on a GPU.
     const uint64_t x = part.first.x + i % launch.grid.x;
     const uint64_t y = part.first.y + i / launch.grid.x % launch.grid.y;
@@ -299,7 +336,7 @@ std::vector<std::string> FakeGpu::State::FunctionNames(
   for (const auto& [name, kernel] : defined) names.push_back(name);
   for (const simt::KernelInfo* kernel : simt::AllKernels()) {
     for (const std::string_view prefix :
-         {kPlainPrefix, kEventPrefix, kCallPrefix}) {
+         {kPlainPrefix, kEventPrefix, kCallPrefix, kPtbPrefix}) {
       names.push_back(std::string(prefix) + std::string(kernel->name));
     }
   }

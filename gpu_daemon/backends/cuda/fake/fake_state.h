@@ -101,7 +101,7 @@ struct Event {
 };
 
 struct Function {
-  enum class Form { kPlain, kEvent, kCall, kPersistent, kDefined, kNone };
+  enum class Form { kPlain, kEvent, kCall, kPtb, kPersistent, kDefined, kNone };
   std::string name;
   Form form = Form::kNone;  // kNone: known, but it cannot run here
   const simt::KernelInfo* kernel = nullptr;
@@ -116,7 +116,7 @@ struct Function {
 
   // That its code declares.
   int static_shared() const {
-    return form == Form::kEvent || form == Form::kCall
+    return form == Form::kEvent || form == Form::kCall || form == Form::kPtb
                ? 128
                : static_cast<int>(own_shared_bytes);
   }

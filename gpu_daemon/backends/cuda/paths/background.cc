@@ -64,6 +64,7 @@ absl::Status Background::Settle() {
   ASSIGN_OR_RETURN(
       completions_,
       PinnedBytes::Make(gpu_->driver(), kStreams * sizeof(shm::EcqEntry)));
+  ASSIGN_OR_RETURN(ptb_words_, PtbWords::Make(gpu_->driver(), kStreams));
   return absl::OkStatus();
 }
 
@@ -72,9 +73,13 @@ Background::~Background() {
   gpu_->Remove(this);
   const Gpu::ContextLease use = gpu_->Enter();
   if (!use) Abandon();
-  for (StreamSlot& slot : slots_) slot.stream.Reset();
+  for (StreamSlot& slot : slots_) {
+    slot.stream.Reset();
+    slot.part_stream.Reset();
+  }
   scratch_ = DeviceBytes();
   completions_ = PinnedBytes();
+  ptb_words_ = PtbWords();
 }
 
 void Background::Submit(std::unique_ptr<KernelLaunch> launch) {
@@ -109,11 +114,9 @@ void Background::Cancel(const LaunchFilter& which, EventStatus why) {
           queue, [](const Waiting& waits) { return waits.launch == nullptr; });
     }
     for (StreamSlot& slot : slots_) {
-      if (slot.launch == nullptr || !slot.slices ||
-          !which.Matches(*slot.launch)) {
-        continue;
-      }
+      if (slot.launch == nullptr || !which.Matches(*slot.launch)) continue;
       slot.launch->cancelled = why;
+      gate_->Stop(*slot.place);
       if (slot.between_slices) {
         EndLaunch(slot, EventState::kAborted, static_cast<uint32_t>(why),
                   ended);
@@ -144,7 +147,13 @@ std::vector<LaunchProgress> Background::launches() const {
     if (!slot.slices) continue;
     shown.ended = slot.slices->ended_blocks();
     shown.slices = slot.slices->slices();
-    shown.running = slot.between_slices ? 0 : slot.slices->slice().blocks();
+    if (slot.between_slices) {
+      shown.running = 0;
+    } else if (slot.slices->slice()) {
+      shown.running = slot.slices->slice()->blocks();
+    } else {
+      shown.running = shown.blocks - shown.ended;
+    }
     if (slot.between_slices) {
       shown.wait_ns = now - std::min(now, slot.waits_since_ns);
     }
@@ -153,6 +162,9 @@ std::vector<LaunchProgress> Background::launches() const {
     for (const Waiting& waits : waiting_[priority]) {
       all.push_back(ProgressOf(*waits.launch));
       all.back().wait_ns = now - std::min(now, waits.launch->life.queued_ns);
+      if (!waits.slices) continue;
+      all.back().ended = waits.slices->ended_blocks();
+      all.back().slices = waits.slices->slices();
     }
   }
   return all;
@@ -212,6 +224,9 @@ void Background::Run() {
     }
     lock.Unlock();
     Tell(ended);
+    // Not under the lock: what goes with a launch may wait for residents to pause,
+    // and who has paused them for this lock.
+    ended.clear();
     if (wants_streams) MakeStreams();
     lock.Lock();
   }
@@ -260,6 +275,7 @@ bool Background::Fill(std::vector<Ended>& ended) {
       }
       slot->launch = std::move(queue[i].launch);
       slot->place = std::move(queue[i].place);
+      slot->slices = std::move(queue[i].slices);
       queue.erase(queue.begin() + static_cast<ptrdiff_t>(i));
       ++running_;
       StartOrEnd(*slot, grant, ended);
@@ -307,6 +323,27 @@ Background::StreamSlot* Background::SlotToMake(uint32_t priority) {
   return found;
 }
 
+absl::StatusOr<Stream> Background::MakeStream(SmSet sms,
+                                              uint32_t priority) const {
+  ASSIGN_OR_RETURN(auto stream, gpu_->MakeStream(sms, priority));
+  LeaveDomain(gpu_->driver(), stream.get());
+  return stream;
+}
+
+absl::Status Background::PrepareForParts() {
+  if (!wants_part_streams()) return absl::OkStatus();
+  MutexLock lock(mutex_);
+  for (StreamSlot& slot : slots_) {
+    if (!slot.stream || slot.part_stream) continue;
+    lock.Unlock();  // as in MakeStreams()
+    auto stream = MakeStream(SmSet::kBackground, 0);
+    lock.Lock();
+    if (!stream.ok()) return stream.status();
+    slot.part_stream = *std::move(stream);
+  }
+  return absl::OkStatus();
+}
+
 void Background::MakeStreams() {
   const Gpu::PauseResidents quiet(gpu_);
   const Gpu::ContextLease use = gpu_->Enter();
@@ -321,8 +358,12 @@ void Background::MakeStreams() {
       // else changes the slot.
       lock.Unlock();
       old.Reset();
-      auto stream = gpu_->MakeStream(SmSet::kRest, priority);
-      if (stream.ok()) LeaveDomain(gpu_->driver(), stream->get());
+      auto stream = MakeStream(SmSet::kRest, priority);
+      absl::StatusOr<Stream> part_stream = Stream();
+      if (stream.ok() && wants_part_streams() && !slot->part_stream) {
+        part_stream = MakeStream(SmSet::kBackground, 0);
+        if (!part_stream.ok()) stream = part_stream.status();
+      }
       const bool faulted = !stream.ok() && gpu_->Faulted();
       lock.Lock();
       if (faulted) return;
@@ -333,6 +374,7 @@ void Background::MakeStreams() {
         return;
       }
       slot->stream = *std::move(stream);
+      if (*part_stream) slot->part_stream = *std::move(part_stream);
       slot->stream_priority = priority;
     }
   }
@@ -369,6 +411,14 @@ absl::Status Background::Start(StreamSlot& slot, LaunchGate::Grant grant) {
       gate_->slices().First(kmd, sequence.WhyWhole(kmd)) != 0) {
     slot.slices.emplace();
   }
+  uint32_t resident = 0;
+  if (grant == LaunchGate::Grant::kPtb && !slot.slices) {
+    resident =
+        gate_->ptb().First(kmd, slot.launch->priority, sequence.has_ptb());
+    if (resident != 0) slot.slices.emplace();
+  } else if (grant == LaunchGate::Grant::kPtb && sequence.has_ptb()) {
+    resident = gate_->ptb().Resident(kmd);
+  }
   simt::EventFrame frame{};
   frame.ecq = CompletionOf(slot);
   frame.scratch = scratch_.as<simt::EventScratch>() + (&slot - slots_.data());
@@ -378,17 +428,34 @@ absl::Status Background::Start(StreamSlot& slot, LaunchGate::Grant grant) {
     slot.launch->life.dispatched_ns = slot.launched_ns;
   }
   slot.overdue = false;
+  slot.on_part = slot.part_stream && gate_->reserves();
   GridSlice slice = {.size = kmd.grid};
-  if (slot.slices) {
+  if (slot.slices && resident == 0) {
     slice = slot.slices->Begin(
         kmd.grid, slot.in_slices ? gate_->slices().Next(kmd) : kmd.blocks());
     frame.sequence = slot.slices->sequence();
   }
-  const CUresult result = sequence.LaunchSlice(
-      driver, kmd, frame, slot.launch->args.get(), slot.stream.get(), slice);
+  const CUresult result =
+      resident != 0
+          ? LaunchPtb(slot, sequence, frame, resident)
+          : sequence.LaunchSlice(driver, kmd, frame, slot.launch->args.get(),
+                                 StreamOf(slot), slice);
   slot.launched = gpu_->Check(result);
   if (slot.launched || IsContextFault(result)) return absl::OkStatus();
   return ToStatus(driver, result, "launch");
+}
+
+CUresult Background::LaunchPtb(StreamSlot& slot, const LaunchSequence& sequence,
+                               simt::EventFrame frame, uint32_t resident) {
+  const KernelMetadata& kmd = slot.launch->kmd;
+  const auto place = static_cast<size_t>(&slot - slots_.data());
+  slot.slices->BeginPtb();
+  frame.sequence = slot.slices->sequence();
+  gate_->LetBeStopped(*slot.place, ptb_words_.stop(place));
+  return sequence.LaunchPtb(
+      gpu_->driver(), kmd, frame, slot.launch->args.get(), StreamOf(slot),
+      ptb_words_.SupplyOf(place, kmd.grid, slot.slices->ended_blocks()),
+      resident);
 }
 
 bool Background::ASliceRuns() const {
@@ -402,15 +469,27 @@ void Background::LookAtSlice(StreamSlot& slot, std::vector<Ended>& ended) {
   const shm::EcqEntry& completion = *CompletionOf(slot);
   if (!slot.slices->HasEnded(completion)) return;
   const KernelMetadata& kmd = slot.launch->kmd;
-  const Nanoseconds took_ns = slot.slices->End(completion);
+  const auto place = static_cast<size_t>(&slot - slots_.data());
+  const Nanoseconds took_ns =
+      slot.slices->End(completion, ptb_words_.ended(place));
   if (slot.in_slices) {
-    gate_->slices().Ran(kmd, slot.slices->slice().blocks(), took_ns);
+    gate_->slices().Ran(kmd, slot.slices->slice()->blocks(), took_ns);
   }
-  if (slot.slices->ended_blocks() == kmd.blocks()) {
+  const bool all = slot.slices->ended_blocks() == kmd.blocks();
+  if (!all && !slot.slices->slice()) gate_->ptb().Stopped();
+  if (all) {
     EndLaunch(slot, slot.slices->state(), slot.slices->status(), ended);
   } else if (slot.launch->cancelled) {
     EndLaunch(slot, EventState::kAborted,
               static_cast<uint32_t>(*slot.launch->cancelled), ended);
+  } else if (!slot.slices->slice()) {
+    // It gives its slot to whoever it was stopped for.
+    gate_->EndSlice(*slot.place);
+    waiting_[slot.launch->priority].push_front({std::move(slot.launch),
+                                                std::move(slot.place),
+                                                std::move(slot.slices)});
+    slot.slices.reset();
+    --running_;
   } else {
     slot.launched = false;
     slot.between_slices = true;
@@ -426,7 +505,7 @@ void Background::Look(std::vector<Ended>& ended) {
       LookAtSlice(slot, ended);
       continue;
     }
-    const CUresult result = gpu_->driver().cuStreamQuery(slot.stream.get());
+    const CUresult result = gpu_->driver().cuStreamQuery(StreamOf(slot));
     if (result == CUDA_ERROR_NOT_READY || !gpu_->Check(result)) continue;
     const shm::EcqEntry& completion = *CompletionOf(slot);
     EndLaunch(slot, completion.state, completion.status, ended);
@@ -435,36 +514,58 @@ void Background::Look(std::vector<Ended>& ended) {
 
 void Background::Abandon() {
   MutexLock lock(mutex_);
-  for (StreamSlot& slot : slots_) slot.stream.Abandon();
+  for (StreamSlot& slot : slots_) {
+    slot.stream.Abandon();
+    slot.part_stream.Abandon();
+    if (slot.place != nullptr) gate_->ForgetStop(*slot.place);
+  }
+  ptb_words_.Abandon();
   scratch_.Abandon();
   completions_.Abandon();
 }
 
 void Background::TakeUnfinished(LostWork& lost) {
-  MutexLock lock(mutex_);
-  for (StreamSlot& slot : slots_) {
-    if (slot.launch == nullptr) continue;
-    --running_;
-    ++replaying_;
-    std::shared_ptr<KernelLaunch> launch = std::move(slot.launch);
-    // It runs again, whole, and then has its own time.
-    const bool waits =
-        slot.overdue && slot.slices && launch->kmd.kernel->is_users();
-    if (waits) gate_->slices().NoteWaits(*launch->kmd.kernel);
-    slot.place.reset();
-    slot.slices.reset();
-    slot.between_slices = false;
-    lost.unfinished.push_back(
-        {.kmd = launch->kmd,
-         .args = {launch->args.get(),
-                  launch->args.get() + launch->kmd.kernel->args_size},
-         .end =
-             [this, launch](EventState state, uint32_t status) {
-               TellEnd(*launch, state, status);
-               MutexLock end_lock(mutex_);
-               --replaying_;
-             },
-         .timed_out = slot.overdue && !waits});
+  std::vector<Ended> ended;
+  {
+    MutexLock lock(mutex_);
+    for (StreamSlot& slot : slots_) {
+      if (slot.launch == nullptr) continue;
+      if (slot.launch->cancelled && !slot.overdue) {
+        EndLaunch(slot, EventState::kAborted,
+                  static_cast<uint32_t>(*slot.launch->cancelled), ended);
+        continue;
+      }
+      --running_;
+      ++replaying_;
+      std::shared_ptr<KernelLaunch> launch = std::move(slot.launch);
+      // It runs again, whole, and then has its own time.
+      const bool waits =
+          slot.overdue && slot.slices && launch->kmd.kernel->is_users();
+      if (waits) gate_->slices().NoteWaits(*launch->kmd.kernel);
+      slot.place.reset();
+      slot.slices.reset();
+      slot.between_slices = false;
+      lost.unfinished.push_back(
+          {.kmd = launch->kmd,
+           .args = {launch->args.get(),
+                    launch->args.get() + launch->kmd.kernel->args_size},
+           .end =
+               [this, launch](EventState state, uint32_t status) {
+                 TellEnd(*launch, state, status);
+                 MutexLock end_lock(mutex_);
+                 --replaying_;
+               },
+           .timed_out = slot.overdue && !waits});
+    }
+    // What has run of them is run again, as of all that had not ended.
+    for (auto& queue : waiting_) {
+      for (Waiting& waits : queue) waits.slices.reset();
+    }
+  }
+  Tell(ended);
+  // What goes with them may wait for this thread.
+  for (Ended& end : ended) {
+    lost.keep.push_back(std::shared_ptr<KernelLaunch>(std::move(end.launch)));
   }
 }
 
@@ -491,8 +592,8 @@ bool Background::MarkOverdue(Nanoseconds since) {
   StreamSlot* const oldest = Oldest();
   if (oldest == nullptr || oldest->launched_ns >= since) return false;
   const Gpu::ContextLease use = gpu_->TryEnter();
-  if (!use || gpu_->driver().cuStreamQuery(oldest->stream.get()) !=
-                  CUDA_ERROR_NOT_READY) {
+  if (!use ||
+      gpu_->driver().cuStreamQuery(StreamOf(*oldest)) != CUDA_ERROR_NOT_READY) {
     return false;
   }
   return oldest->overdue = true;

@@ -16,12 +16,15 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "gpu_daemon/backends/cuda/driver/gpu.h"
+#include "gpu_daemon/backends/cuda/driver/launch_sequence.h"
 #include "gpu_daemon/backends/cuda/driver/owned.h"
 #include "gpu_daemon/backends/cuda/paths/launch_gate.h"
+#include "gpu_daemon/backends/cuda/paths/ptb_words.h"
 #include "gpu_daemon/backends/cuda/paths/sliced_run.h"
 #include "gpu_daemon/event/backend.h"
 #include "gpu_daemon/event/kernel_launch.h"
 #include "gpu_daemon/event/launch_filter.h"
+#include "kernels/simt/event_frame.h"
 
 namespace carillon::gpud::cuda {
 
@@ -35,8 +38,13 @@ class Background : private Gpu::ContextUser {
   // Ends exactly once, by on_end: with kNotLaunched if the driver refuses it.
   void Submit(std::unique_ptr<KernelLaunch> launch);
   // The launches that wait for a stream, or at the gate, end now, as aborted;
-  // those that run go on, but to their slice's end only.
+  // those that run go on, but to their slice's end only, and not again if their
+  // context is lost.
   void Cancel(const LaunchFilter& which, shm::EventStatus why);
+  // Streams on the background's part of the SMs, for those that there are; those to
+  // come have them from the beginning. The GPU is divided. Under a use, quiet. What
+  // succeeds is kept.
+  absl::Status PrepareForParts();
   // Kernels that wait, by priority.
   std::array<uint32_t, kPriorities> waiting() const;
   // What runs, all of its blocks at once as far as is known here, and then what
@@ -57,16 +65,22 @@ class Background : private Gpu::ContextUser {
   struct Waiting {
     std::unique_ptr<KernelLaunch> launch;
     std::unique_ptr<LaunchGate::Place> place;
+    std::optional<SlicedRun> slices = std::nullopt;  // it was stopped under ptb
   };
   struct StreamSlot {
     Stream stream;
     uint32_t stream_priority = kPriorities;  // which the stream was made for
-    std::unique_ptr<KernelLaunch> launch;    // what runs there
+    // On the background's part of the SMs, where launches go by arrival; none where
+    // `stream` is there, or while the GPU is not divided.
+    Stream part_stream;
+    bool on_part = false;                  // it was launched there
+    std::unique_ptr<KernelLaunch> launch;  // what runs there
     std::unique_ptr<LaunchGate::Place> place;
-    std::optional<SlicedRun> slices;  // under gpes, if it has several
-    bool in_slices = false;           // so it was launched last
-    bool between_slices = false;      // it waits at the gate
-    Nanoseconds waits_since_ns = 0;   // between slices
+    // Under gpes, if it has several; under ptb, if it has persistent blocks.
+    std::optional<SlicedRun> slices;
+    bool in_slices = false;          // so it was launched last
+    bool between_slices = false;     // it waits at the gate
+    Nanoseconds waits_since_ns = 0;  // between slices
     bool launched = false;
     bool overdue = false;
     Nanoseconds launched_ns = 0;
@@ -92,6 +106,14 @@ class Background : private Gpu::ContextUser {
   // Those that what waits wants. The driver may wait for an idle GPU to make one:
   // residents pause. At most two a slot in the life of a context.
   void MakeStreams();
+  bool wants_part_streams() const {
+    return gpu_->divided() && gpu_->reserved_sms() == 0;
+  }
+  absl::StatusOr<Stream> MakeStream(SmSet sms, uint32_t priority) const;
+  // Where the slot's launch was put.
+  static CUstream StreamOf(const StreamSlot& slot) {
+    return slot.on_part ? slot.part_stream.get() : slot.stream.get();
+  }
   absl::Status Start(StreamSlot& slot, LaunchGate::Grant grant)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Start(), and what follows if the driver refuses it. `slot` is among those
@@ -104,6 +126,10 @@ class Background : private Gpu::ContextUser {
                  std::vector<Ended>& ended)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void LookAtSlice(StreamSlot& slot, std::vector<Ended>& ended)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Enters the slot's frame and launches all that is left as persistent blocks.
+  CUresult LaunchPtb(StreamSlot& slot, const LaunchSequence& sequence,
+                     simt::EventFrame frame, uint32_t resident)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool ASliceRuns() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   shm::EcqEntry* CompletionOf(const StreamSlot& slot) const
@@ -133,6 +159,7 @@ class Background : private Gpu::ContextUser {
   std::array<StreamSlot, kStreams> slots_ ABSL_GUARDED_BY(mutex_);
   DeviceBytes scratch_ ABSL_GUARDED_BY(mutex_);  // EventScratch, a slot each
   PinnedBytes completions_ ABSL_GUARDED_BY(mutex_);  // EcqEntry, a slot each
+  PtbWords ptb_words_ ABSL_GUARDED_BY(mutex_);       // a slot each
   size_t running_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t replaying_ ABSL_GUARDED_BY(mutex_) = 0;
   // The driver has refused a stream: those that there are must do.

@@ -33,15 +33,16 @@ void HostLauncher::Resources::Abandon() {
   sequence = {};
   scratch.Abandon();
   completions.Abandon();
+  ptb_words.Abandon();
 }
 
 HostLauncher::~HostLauncher() {
   const Gpu::ContextLease use = gpu_->Enter();
   if (!use) Abandon();
-  tenancies_.clear();
-  retired_.clear();
   flights_.clear();
   waiting_.clear();
+  tenancies_.clear();
+  retired_.clear();
   streams_ = {};
 }
 
@@ -56,6 +57,9 @@ absl::Status HostLauncher::FillIn(EventKernel& event, Resources& resources) {
                    PinnedBytes::Make(gpu_->driver(),
                                      uint64_t{event.ring().layout().entries} *
                                          sizeof(shm::EcqEntry)));
+  ASSIGN_OR_RETURN(
+      resources.ptb_words,
+      PtbWords::Make(gpu_->driver(), event.ring().layout().entries));
   return absl::OkStatus();
 }
 
@@ -99,13 +103,28 @@ absl::Status HostLauncher::TryPrepare(EventKernel& event) {
 }
 
 absl::Status HostLauncher::OpenStreams(uint32_t priority) {
-  if (streams_[priority].front()) return absl::OkStatus();
+  RETURN_IF_ERROR(OpenRow(priority, SmSet::kRest, priority));
+  return gpu_->divided() ? OpenRow(kPartRow, SmSet::kEvents, 0)
+                         : absl::OkStatus();
+}
+
+absl::Status HostLauncher::OpenRow(uint32_t row, SmSet sms, uint32_t priority) {
+  if (streams_[row].front()) return absl::OkStatus();
   // All or none: each takes one of gpud's few places.
   std::array<Stream, kStreams> made;
   for (Stream& stream : made) {
-    ASSIGN_OR_RETURN(stream, gpu_->MakeStream(SmSet::kRest, priority));
+    ASSIGN_OR_RETURN(stream, gpu_->MakeStream(sms, priority));
   }
-  streams_[priority] = std::move(made);
+  streams_[row] = std::move(made);
+  return absl::OkStatus();
+}
+
+absl::Status HostLauncher::PrepareForParts() {
+  MutexLock lock(mutex_);
+  for (auto& [event, tenancy] : tenancies_) {
+    RETURN_IF_ERROR(OpenStreams(event->priority()));
+    RETURN_IF_ERROR(AddForParts(*event, *tenancy.resources));
+  }
   return absl::OkStatus();
 }
 
@@ -141,6 +160,7 @@ void HostLauncher::FreeRetired() {
     });
     if (!in_use) streams_[priority] = {};
   }
+  if (tenancies_.empty()) streams_[kPartRow] = {};
 }
 
 bool HostLauncher::Launch(const std::shared_ptr<EventKernel>& event,
@@ -213,6 +233,9 @@ absl::Status HostLauncher::Start(Flight& flight) {
                             resources.sequence.WhyWhole(flight.kmd)) != 0) {
     flight.slices.emplace();
   }
+  flight.row = gate_->reserves() ? kPartRow : flight.event->priority();
+  flight.ptb_blocks = PtbBlocks(resources, flight);
+  if (flight.ptb_blocks != 0 && !flight.slices) flight.slices.emplace();
   const CUresult result = flight.slices ? EnqueueSlice(resources, flight)
                                         : Enqueue(resources, flight);
   flight.launched = gpu_->Check(result);
@@ -220,16 +243,39 @@ absl::Status HostLauncher::Start(Flight& flight) {
   return ToStatus(gpu_->driver(), result, "launch");
 }
 
+uint32_t HostLauncher::PtbBlocks(const Resources& resources,
+                                 const Flight& flight) const {
+  if (flight.grant != LaunchGate::Grant::kPtb) return 0;
+  const bool has_ptb = resources.sequence.has_ptb();
+  if (!flight.slices) {
+    return gate_->ptb().First(flight.kmd, flight.event->allowed_priority(),
+                              has_ptb);
+  }
+  return has_ptb ? gate_->ptb().Resident(flight.kmd) : 0;
+}
+
 CUresult HostLauncher::EnqueueSlice(const Resources& resources,
                                     Flight& flight) {
-  const bool all = flight.grant == LaunchGate::Grant::kAll;
-  const GridSlice& slice = flight.slices->Begin(
-      flight.kmd.grid,
-      all ? flight.kmd.blocks() : gate_->slices().Next(flight.kmd));
+  SlicedRun& slices = *flight.slices;
   simt::EventFrame frame = FrameOf(flight, resources);
   frame.ecq = &CompletionOf(flight, resources);
   frame.life = nullptr;
-  frame.sequence = flight.slices->sequence();
+  if (flight.ptb_blocks != 0) {
+    const uint32_t slot = flight.event->ring().layout().SlotOf(flight.sequence);
+    slices.BeginPtb();
+    frame.sequence = slices.sequence();
+    gate_->LetBeStopped(*flight.place, resources.ptb_words.stop(slot));
+    return resources.sequence.LaunchPtb(
+        gpu_->driver(), flight.kmd, frame, flight.args.data(), StreamOf(flight),
+        resources.ptb_words.SupplyOf(slot, flight.kmd.grid,
+                                     slices.ended_blocks()),
+        flight.ptb_blocks);
+  }
+  const bool all = flight.grant != LaunchGate::Grant::kSlice;
+  const GridSlice& slice =
+      slices.Begin(flight.kmd.grid, all ? flight.kmd.blocks()
+                                        : gate_->slices().Next(flight.kmd));
+  frame.sequence = slices.sequence();
   return resources.sequence.LaunchSlice(gpu_->driver(), flight.kmd, frame,
                                         flight.args.data(), StreamOf(flight),
                                         slice);
@@ -238,12 +284,15 @@ CUresult HostLauncher::EnqueueSlice(const Resources& resources,
 bool HostLauncher::GoesOn(Flight& flight) {
   if (!flight.slices || !flight.launched) return false;
   SlicedRun& slices = *flight.slices;
-  const Nanoseconds took_ns = slices.End(
-      CompletionOf(flight, *tenancies_[flight.event.get()].resources));
+  const Resources& resources = *tenancies_[flight.event.get()].resources;
+  const uint32_t slot = flight.event->ring().layout().SlotOf(flight.sequence);
+  const Nanoseconds took_ns = slices.End(CompletionOf(flight, resources),
+                                         resources.ptb_words.ended(slot));
   if (flight.grant == LaunchGate::Grant::kSlice) {
-    gate_->slices().Ran(flight.kmd, slices.slice().blocks(), took_ns);
+    gate_->slices().Ran(flight.kmd, slices.slice()->blocks(), took_ns);
   }
   const bool all = slices.ended_blocks() == flight.kmd.blocks();
+  if (!all && flight.ptb_blocks != 0) gate_->ptb().Stopped();
   if (!all && !flight.cancelled) {
     flight.launched = false;
     flight.since_ns = NowNs();
@@ -339,7 +388,9 @@ void HostLauncher::Cancel(const LaunchFilter& which, EventStatus why) {
       return true;
     });
     for (Flight& flight : flights_) {
-      if (which.Matches(*flight.event)) flight.cancelled = why;
+      if (!which.Matches(*flight.event)) continue;
+      flight.cancelled = why;
+      gate_->Stop(*flight.place);
     }
     while (std::ranges::any_of(
                flights_,
@@ -360,6 +411,7 @@ void HostLauncher::Abandon() {
   for (auto& streams : streams_) {
     for (Stream& stream : streams) stream.Abandon();
   }
+  for (const Flight& flight : flights_) gate_->ForgetStop(*flight.place);
 }
 
 std::vector<LaunchProgress> HostLauncher::launches() const {
@@ -378,7 +430,10 @@ std::vector<LaunchProgress> HostLauncher::launches() const {
     if (flight.slices) {
       all.back().ended = flight.slices->ended_blocks();
       all.back().slices = flight.slices->slices();
-      if (!waits) all.back().running = flight.slices->slice().blocks();
+      if (waits) return;
+      all.back().running = flight.slices->slice()
+                               ? flight.slices->slice()->blocks()
+                               : all.back().blocks - all.back().ended;
     }
   };
   for (const Flight& flight : flights_) {
@@ -398,6 +453,11 @@ void HostLauncher::TakeUnfinished(LostWork& lost) {
     if (flight.event->ledger().NoteEnded(flight.sequence)) {
       // Nobody has looked since: its device may sleep.
       flight.event->memory().bell().Signal();
+      continue;
+    }
+    if (flight.cancelled && !flight.overdue) {
+      FinishAndSignal(*flight.event, flight.sequence, EventState::kAborted,
+                      *flight.cancelled);
       continue;
     }
     // It runs again, whole, and then has its own time.

@@ -18,6 +18,7 @@
 #include "gpu_daemon/backends/cuda/driver/launch_sequence.h"
 #include "gpu_daemon/backends/cuda/driver/owned.h"
 #include "gpu_daemon/backends/cuda/paths/launch_gate.h"
+#include "gpu_daemon/backends/cuda/paths/ptb_words.h"
 #include "gpu_daemon/backends/cuda/paths/sliced_run.h"
 #include "gpu_daemon/dispatch/launcher.h"
 #include "gpu_daemon/event/backend.h"
@@ -38,18 +39,24 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
   bool must_poll() const final;
 
   // The events that `which` names and that wait at the gate end now, as aborted,
-  // and those that run in slices when their slice has ended.
+  // and those that run in slices when their slice has ended. None of them runs
+  // again if its context is lost.
   // Returns when none of them is in flight; the front-end must go on reaping
   // meanwhile. A kernel that does not end is stopped after
   // Gpu::longest_kernel(), and so is this wait.
   void Cancel(const LaunchFilter& which, shm::EventStatus why);
 
+  // Streams and what else the events' part of the SMs needs, of those that are
+  // prepared; those to come have it from the beginning. The GPU is divided. Under
+  // a use, quiet. What succeeds is kept.
+  absl::Status PrepareForParts();
+
   // The events that wait at the gate, or run in slices.
   std::vector<LaunchProgress> launches() const;
 
  protected:
-  // Of each priority in use. All streams of gpud together are few
-  // (Context::kMaxStreams).
+  // Of each priority in use, and on the events' part of the SMs. All streams of
+  // gpud together are few (Context::kMaxStreams).
   static constexpr size_t kStreams = 4;
 
   // What one event kernel needs in the context; a path adds its own.
@@ -60,6 +67,7 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
     LaunchSequence sequence;
     DeviceBytes scratch;      // EventScratch[entries]
     PinnedBytes completions;  // EcqEntry[entries], of what is gpud's to end
+    PtbWords ptb_words;       // a slot each
   };
 
   // One launch, at the gate or in flight.
@@ -72,8 +80,13 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
     std::vector<std::byte> args;
     shm::EventLife life{};
     LaunchGate::Grant grant = LaunchGate::Grant::kNone;
-    std::optional<SlicedRun> slices;            // under gpes, if it has several
-    std::optional<shm::EventStatus> cancelled;  // at its slice's end
+    // Under gpes, if it has several; under ptb, if it has persistent blocks.
+    std::optional<SlicedRun> slices;
+    uint32_t ptb_blocks = 0;  // so many it was launched as; 0: not so
+    // It ends at its slice's end, or with its context.
+    std::optional<shm::EventStatus> cancelled;
+    // Its stream: a row of streams_, and which of it.
+    uint32_t row = 0;
     size_t stream = 0;
     bool launched = false;  // false: the context was lost first
     bool overdue = false;
@@ -95,6 +108,11 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
       EventKernel& event) = 0;
   // Puts the kernel, and what tells its end, into the flight's stream.
   virtual CUresult Enqueue(Resources& resources, Flight& flight) = 0;
+  // Adds what is needed to launch on the events' part of the SMs, where it is not
+  // there.
+  virtual absl::Status AddForParts(EventKernel&, Resources&) {
+    return absl::OkStatus();
+  }
   enum class Outcome { kRuns, kEnded };
   // Whether the flight has ended; sees to it that its device knows.
   // `stream_free`: all before it in its stream has ended.
@@ -109,11 +127,18 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
   static shm::EcqEntry& CompletionOf(const Flight& flight,
                                      const Resources& resources);
   CUstream StreamOf(const Flight& flight) const {
-    return streams_[flight.event->priority()][flight.stream].get();
+    return streams_[flight.row][flight.stream].get();
   }
+  // Whether it was launched on the events' part of the SMs.
+  static bool IsOnPart(const Flight& flight) { return flight.row == kPartRow; }
   Gpu& gpu() const { return *gpu_; }
 
  private:
+  // Rows of streams: one a priority, and one of all priorities on the events' part
+  // of the SMs, where launches go by arrival.
+  static constexpr uint32_t kPartRow = kPriorities;
+  static constexpr uint32_t kRows = kPartRow + 1;
+
   void Abandon() override;
   void TakeUnfinished(LostWork& lost) override;
   absl::Status Settle() override;
@@ -136,25 +161,29 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
   bool StartWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool ReapFlights() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   CUresult EnqueueSlice(const Resources& resources, Flight& flight);
+  // So many persistent blocks it is to run as; 0: as none.
+  uint32_t PtbBlocks(const Resources& resources, const Flight& flight) const;
   // Of a flight that has Ended(): its slice's end. True: others are left, and
   // it waits at the gate.
   bool GoesOn(Flight& flight) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status OpenStreams(uint32_t priority)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status OpenRow(uint32_t row, SmSet sms, uint32_t priority)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether flights are the first of their streams, asked in their order.
   class FirstOfStream {
    public:
     bool operator()(const Flight& flight) const {
-      return (busy_[flight.event->priority()] & 1u << flight.stream) == 0;
+      return (busy_[flight.row] & 1u << flight.stream) == 0;
     }
     // It has not ended: those behind it are not.
     void Stays(const Flight& flight) {
-      busy_[flight.event->priority()] |= 1u << flight.stream;
+      busy_[flight.row] |= 1u << flight.stream;
     }
 
    private:
     static_assert(kStreams <= 32);
-    std::array<uint32_t, kPriorities> busy_{};  // a bit a stream
+    std::array<uint32_t, kRows> busy_{};  // a bit a stream
   };
   static void NotePlace(Flight& flight, bool is_first);
   // What has been the first of its stream for longest; nullptr: nothing is.
@@ -172,7 +201,7 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
   Tenancies tenancies_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Resources>> retired_
       ABSL_GUARDED_BY(mutex_);  // of event kernels gone
-  std::array<std::array<Stream, kStreams>, kPriorities> streams_;
+  std::array<std::array<Stream, kStreams>, kRows> streams_;
   std::deque<Flight> flights_
       ABSL_GUARDED_BY(mutex_);  // in the order of their launches
   std::deque<Flight> waiting_ ABSL_GUARDED_BY(mutex_);  // at the gate

@@ -1,6 +1,7 @@
 #include "gpu_daemon/backends/cuda/paths/launch_gate.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "base/status.h"
 
@@ -10,11 +11,17 @@ LaunchGate::LaunchGate(const GpuModel& gpu, Nanoseconds bound_ns,
                        Nanoseconds (*now)())
     : now_(now),
       slices_(gpu, bound_ns),
+      ptb_(gpu),
       policy_(FindPolicy(DefaultPolicy(Sharer::kCuda))) {}
 
 std::string LaunchGate::policy() const {
   MutexLock lock(mutex_);
   return std::string(policy_->name);
+}
+
+bool LaunchGate::reserves() const {
+  MutexLock lock(mutex_);
+  return policy_->name == kReservationPolicy;
 }
 
 absl::Status LaunchGate::SetPolicy(std::string_view name) {
@@ -24,6 +31,8 @@ absl::Status LaunchGate::SetPolicy(std::string_view name) {
   policy_ = FindPolicy(name);
   turns_.reset();
   if (name == kExclusivePolicy) turns_.emplace(kTurnNs);
+  // Nobody would stop them any more: what is left goes on as this one has it.
+  if (name != kPtbPolicy) StopBelow(kPriorities);
   return absl::OkStatus();
 }
 
@@ -33,8 +42,51 @@ std::unique_ptr<LaunchGate::Place> LaunchGate::Enter(const DeviceMemory* device,
   MutexLock lock(mutex_);
   place->arrival_ = arrivals_++;
   ++DeviceOf(*place).fresh;
+  ++places_[priority];
   Wait(*place);
+  if (policy_->name == kPtbPolicy) StopBelow(priority);
   return place;
+}
+
+uint32_t LaunchGate::MostUrgent() const {
+  uint32_t priority = kPriorities - 1;
+  while (priority != 0 && places_[priority] == 0) --priority;
+  return priority;
+}
+
+void LaunchGate::StopBelow(uint32_t priority) {
+  for (const Place* place : stoppable_) {
+    if (place->priority_ >= priority) continue;
+    // Readers: its blocks on the GPU. Relaxed: it stands for itself.
+    std::atomic_ref(*place->stop_).store(1, std::memory_order_relaxed);
+  }
+}
+
+void LaunchGate::LetBeStopped(Place& place, uint32_t* stop) {
+  MutexLock lock(mutex_);
+  // Nobody reads it yet: the launch orders it.
+  std::atomic_ref(*stop).store(0, std::memory_order_relaxed);
+  place.stop_ = stop;
+  stoppable_.push_back(&place);
+  // What has come or changed since the grant.
+  StopBelow(policy_->name == kPtbPolicy ? MostUrgent() : kPriorities);
+}
+
+void LaunchGate::Stop(Place& place) {
+  MutexLock lock(mutex_);
+  if (place.stop_ == nullptr) return;
+  std::atomic_ref(*place.stop_).store(1, std::memory_order_relaxed);
+}
+
+void LaunchGate::ForgetStop(Place& place) {
+  MutexLock lock(mutex_);
+  ForgetStopLocked(place);
+}
+
+void LaunchGate::ForgetStopLocked(Place& place) {
+  if (place.stop_ == nullptr) return;
+  place.stop_ = nullptr;
+  std::erase(stoppable_, &place);
 }
 
 LaunchGate::Device& LaunchGate::DeviceOf(const Place& place) {
@@ -57,6 +109,8 @@ void LaunchGate::Unwait(Place& place) {
 
 void LaunchGate::Leave(Place& place) {
   MutexLock lock(mutex_);
+  ForgetStopLocked(place);
+  --places_[place.priority_];
   if (place.runs_) {
     --running_;
   } else {
@@ -100,6 +154,9 @@ LaunchGate::Choice LaunchGate::ChooseLocked() {
         choice.one_ = place;
       }
     }
+  } else if (policy_->name == kPtbPolicy) {
+    choice.kind_ = Choice::Kind::kMostUrgent;
+    choice.least_ = MostUrgent();
   }
   return choice;
 }
@@ -116,11 +173,13 @@ LaunchGate::Grant LaunchGate::TryBegin(Place& place) {
     --device.fresh;
     ++device.begun;
   }
-  return policy_->name == kGpesPolicy ? Grant::kSlice : Grant::kAll;
+  if (policy_->name == kGpesPolicy) return Grant::kSlice;
+  return policy_->name == kPtbPolicy ? Grant::kPtb : Grant::kAll;
 }
 
 void LaunchGate::EndSlice(Place& place) {
   MutexLock lock(mutex_);
+  ForgetStopLocked(place);
   place.runs_ = false;
   --running_;
   Wait(place);

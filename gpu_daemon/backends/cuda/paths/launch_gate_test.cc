@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "gpu_daemon/backends/cuda/paths/ptb_sizes.h"
 #include "gpu_daemon/backends/cuda/paths/slice_sizes.h"
 #include "gpu_daemon/event/test_device.h"
 
@@ -185,6 +186,101 @@ TEST_F(LaunchGateTest, WhatIsBetweenSlicesWhenTheTurnsBeginGoesOn) {
   EXPECT_FALSE(Begins(other));
   sliced.reset();
   EXPECT_TRUE(Begins(other));
+}
+
+TEST_F(LaunchGateTest, PersistentBlocksAreStoppedForSomebodyMoreUrgent) {
+  ASSERT_TRUE(gate_.SetPolicy("ptb").ok());
+  uint32_t stop = 7;  // of a launch before
+  auto low = Enter(a_, 1);
+  EXPECT_EQ(gate_.TryBegin(*low), Grant::kPtb);
+  gate_.LetBeStopped(*low, &stop);
+  EXPECT_EQ(stop, 0u);
+  auto same = Enter(b_, 1);
+  EXPECT_TRUE(Begins(same)) << "behind it, in its stream";
+  auto lower = Enter(b_, 0);
+  EXPECT_FALSE(Begins(lower));
+  EXPECT_EQ(stop, 0u);
+  auto high = Enter(b_, 2);
+  EXPECT_EQ(stop, 1u);
+  EXPECT_TRUE(Begins(high)) << "at once: its blocks are first in the GPU";
+  gate_.EndSlice(*low);
+  EXPECT_FALSE(Begins(low));
+  high.reset();
+  EXPECT_TRUE(Begins(low));
+  low.reset();
+  EXPECT_FALSE(Begins(lower));
+  same.reset();
+  EXPECT_TRUE(Begins(lower));
+}
+
+TEST_F(LaunchGateTest, WhoComesBetweenGrantAndLaunchStopsTheLaunchToo) {
+  ASSERT_TRUE(gate_.SetPolicy("ptb").ok());
+  uint32_t stop = 0;
+  auto low = Enter(a_, 1);
+  EXPECT_EQ(gate_.TryBegin(*low), Grant::kPtb);
+  auto high = Enter(b_, 2);
+  gate_.LetBeStopped(*low, &stop);
+  EXPECT_EQ(stop, 1u);
+}
+
+TEST_F(LaunchGateTest, AnotherPolicyStopsPersistentBlocksAndTheOwnDoesNot) {
+  ASSERT_TRUE(gate_.SetPolicy("ptb").ok());
+  uint32_t stop = 0;
+  uint32_t late = 0;
+  auto first = Enter(a_, 7);
+  auto second = Enter(a_, 7);
+  EXPECT_EQ(gate_.TryBegin(*first), Grant::kPtb);
+  EXPECT_EQ(gate_.TryBegin(*second), Grant::kPtb);
+  gate_.LetBeStopped(*first, &stop);
+  ASSERT_TRUE(gate_.SetPolicy("ptb").ok());
+  EXPECT_EQ(stop, 0u);
+  ASSERT_TRUE(gate_.SetPolicy("priority").ok());
+  EXPECT_EQ(stop, 1u);
+  gate_.LetBeStopped(*second, &late);
+  EXPECT_EQ(late, 1u) << "granted before the change";
+}
+
+TEST_F(LaunchGateTest, AStopWordThatIsGoneIsNotWritten) {
+  ASSERT_TRUE(gate_.SetPolicy("ptb").ok());
+  std::array<uint32_t, 3> stops{};
+  std::array<std::unique_ptr<LaunchGate::Place>, 3> places;
+  for (size_t i = 0; i < 3; ++i) {
+    places[i] = Enter(a_, 1);
+    EXPECT_EQ(gate_.TryBegin(*places[i]), Grant::kPtb);
+    gate_.LetBeStopped(*places[i], &stops[i]);
+  }
+  gate_.ForgetStop(*places[0]);  // its context is lost
+  gate_.EndSlice(*places[1]);
+  places[2].reset();
+  auto high = Enter(b_, 2);
+  gate_.Stop(*places[0]);
+  gate_.Stop(*places[1]);
+  EXPECT_EQ(stops, (std::array<uint32_t, 3>{}));
+}
+
+TEST(PtbSizesTest, ALaunchHasAsManyBlocksAsFitOrRunsWholeForAReason) {
+  // 2 SMs, each 8 blocks of 256 threads.
+  PtbSizes sizes({.sms = 2, .blocks_per_sm = 16});
+  const simt::KernelInfo own = {.name = "own"};
+  const simt::KernelInfo users = {.name = "users", .symbol = "theirs"};
+  const auto first = [&](const simt::KernelInfo& kernel, uint32_t blocks,
+                         uint32_t priority, bool has_form) {
+    return sizes.First(
+        {.kernel = &kernel, .grid = {blocks, 1, 1}, .block = {256, 1, 1}},
+        priority, has_form);
+  };
+  EXPECT_EQ(first(own, 17, 0, true), 16u);
+  EXPECT_EQ(first(own, 1000, 6, true), 16u);
+  EXPECT_EQ(first(own, 16, 0, true), 0u);
+  EXPECT_EQ(first(own, 1000, 7, true), 0u);
+  EXPECT_EQ(first(own, 1000, 0, false), 0u);
+  EXPECT_EQ(first(users, 1000, 0, false), 0u);
+  const PtbFigures figures = sizes.figures();
+  EXPECT_EQ(figures.persistent, 2u);
+  EXPECT_EQ(figures.whole_all_fit, 1u);
+  EXPECT_EQ(figures.whole_most_urgent, 1u);
+  EXPECT_EQ(figures.whole_barriers, 1u);
+  EXPECT_EQ(figures.whole_users_kernel, 1u);
 }
 
 class SliceSizesTest : public testing::Test {

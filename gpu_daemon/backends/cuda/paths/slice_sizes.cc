@@ -10,10 +10,10 @@ constexpr size_t kMostShapes = 256;
 
 }  // namespace
 
-uint64_t SliceSizes::WaveOf(const KernelMetadata& kmd) const {
+uint64_t WaveOf(const GpuModel& gpu, const KernelMetadata& kmd) {
   const BlockCost cost = CostOf(kmd.threads(), kmd.kernel->registers_per_thread,
                                 kmd.total_shared());
-  return std::max<uint64_t>(SmOccupancy(gpu_).Capacity(cost), 1);
+  return std::max<uint64_t>(SmOccupancy(gpu).Capacity(cost), 1);
 }
 
 uint64_t SliceSizes::First(const KernelMetadata& kmd,
@@ -46,7 +46,7 @@ SliceFigures SliceSizes::figures() const {
 }
 
 uint64_t SliceSizes::Next(const KernelMetadata& kmd) const {
-  const uint64_t wave = WaveOf(kmd);
+  const uint64_t wave = WaveOf(gpu_, kmd);
   MutexLock lock(mutex_);
   const auto known = wave_ns_.find(KeyOf(kmd));
   if (bound_ns_ == 0 || known == wave_ns_.end()) return wave;
@@ -55,7 +55,7 @@ uint64_t SliceSizes::Next(const KernelMetadata& kmd) const {
 
 void SliceSizes::Ran(const KernelMetadata& kmd, uint64_t blocks,
                      Nanoseconds took_ns) {
-  const uint64_t wave = WaveOf(kmd);
+  const uint64_t wave = WaveOf(gpu_, kmd);
   const uint64_t waves = (blocks + wave - 1) / wave;
   const Nanoseconds each = std::max<Nanoseconds>(took_ns / waves, 1);
   MutexLock lock(mutex_);

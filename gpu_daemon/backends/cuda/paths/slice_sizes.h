@@ -24,6 +24,9 @@
 
 namespace carillon::gpud::cuda {
 
+// So many blocks of the kernel the GPU holds at once; 1 at least.
+uint64_t WaveOf(const GpuModel& gpu, const KernelMetadata& kmd);
+
 // Thread safe.
 class SliceSizes {
  public:
@@ -56,7 +59,6 @@ class SliceSizes {
   static Key KeyOf(const KernelMetadata& kmd) {
     return {kmd.kernel, kmd.threads(), kmd.shared_bytes};
   }
-  uint64_t WaveOf(const KernelMetadata& kmd) const;
 
   const GpuModel gpu_;
   const Nanoseconds bound_ns_;

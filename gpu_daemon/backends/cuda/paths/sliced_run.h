@@ -1,11 +1,12 @@
-// One launch that runs in slices, one after another: how far it has come. What
-// has not run is a range of blocks, so it can stop and go on at every slice's
-// end, and nothing is lost or runs twice by it.
+// One launch that runs in slices, one after another, or as persistent blocks that
+// leave in between: how far it has come. What has not run is a range of blocks, so
+// it can stop and go on at every end, and nothing is lost or runs twice by it.
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_PATHS_SLICED_RUN_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_CUDA_PATHS_SLICED_RUN_H_
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 
 #include "base/clock.h"
 #include "gpu_daemon/backends/cuda/driver/grid_slice.h"
@@ -19,12 +20,13 @@ class SlicedRun {
   // The next slice of at most `most` blocks; again, if its launch has come to
   // nothing. It completes with sequence().
   const GridSlice& Begin(const simt::Dim3& grid, uint64_t most) {
-    // Unlike those of all slices before it, whoever had that completion, and those
-    // of events and of whole launches.
-    static std::atomic<uint64_t> sequences{uint64_t{1} << 63};
-    sequence_ = sequences.fetch_add(1, std::memory_order_relaxed);
-    began_ns_ = NowNs();
-    return slice_ = NextSlice(grid, next_, most);
+    Begin();
+    return slice_.emplace(NextSlice(grid, next_, most));
+  }
+  // The same of all that is left, as persistent blocks, from ended_blocks() on.
+  void BeginPtb() {
+    Begin();
+    slice_.reset();
   }
   uint64_t sequence() const { return sequence_; }
 
@@ -33,9 +35,10 @@ class SlicedRun {
     return std::atomic_ref(const_cast<uint64_t&>(completion.sequence))
                .load(std::memory_order_acquire) == sequence_;
   }
-  // Takes its end over, once. Returns how long it took.
-  Nanoseconds End(const shm::EcqEntry& completion) {
-    next_ += slice_.blocks();
+  // Takes its end over, once. `ended` of persistent blocks: BlockSupply::ended.
+  // Returns how long it took.
+  Nanoseconds End(const shm::EcqEntry& completion, uint64_t ended) {
+    next_ = slice_ ? next_ + slice_->blocks() : ended;
     ++slices_;
     // All blocks run whatever the others do, as in a whole launch; the first
     // failure is the launch's.
@@ -46,14 +49,23 @@ class SlicedRun {
     return NowNs() - began_ns_;
   }
 
-  const GridSlice& slice() const { return slice_; }
+  // nullopt: persistent blocks.
+  const std::optional<GridSlice>& slice() const { return slice_; }
   uint64_t ended_blocks() const { return next_; }
   uint64_t slices() const { return slices_; }
   shm::EventState state() const { return state_; }
   uint32_t status() const { return status_; }
 
  private:
-  GridSlice slice_;
+  void Begin() {
+    // Unlike those of all slices before it, whoever had that completion, and those
+    // of events and of whole launches.
+    static std::atomic<uint64_t> sequences{uint64_t{1} << 63};
+    sequence_ = sequences.fetch_add(1, std::memory_order_relaxed);
+    began_ns_ = NowNs();
+  }
+
+  std::optional<GridSlice> slice_;
   uint64_t next_ = 0;  // the first block that has not run, or runs
   uint64_t slices_ = 0;
   uint64_t sequence_ = 0;

@@ -83,8 +83,39 @@ TEST_P(SimDriverTest, ServesEventsAndTheirFailures) {
   EXPECT_EQ(violations(), 0u);
 }
 
-// Of gpud's own code, a box of the grid at a time. Each block adds its part once.
-class SimSlicesTest : public SimDriverTest {};
+// Of gpud's own code, a box of the grid at a time, or a block at a time. Each block
+// adds its part once.
+class SimSlicesTest : public SimDriverTest {
+ protected:
+  static constexpr uint32_t kWords = 20'000;
+  void Open() {
+    ASSERT_NO_FATAL_FAILURE(SimDriverTest::Open());
+    in_ = reinterpret_cast<uint32_t*>(device_->memory->completion().At(
+        *device_->completion_heap->Allocate(kWords * sizeof(uint32_t))));
+    out_ = device_->memory->completion().At(
+        *device_->completion_heap->Allocate(sizeof(uint64_t)));
+    for (uint32_t i = 0; i < kWords; ++i) sum_ += in_[i] = i * 2654435761u;
+  }
+  TestDevice::Event AddSum(const simt::Dim3& grid) {
+    return Add(*device_,
+               {.kernel = simt::FindKernel("reduce"),
+                .bindings = {{.buffer = {reinterpret_cast<std::byte*>(in_),
+                                         kWords * sizeof(uint32_t)}},
+                             {.buffer = {out_, sizeof(uint64_t)}}},
+                .grid = grid,
+                // One block an SM, so that a wave is 132 of them.
+                .shared_bytes = backend_->gpu().shared_bytes_per_sm / 2});
+  }
+  uint64_t Found() const {
+    uint64_t found = 0;
+    std::memcpy(&found, out_, sizeof(found));
+    return found;
+  }
+
+  uint32_t* in_ = nullptr;
+  std::byte* out_ = nullptr;
+  uint64_t sum_ = 0;
+};
 
 INSTANTIATE_TEST_SUITE_P(All, SimSlicesTest,
                          ::testing::Values("baseline", "baseline_flag",
@@ -92,34 +123,17 @@ INSTANTIATE_TEST_SUITE_P(All, SimSlicesTest,
                          [](const auto& info) { return info.param; });
 
 TEST_P(SimSlicesTest, ASlicedKernelComputesWhatAWholeOneDoes) {
-  constexpr uint32_t kWords = 20'000;
   ASSERT_NO_FATAL_FAILURE(Open());
-  auto* const in = reinterpret_cast<uint32_t*>(device_->memory->completion().At(
-      *device_->completion_heap->Allocate(kWords * sizeof(uint32_t))));
-  std::byte* const out = device_->memory->completion().At(
-      *device_->completion_heap->Allocate(sizeof(uint64_t)));
-  uint64_t sum = 0;
-  for (uint32_t i = 0; i < kWords; ++i) sum += in[i] = i * 2654435761u;
-  // One block an SM, so that a wave is 132 of them.
-  const uint32_t shared = backend_->gpu().shared_bytes_per_sm / 2;
   for (const simt::Dim3& grid :
        {simt::Dim3{200, 3, 1}, {7, 13, 5}, {1, 1, 300}}) {
-    auto event = Add(*device_,
-                     {.kernel = simt::FindKernel("reduce"),
-                      .bindings = {{.buffer = {reinterpret_cast<std::byte*>(in),
-                                               kWords * sizeof(uint32_t)}},
-                                   {.buffer = {out, sizeof(uint64_t)}}},
-                      .grid = grid,
-                      .shared_bytes = shared});
-    for (const char* policy : {"priority", "gpes"}) {
+    auto event = AddSum(grid);
+    for (const char* policy : {"priority", "gpes", "ptb"}) {
       ASSERT_TRUE(backend_->SetPolicy(policy).ok());
-      std::memset(out, 0, sizeof(uint64_t));
+      std::memset(out_, 0, sizeof(uint64_t));
       event.ring->Commit();
       event.ring->RingDoorbell();
       EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
-      uint64_t found = 0;
-      std::memcpy(&found, out, sizeof(found));
-      EXPECT_EQ(found, sum) << policy << ", " << grid.x << " blocks a row";
+      EXPECT_EQ(Found(), sum_) << policy << ", " << grid.x << " blocks a row";
     }
     EXPECT_EQ(TakeAway(event), 0u);
   }
@@ -128,6 +142,9 @@ TEST_P(SimSlicesTest, ASlicedKernelComputesWhatAWholeOneDoes) {
   EXPECT_EQ(slices.sliced, 3u);
   EXPECT_EQ(slices.slices, 14u);
   EXPECT_TRUE(slices.whole.empty());
+  EXPECT_THAT(backend_->description(),
+              HasSubstr("ptb: 3 of 3 launches as persistent blocks, stopped 0 "
+                        "times, 0 whole"));
 }
 
 // A user's, whose PTX gpud has rewritten: by their own place in the grid, in
@@ -186,6 +203,28 @@ TEST_P(SimSlicesTest, ASlicedUsersKernelComputesWhatAWholeOneDoes) {
   EXPECT_EQ(slices.sliced, 15u);
   EXPECT_GT(slices.slices, 2 * slices.sliced);
   EXPECT_TRUE(slices.whole.empty());
+}
+
+TEST_P(SimSlicesTest, PersistentBlocksThatAreStoppedGoOnWhereTheyWere) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  ASSERT_TRUE(backend_->SetPolicy("ptb").ok());
+  auto sum = AddSum({200, 3, 1});
+  auto urgent = Add(*device_, {.kernel = simt::FindKernel("fail_if"),
+                               .bindings = {{.writable = true}},
+                               .priority = 5});
+  // The event may come too late to stop anybody.
+  EXPECT_TRUE(Until([&] {
+    std::memset(out_, 0, sizeof(uint64_t));
+    sum.ring->Commit();
+    sum.ring->RingDoorbell();
+    EXPECT_TRUE(Until([&] { return !backend_->launches().empty(); }));
+    EXPECT_EQ(RingAndWait(*device_, urgent, 7).status, KernelCode(7));
+    EXPECT_EQ(device_->Wait(*sum.ring).state, EventState::kDone);
+    EXPECT_EQ(Found(), sum_);
+    return backend_->description().find("stopped 0 times") == std::string::npos;
+  }));
+  EXPECT_EQ(TakeAway(urgent), 0u);
+  EXPECT_EQ(TakeAway(sum), 0u);
 }
 
 // Users' kernels.
