@@ -104,10 +104,10 @@ Nanoseconds SnapshotSampler::NextSample() const {
 
 bool SnapshotSampler::HistogramsDue(Nanoseconds now) const {
   if (awaited_) return true;
-  return std::any_of(
-      readers_.begin(), readers_.end(), [&](const Reader* reader) {
-        return now >= histograms_ns_ + reader->intervals_.histograms_ns;
-      });
+  for (const Reader* reader : readers_) {
+    if (now >= histograms_ns_ + reader->intervals_.histograms_ns) return true;
+  }
+  return false;
 }
 
 void SnapshotSampler::Run() {
