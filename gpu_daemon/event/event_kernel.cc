@@ -71,6 +71,8 @@ EventCounts EventKernel::counts() const {
 }
 
 uint64_t EventKernel::ended_in_order() const {
+  // What a GPU ends is in no slot of the ledger.
+  if (gpu_ledger_.following()) return gpu_ledger_.EndedInOrder();
   uint64_t ended = cursor_.completed_in_order();
   const uint64_t last = launched();
   while (ended < last && ledger_.IsFinished(shm::Sequence(ended + 1))) ++ended;
@@ -85,14 +87,15 @@ uint32_t EventKernel::TakePeak() {
       last + (waiting <= ring_.layout().entries ? waiting : 0);
   // Later than the others, so that this is never more than there were.
   const uint64_t ended = ended_in_order();
-  const uint64_t now = rung > ended ? rung - ended : 0;
+  // A slot that is used again while this looks hides that its event has ended.
+  const uint64_t now = std::min<uint64_t>(rung > ended ? rung - ended : 0,
+                                          ring_.layout().entries);
   return std::max(peak, static_cast<uint32_t>(now));
 }
 
 std::optional<EventKernel::Traced> EventKernel::LastTraced() const {
   const bool by_gpu = gpu_ledger_.following();
-  const shm::Sequence last(by_gpu ? gpu_ledger_.EndedInOrder()
-                                  : ended_in_order());
+  const shm::Sequence last(ended_in_order());
   if (last.value() == 0) return std::nullopt;
   if (!by_gpu) {
     const auto life = ledger_.LifeOf(last);

@@ -140,5 +140,21 @@ TEST_F(EventKernelTest, TheLastTracedEventIsShownAndNeverTorn) {
   EXPECT_FALSE(shown);
 }
 
+TEST_F(EventKernelTest, WhereAGpuPollsThePeakIsWhatHasNotEnded) {
+  simt::EventTotals totals = event_.kernel->gpu_ledger().FirstTotals();
+  event_.kernel->gpu_ledger().Follow(&totals);
+  for (uint64_t s = 1; s <= 12; ++s) {
+    RingDoorbell(1);
+    totals.launched = s;
+    EXPECT_EQ(event_.kernel->TakePeak(), 1u) << s;
+    event_.kernel->ring().Complete(shm::Sequence(s), EventState::kDone, 0);
+    totals.done = s;
+    EXPECT_EQ(event_.kernel->ended_in_order(), s);
+    EXPECT_EQ(event_.kernel->TakePeak(), 0u) << s;
+    device_.Wait(*event_.ring);
+  }
+  event_.kernel->gpu_ledger().StopFollowing();
+}
+
 }  // namespace
 }  // namespace carillon::gpud
