@@ -5,11 +5,16 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <atomic>
 #include <fstream>
+#include <optional>
 #include <sstream>
+#include <thread>
 
+#include "base/testbed_paths.h"
 #include "devices/sdk/edge.h"
 #include "integration_tests/testbed_process.h"
+#include "tools/testbed/client/admin_client.h"
 
 namespace carillon {
 namespace {
@@ -77,10 +82,47 @@ class SimulatedTimeTest : public ::testing::Test {
   std::vector<std::unique_ptr<testing::Process>> devices_;
 };
 
-TEST_F(SimulatedTimeTest, TheSameTestbedHasTheSameTimesTwice) {
+// Reads snapshots of a testbed as often as it may, while it lives.
+class SnapshotReader {
+ public:
+  explicit SnapshotReader(const std::string& directory)
+      : client_(TestbedPaths(directory)), thread_([this] {
+          v1::StreamSnapshotsRequest request;
+          request.set_interval_ms(50);
+          request.set_histograms_ms(500);
+          // It ends with its gpud.
+          client_
+              .StreamSnapshots(request,
+                               [this](const v1::Snapshot* snapshot) {
+                                 if (snapshot != nullptr) ++read_;
+                                 return !ended_;
+                               })
+              .IgnoreError();
+        }) {}
+  ~SnapshotReader() {
+    ended_ = true;
+    thread_.join();
+  }
+  uint64_t read() const { return read_; }
+
+ private:
+  testbed::AdminClient client_;
+  // Writer: the thread; reader: the test.
+  std::atomic<uint64_t> read_{0};
+  // Writer: the test; reader: the thread.
+  std::atomic<bool> ended_{false};
+  std::thread thread_;
+};
+
+TEST_F(SimulatedTimeTest, TheSameTestbedHasTheSameTimesTwiceWhoeverReads) {
   std::string first;
   for (int run = 0; run < 2; ++run) {
     Start(3);
+    std::optional<SnapshotReader> reader;
+    if (run == 1) {
+      reader.emplace(testbed_->directory());
+      ASSERT_TRUE(Eventually([&] { return reader->read() != 0; }));
+    }
     StartDevice("fpga0", "devices/fpga/fpga",
                 {"--frames", "12", "--fps", "20000", "--size", "32x32",
                  "--check", "--priority", "3"});
@@ -91,6 +133,9 @@ TEST_F(SimulatedTimeTest, TheSameTestbedHasTheSameTimesTwice) {
                 {"--size", "32", "--launches", "4", "--gap-us", "25"});
     for (const auto& device : devices_) {
       EXPECT_EQ(device->Wait(), 0) << device->output();
+    }
+    if (reader) {
+      EXPECT_TRUE(Eventually([&] { return reader->read() > 2; }));
     }
     devices_.clear();
     testbed_->gpud().Signal(SIGTERM);

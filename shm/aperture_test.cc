@@ -435,10 +435,10 @@ INSTANTIATE_TEST_SUITE_P(
                     "magic is 0"},
         BadAperture{"OldVersion",
                     [](auto& forged) { forged.header.layout_version = 0; },
-                    "layout version is 0, expected 1"},
+                    "layout version is 0, expected 2"},
         BadAperture{"NewVersion",
-                    [](auto& forged) { forged.header.layout_version = 2; },
-                    "layout version is 2, expected 1"},
+                    [](auto& forged) { forged.header.layout_version = 3; },
+                    "layout version is 3, expected 2"},
         BadAperture{"UnknownKind",
                     [](auto& forged) {
                       forged.header.kind = static_cast<RegionKind>(9);

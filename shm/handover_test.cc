@@ -225,7 +225,7 @@ INSTANTIATE_TEST_SUITE_P(
                    SendRaw(connection, &reply, sizeof(reply), 3);
                  },
                  absl::StatusCode::kFailedPrecondition,
-                 "gpud speaks layout version 9, this device 1"},
+                 "gpud speaks layout version 9, this device 2"},
         BadReply{"Short",
                  [](int connection) {
                    const HandoverReply reply = GoodReply();
@@ -393,7 +393,7 @@ TEST_F(ReceiveTicketTest, EachWrongFieldIsRefusedByName) {
   SendRaw(device_.get(), &request, sizeof(request), 0);
   status = Receive();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(Message(status), HasSubstr("speaks layout version 3, gpud 1"));
+  EXPECT_THAT(Message(status), HasSubstr("speaks layout version 3, gpud 2"));
 
   const char bytes[100] = {};
   for (const size_t length : {size_t{1}, size_t{31}, size_t{33}, size_t{100}}) {

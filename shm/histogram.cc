@@ -19,11 +19,13 @@ void HistogramSnapshot::Merge(const HistogramCells& cells) {
     // the value.
     AddBucket(i, LoadShared(cells.buckets[i], std::memory_order_relaxed));
   }
+  AddSum(LoadShared(cells.sum_ns, std::memory_order_relaxed));
 }
 
 void HistogramSnapshot::Merge(const HistogramSnapshot& other) {
   for (uint32_t i = 0; i < kHistogramBuckets; ++i)
     AddBucket(i, other.buckets_[i]);
+  AddSum(other.sum_);
 }
 
 void HistogramSnapshot::AddBucket(uint32_t bucket, uint64_t count) {

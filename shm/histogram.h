@@ -36,12 +36,17 @@ class HistogramWriter {
  public:
   explicit HistogramWriter(HistogramCells* cells) : cells_(cells) {}
   void Add(uint64_t value_ns) {
-    std::atomic_ref<uint64_t> cell(cells_->buckets[HistogramBucket(value_ns)]);
-    cell.store(cell.load(std::memory_order_relaxed) + 1,
-               std::memory_order_relaxed);
+    Increase(cells_->buckets[HistogramBucket(value_ns)], 1);
+    Increase(cells_->sum_ns, value_ns);
   }
 
  private:
+  static void Increase(uint64_t& cell, uint64_t by) {
+    std::atomic_ref<uint64_t> shared(cell);
+    shared.store(shared.load(std::memory_order_relaxed) + by,
+                 std::memory_order_relaxed);
+  }
+
   HistogramCells* cells_;
 };
 
@@ -56,7 +61,12 @@ class HistogramSnapshot {
   // Adds `count` samples to one bucket; out-of-range buckets go to the last
   // one.
   void AddBucket(uint32_t bucket, uint64_t count);
+  // Adds to the sum, modulo 2^64: who adds buckets knows their values' sum.
+  void AddSum(uint64_t ns) { sum_ += ns; }
   uint64_t count() const { return count_; }
+  // Of the samples' values (ns). A writer adds to it after the bucket, so it may
+  // be late by what is under way; from another process it may be anything.
+  uint64_t sum() const { return sum_; }
   // Smallest value v (ns) such that at least `fraction` (0..1) of the samples
   // are in v's bucket or below; 0 when there are no samples.
   uint64_t Percentile(double fraction) const;
@@ -67,6 +77,7 @@ class HistogramSnapshot {
  private:
   std::array<uint64_t, kHistogramBuckets> buckets_{};
   uint64_t count_ = 0;
+  uint64_t sum_ = 0;
 };
 
 }  // namespace carillon::shm

@@ -40,11 +40,25 @@ TEST(HistogramTest, PercentilesOfAUniformRampAreExactToTheBucketWidth) {
 
 TEST(HistogramTest, AnEmptyHistogramHasNoPercentile) {
   EXPECT_EQ(HistogramSnapshot().Percentile(0.5), 0u);
+  EXPECT_EQ(HistogramSnapshot().sum(), 0u);
+}
+
+TEST(HistogramTest, TheSumIsExactWhereBucketsAreWide) {
+  HistogramCells cells{};
+  HistogramWriter writer(&cells);
+  writer.Add(1'000'003);
+  writer.Add(1'000'004);
+  HistogramSnapshot snapshot(cells);
+  EXPECT_EQ(snapshot.sum(), 2'000'007u);
+  snapshot.Merge(cells);
+  snapshot.Merge(HistogramSnapshot(cells));
+  EXPECT_EQ(snapshot.sum(), 3 * 2'000'007u);
 }
 
 TEST(HistogramTest, CountsThatNobodyCanHaveReachedAreHarmless) {
   HistogramCells cells;
   for (uint64_t& cell : cells.buckets) cell = ~uint64_t{0};
+  cells.sum_ns = ~uint64_t{0};
   HistogramSnapshot snapshot(cells);
   snapshot.Merge(cells);
   EXPECT_EQ(snapshot.count(), uint64_t{1} << 53);

@@ -27,7 +27,7 @@ namespace carillon::shm {
 
 // "CARILLON", little endian.
 inline constexpr uint64_t kMagic = 0x4e4f4c4c49524143;
-inline constexpr uint32_t kLayoutVersion = 1;
+inline constexpr uint32_t kLayoutVersion = 2;
 
 inline constexpr uint64_t kPageSize = 4096;
 inline constexpr uint64_t kCacheLine = 64;
@@ -121,6 +121,7 @@ inline constexpr uint32_t kHistogramSubBuckets = 32;
 inline constexpr uint32_t kHistogramBuckets = 40 * kHistogramSubBuckets;
 struct HistogramCells {
   uint64_t buckets[kHistogramBuckets];
+  uint64_t sum_ns;  // of all values, modulo 2^64
 };
 
 // A device's own figures, from page 2 of the submission aperture on: reading

@@ -27,6 +27,8 @@
 #include "gpu_daemon/control/rpc/admin_service.h"
 #include "gpu_daemon/control/rpc/devices_service.h"
 #include "gpu_daemon/control/rpc/events_service.h"
+#include "gpu_daemon/control/rpc/snapshot.h"
+#include "gpu_daemon/control/rpc/snapshot_changes.h"
 
 namespace carillon::gpud {
 namespace {
@@ -487,11 +489,18 @@ class Run {
     v1::ListQueuesResponse queues;
     FUZZ_CHECK(Call(Gpud().admin, &AdminService::ListQueues,
                     v1::ListQueuesRequest(), &queues));
+    Sample now = TakeSample(Gpud().context, Gpud().sessions,
+                            {.histograms = true, .first = false});
+    const v1::Snapshot changes = ChangesBetween(seen_, now);
+    FUZZ_CHECK(changes.devices_size() <= devices.devices_size());
+    FUZZ_CHECK(changes.ring_figures_size() <= rings.rings_size());
+    seen_ = std::move(now);
   }
 
   fuzz::FuzzInput input_;
   std::vector<std::string> sessions_;
   std::vector<UniqueFd> connections_;
+  Sample seen_;
 };
 
 }  // namespace

@@ -482,6 +482,7 @@ void ControlPlane::ShutDown() {
   sessions_.Shutdown(restarts ? SessionEnd::kRestart : SessionEnd::kShutdown);
   // Ends the Watch streams, once they have sent what they have.
   if (bus_ != nullptr) bus_->Close();
+  if (admin_) admin_->EndSnapshots();
   if (device_server_ != nullptr && operator_server_ != nullptr) {
     // gRPC waits for the writes to peers that are stopped: these end here.
     std::mutex mutex;

@@ -251,7 +251,7 @@ TEST(Handover, AnotherLayoutVersionOrGarbageIsRefusedWithAReason) {
                                .layout_version = shm::kLayoutVersion + 1,
                                .reserved = 0,
                                .ticket = {}};
-  EXPECT_NE(present(&request, sizeof(request)).find("layout version 2"),
+  EXPECT_NE(present(&request, sizeof(request)).find("layout version 3"),
             std::string::npos);
   request.magic = 1;
   EXPECT_NE(present(&request, sizeof(request)).find("magic"),

@@ -27,6 +27,7 @@ inline constexpr char kBadCopy[] = "BAD_COPY";
 inline constexpr char kBadDimensions[] = "BAD_DIMENSIONS";
 inline constexpr char kBadFault[] = "BAD_FAULT";
 inline constexpr char kBadImage[] = "BAD_IMAGE";
+inline constexpr char kBadInterval[] = "BAD_INTERVAL";
 inline constexpr char kBadLaunchPath[] = "BAD_LAUNCH_PATH";
 inline constexpr char kBadName[] = "BAD_NAME";
 inline constexpr char kBadPriority[] = "BAD_PRIORITY";

@@ -214,16 +214,16 @@ TEST_F(MalformedRequest, Attach) {
            "digits, '_', '.' and '-'"},
           {"no layout version", [](R& r) { r.clear_layout_version(); },
            kPrecondition, reason::kLayoutVersion,
-           "the device speaks layout version 0, gpud 1; build both from the "
+           "the device speaks layout version 0, gpud 2; build both from the "
            "same source"},
           {"another layout version",
            [](R& r) { r.set_layout_version(shm::kLayoutVersion + 1); },
            kPrecondition, reason::kLayoutVersion,
-           "the device speaks layout version 2, gpud 1; build both from the "
+           "the device speaks layout version 3, gpud 2; build both from the "
            "same source"},
           {"largest layout version", [](R& r) { r.set_layout_version(kMax32); },
            kPrecondition, reason::kLayoutVersion,
-           "the device speaks layout version 4294967295, gpud 1; build both "
+           "the device speaks layout version 4294967295, gpud 2; build both "
            "from the same source"},
       });
 }

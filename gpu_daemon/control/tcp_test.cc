@@ -135,7 +135,8 @@ TEST_F(TcpTest, EveryMethodIsForItsRoleAlone) {
       // Ends gpud: tried below.
       if (row.method == "Shutdown" && role == "operator") continue;
       const bool stream =
-          row.method == "Watch" || row.method == "ServerReflectionInfo";
+          row.method == "Watch" || row.method == "StreamSnapshots" ||
+          row.method == "ServerReflectionInfo";
       const bool allowed = row.role != Role::kDevice &&
                            (role == RoleName(row.role) ||
                             (role == "operator" && row.role == Role::kViewer));

@@ -386,9 +386,9 @@ std::vector<LaunchProgress> Kmu::launches() const {
   return all;
 }
 
-uint32_t Kmu::resident_blocks() const {
+std::vector<uint32_t> Kmu::blocks_of_sms() const {
   MutexLock lock(mutex_);
-  return sms_.resident_blocks();
+  return sms_.blocks_of_sms();
 }
 
 bool Kmu::idle() const {

@@ -78,7 +78,8 @@ class Kmu {
   // All launches that have not ended: those with KDU entries, then those that
   // wait for one, each by arrival.
   std::vector<LaunchProgress> launches() const;
-  uint32_t resident_blocks() const;
+  // The blocks that run, by SM.
+  std::vector<uint32_t> blocks_of_sms() const;
   uint64_t background_kernels() const {
     return background_kernels_.load(std::memory_order_relaxed);
   }

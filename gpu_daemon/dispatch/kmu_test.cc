@@ -4,6 +4,7 @@
 
 #include <future>
 #include <optional>
+#include <vector>
 
 #include "gpu_daemon/backends/cpu/run_block.h"
 #include "gpu_daemon/dispatch/cpu_workers.h"
@@ -83,7 +84,7 @@ TEST_F(KmuTest, NoMoreBlocksRunAtOnceThanTheGpuHasSlots) {
   Start({.sms = 1, .blocks_per_sm = 2}, "first_come", 4);
   auto result = Submit(1, 4);
   ASSERT_TRUE(gate_.WaitEntered(2));
-  EXPECT_EQ(kmu_->resident_blocks(), 2u);
+  EXPECT_EQ(kmu_->blocks_of_sms(), std::vector<uint32_t>{2});
   gate_.LetPass(1);
   ASSERT_TRUE(gate_.WaitEntered(3));
   EXPECT_LE(gate_.inside(), 2u);

@@ -70,6 +70,8 @@ struct SliceFigures {
 
 struct BackendFigures {
   uint32_t resident_blocks = 0;
+  // Those of the KMU, by SM; empty: it has none.
+  std::vector<uint32_t> blocks_of_sms = {};
   uint64_t background_kernels = 0;
   uint64_t background_blocks = 0;
   SliceFigures slices;

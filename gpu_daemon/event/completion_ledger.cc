@@ -193,6 +193,20 @@ void CompletionLedger::Count(EventState state) {
   counter.fetch_add(1, std::memory_order_release);
 }
 
+// A seqlock whose writer, Finish(), says that it begins by taking the slot over,
+// by an instruction that is a barrier on x86.
+std::optional<shm::EventLife> CompletionLedger::LifeOf(
+    Sequence sequence) const {
+  const Slot& slot = slots_[ring_->layout().SlotOf(sequence)];
+  const Sequence next = sequence + ring_->layout().entries;
+  if (!slot.Keeps(sequence, next, expects_epilogues_)) return std::nullopt;
+  const shm::EventLife life = ring_->CopyLife(sequence);
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (!slot.Keeps(sequence, next, expects_epilogues_)) return std::nullopt;
+  if (life.finished_ns == 0) return std::nullopt;
+  return life;
+}
+
 EventCounts CompletionLedger::ends() const {
   return {.done = done_.load(std::memory_order_acquire),
           .failed = failed_.load(std::memory_order_acquire),

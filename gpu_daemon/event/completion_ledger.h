@@ -90,6 +90,10 @@ class CompletionLedger {
     return slots_[ring_->layout().SlotOf(sequence)].IsFinished(sequence);
   }
 
+  // The stamps of an event that has ended, if it was traced and its slot keeps
+  // them still. May be called while others end events.
+  std::optional<shm::EventLife> LifeOf(shm::Sequence sequence) const;
+
   // How events ended; `rung` is 0. Who then finds that all launched events have
   // ended finds nobody writing to the ring.
   EventCounts ends() const;
@@ -124,6 +128,14 @@ class CompletionLedger {
     }
     bool IsFinished(shm::Sequence sequence) const {
       return word_.load(std::memory_order_acquire) == Word(sequence, kFinished);
+    }
+    // Whether it has finished, and nobody has begun to end the slot's next event,
+    // `next`. If a kernel's epilogue may do so, that one must not be launched.
+    bool Keeps(shm::Sequence sequence, shm::Sequence next,
+               bool epilogues) const {
+      const uint64_t word = word_.load(std::memory_order_acquire);
+      return word == Word(sequence, kFinished) ||
+             (!epilogues && word == Word(next, kLaunched));
     }
 
    private:

@@ -44,9 +44,12 @@ DoorbellCursor::Pending DoorbellCursor::PendingRings() {
     return {.rings = back, .violation = back != 0, .went_back = back != 0};
   }
   AdvanceCompleted();
-  const uint64_t free =
-      ring_->layout().entries - (launched() - completed_in_order());
-  return {.rings = rings, .violation = rings > free};
+  const uint64_t filled = launched() - completed_in_order() + rings;
+  if (filled > ring_->layout().entries) [[unlikely]]
+    return {.rings = rings, .violation = true};
+  if (filled > peak_.load(std::memory_order_relaxed)) [[unlikely]]
+    peak_.store(static_cast<uint32_t>(filled), std::memory_order_relaxed);
+  return {.rings = rings};
 }
 
 Sequence DoorbellCursor::TakeRing() {

@@ -62,6 +62,10 @@ class DoorbellCursor {
   uint64_t completed_in_order() const {
     return completed_.load(std::memory_order_relaxed);
   }
+  // The most events at a time that were rung and had not ended in order, of all
+  // times at which the front-end looked since the last call; 0: it found none.
+  // One thread at a time, any but the front-end.
+  uint32_t TakePeak() { return peak_.exchange(0, std::memory_order_relaxed); }
   // What the doorbell would have shown before the first event.
   uint32_t first_ring() const { return first_ring_; }
   // How far the doorbell is ahead of event `launched`, modulo 2^32.
@@ -87,6 +91,13 @@ class DoorbellCursor {
   // a launch needs goes to its worker under the KMU's lock.
   std::atomic<uint64_t> launched_;
   std::atomic<uint64_t> completed_;
+  // Writers: the front-end, which stores what is more than it has loaded; who
+  // takes the peak, by exchange. No peak is lost: a value that the front-end does
+  // not store is no more than one that was there when it loaded, which an
+  // exchange takes after it or has just taken; one that it stores is taken by the
+  // next exchange, even if another came between its load and its store. Relaxed:
+  // a figure for display.
+  std::atomic<uint32_t> peak_{0};
 };
 
 }  // namespace carillon::gpud

@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <thread>
 
+#include "base/testing/eventually.h"
 #include "gpu_daemon/event/event_fixture.h"
 #include "gpu_daemon/event/event_kernel.h"
 #include "kernels/registry.h"
@@ -91,6 +94,60 @@ TEST_F(DoorbellCursorTest, WhatIsScheduledAndRungIsLaunchedOnce) {
   EXPECT_EQ(Pending(), 0u);
   EXPECT_FALSE(event_.kernel->ScheduleThrough(8)) << "4 slots, 3 launched";
   EXPECT_EQ(Pending(), 0u);
+}
+
+TEST_F(DoorbellCursorTest, APeakIsTakenOnceAndCountsWhatHasNotEnded) {
+  DoorbellCursor& cursor = event_.kernel->cursor();
+  EXPECT_EQ(cursor.TakePeak(), 0u);
+  RingDoorbell(3);
+  ASSERT_EQ(Pending(), 3u);
+  for (int i = 0; i < 2; ++i) cursor.TakeRing();
+  event_.kernel->ledger().Finish(shm::Sequence(1), {});
+  ASSERT_EQ(Pending(), 1u);
+  EXPECT_EQ(cursor.TakePeak(), 3u);
+  EXPECT_EQ(cursor.TakePeak(), 0u);
+  // The second runs, the third waits, and two more come.
+  ASSERT_TRUE(event_.ring->Poll());
+  event_.ring->Consume();
+  RingDoorbell(2);
+  ASSERT_EQ(Pending(), 3u);
+  EXPECT_EQ(cursor.TakePeak(), 4u);
+}
+
+TEST_F(DoorbellCursorTest, ADoorbellThatJumpsIsNoPeak) {
+  std::atomic_ref<uint32_t>(
+      device_.memory->submission().doorbells()[event_.kernel->event_id()])
+      .fetch_add(1'000'000);
+  EXPECT_TRUE(event_.kernel->cursor().PendingRings().violation);
+  EXPECT_EQ(event_.kernel->cursor().TakePeak(), 0u);
+}
+
+// The sum of what is taken may count a peak twice, and lacks none: whatever the
+// front-end has seen is in what is taken after it.
+TEST_F(DoorbellCursorTest, NoPeakIsLostToWhoTakesIt) {
+  DoorbellCursor& cursor = event_.kernel->cursor();
+  std::atomic<bool> ended{false};
+  std::atomic<uint32_t> largest{0};  // writer: the taker
+  std::jthread taker([&] {
+    while (!ended.load()) {
+      largest.store(std::max(largest.load(), cursor.TakePeak()));
+    }
+  });
+  for (int round = 0; round < 2'000; ++round) {
+    const int rings = 1 + round % 4;
+    largest.store(0);
+    RingDoorbell(rings);
+    ASSERT_EQ(Pending(), static_cast<uint32_t>(rings));
+    for (int i = 0; i < rings; ++i) {
+      event_.kernel->ledger().Finish(cursor.TakeRing(), {});
+      ASSERT_TRUE(event_.ring->Poll());
+      event_.ring->Consume();
+    }
+    ASSERT_TRUE(Eventually([&] {
+      return largest.load() >= static_cast<uint32_t>(rings);
+    })) << round;
+  }
+  ended.store(true);
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <sched.h>
 
+#include <algorithm>
+#include <atomic>
 #include <utility>
 
 namespace carillon::gpud {
@@ -69,10 +71,48 @@ EventCounts EventKernel::counts() const {
 }
 
 uint64_t EventKernel::ended_in_order() const {
+  // What a GPU ends is in no slot of the ledger.
+  if (gpu_ledger_.following()) return gpu_ledger_.EndedInOrder();
   uint64_t ended = cursor_.completed_in_order();
   const uint64_t last = launched();
   while (ended < last && ledger_.IsFinished(shm::Sequence(ended + 1))) ++ended;
   return ended;
+}
+
+uint32_t EventKernel::TakePeak() {
+  const uint32_t peak = cursor_.TakePeak();
+  const uint64_t last = launched();
+  const uint32_t waiting = cursor_.RingsBeyond(last);
+  const uint64_t rung =
+      last + (waiting <= ring_.layout().entries ? waiting : 0);
+  // Later than the others, so that this is never more than there were.
+  const uint64_t ended = ended_in_order();
+  // A slot that is used again while this looks hides that its event has ended.
+  const uint64_t now = std::min<uint64_t>(rung > ended ? rung - ended : 0,
+                                          ring_.layout().entries);
+  return std::max(peak, static_cast<uint32_t>(now));
+}
+
+std::optional<EventKernel::Traced> EventKernel::LastTraced() const {
+  const bool by_gpu = gpu_ledger_.following();
+  const shm::Sequence last(ended_in_order());
+  if (last.value() == 0) return std::nullopt;
+  if (!by_gpu) {
+    const auto life = ledger_.LifeOf(last);
+    if (!life) return std::nullopt;
+    return Traced{last.value(), *life};
+  }
+  // What a GPU ends is in no slot of the ledger. Nobody writes to the slot's
+  // life until the device has rung for it again.
+  const shm::EventLife life = ring_.CopyLife(last);
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (ring_.LoadCompletedSequence(ring_.layout().SlotOf(last)) !=
+          last.value() ||
+      cursor_.DoorbellBeyond(last.value()) >= ring_.layout().entries ||
+      life.finished_ns == 0) {
+    return std::nullopt;
+  }
+  return Traced{last.value(), life};
 }
 
 uint64_t EventKernel::in_flight() const {

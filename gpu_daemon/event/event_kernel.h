@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -145,6 +146,17 @@ class EventKernel {
   // Events ended in order, for display: while events end, it may be late.
   uint64_t ended_in_order() const;
   uint64_t in_flight() const;
+  // The most events at a time that were rung and had not ended in order since
+  // the last call, by the front-end's looks (DoorbellCursor) and by this one. One
+  // thread at a time.
+  uint32_t TakePeak();
+  // The stamps of the event that ended last in order, while tracing and unless
+  // its slot is in use again.
+  struct Traced {
+    uint64_t sequence = 0;
+    shm::EventLife life = {};
+  };
+  std::optional<Traced> LastTraced() const;
   // Rings that were not launched when this looked.
   uint32_t waiting_rings() const {
     // The launched ones first, so that it is never negative.

@@ -94,5 +94,67 @@ TEST_F(EventKernelTest, TheLastEventsEndIsShownWithoutAnotherRing) {
   EXPECT_EQ(event_.kernel->ended_in_order(), 2u);
 }
 
+TEST_F(EventKernelTest, ThePeakCountsWhatIsThereWhenItIsTaken) {
+  RingDoorbell(3);
+  ASSERT_EQ(Pending(), 3u);
+  event_.kernel->cursor().TakeRing();
+  event_.kernel->ledger().Finish(shm::Sequence(1), {});
+  EXPECT_EQ(event_.kernel->TakePeak(), 3u);
+  EXPECT_EQ(event_.kernel->TakePeak(), 2u) << "they still wait";
+}
+
+TEST_F(EventKernelTest, TheLastTracedEventIsShownAndNeverTorn) {
+  const auto finish = [&](uint64_t sequence, const shm::EventLife* life) {
+    event_.kernel->ledger().Finish(shm::Sequence(sequence), {.life = life});
+  };
+  const auto launch = [&](int count) {
+    RingDoorbell(count);
+    ASSERT_EQ(Pending(), static_cast<uint32_t>(count));
+    for (int i = 0; i < count; ++i) event_.kernel->cursor().TakeRing();
+  };
+  launch(4);
+  finish(1, nullptr);
+  EXPECT_FALSE(event_.kernel->LastTraced()) << "it was not traced";
+  const shm::EventLife before = {.rung_ns = 1, .finished_ns = 2};
+  const shm::EventLife after = {.rung_ns = 3, .finished_ns = 4};
+  finish(3, &after);
+  EXPECT_FALSE(event_.kernel->LastTraced()) << "the second runs";
+  finish(2, &before);
+  ASSERT_TRUE(event_.kernel->LastTraced());
+  EXPECT_EQ(event_.kernel->LastTraced()->sequence, 3u);
+  EXPECT_EQ(event_.kernel->LastTraced()->life.finished_ns, 4u);
+  finish(4, &before);
+  for (int i = 0; i < 4; ++i) device_.Wait(*event_.ring);
+  launch(4);
+  // Number 8 has the slot of number 4, whose stamps it has not touched yet.
+  ASSERT_TRUE(event_.kernel->LastTraced());
+  EXPECT_EQ(event_.kernel->LastTraced()->sequence, 4u);
+  bool shown = true;
+  {
+    // What it writes first is its stamps, in the page of its completion.
+    BeforeCompletion hook(*event_.kernel, [&] {
+      shown = event_.kernel->LastTraced().has_value();
+    });
+    finish(8, &after);
+  }
+  EXPECT_FALSE(shown);
+}
+
+TEST_F(EventKernelTest, WhereAGpuPollsThePeakIsWhatHasNotEnded) {
+  simt::EventTotals totals = event_.kernel->gpu_ledger().FirstTotals();
+  event_.kernel->gpu_ledger().Follow(&totals);
+  for (uint64_t s = 1; s <= 12; ++s) {
+    RingDoorbell(1);
+    totals.launched = s;
+    EXPECT_EQ(event_.kernel->TakePeak(), 1u) << s;
+    event_.kernel->ring().Complete(shm::Sequence(s), EventState::kDone, 0);
+    totals.done = s;
+    EXPECT_EQ(event_.kernel->ended_in_order(), s);
+    EXPECT_EQ(event_.kernel->TakePeak(), 0u) << s;
+    device_.Wait(*event_.ring);
+  }
+  event_.kernel->gpu_ledger().StopFollowing();
+}
+
 }  // namespace
 }  // namespace carillon::gpud

@@ -57,6 +57,12 @@ std::optional<uint32_t> SmOccupancy::Place(const BlockCost& cost,
   return best;
 }
 
+std::vector<uint32_t> SmOccupancy::blocks_of_sms() const {
+  std::vector<uint32_t> blocks;
+  for (const Sm& sm : sms_) blocks.push_back(sm.blocks);
+  return blocks;
+}
+
 void SmOccupancy::Release(uint32_t index, const BlockCost& cost) {
   Sm& sm = sms_[index];
   --sm.blocks;

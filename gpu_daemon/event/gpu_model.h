@@ -50,6 +50,7 @@ class SmOccupancy {
   // So many of these blocks fit an empty GPU at once.
   uint64_t Capacity(const BlockCost& cost) const;
   uint32_t resident_blocks() const { return resident_; }
+  std::vector<uint32_t> blocks_of_sms() const;
 
  private:
   struct Sm {

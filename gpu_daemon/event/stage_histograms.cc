@@ -26,6 +26,8 @@ void StageHistograms::Add(const shm::EventLife& life) {
     if (from == 0 || to < from) return;
     cells_[static_cast<size_t>(stage)][shm::HistogramBucket(to - from)]
         .fetch_add(1, std::memory_order_relaxed);
+    sums_[static_cast<size_t>(stage)].fetch_add(to - from,
+                                                std::memory_order_relaxed);
   };
   add(Stage::kRungToSeen, life.rung_ns, life.seen_ns);
   add(Stage::kSeenToDispatched, life.seen_ns, life.dispatched_ns);
@@ -39,6 +41,8 @@ shm::HistogramSnapshot StageHistograms::Snapshot(Stage stage) const {
   for (uint32_t i = 0; i < cells.size(); ++i) {
     snapshot.AddBucket(i, cells[i].load(std::memory_order_relaxed));
   }
+  snapshot.AddSum(
+      sums_[static_cast<size_t>(stage)].load(std::memory_order_relaxed));
   return snapshot;
 }
 
@@ -46,6 +50,7 @@ void StageHistograms::Reset() {
   for (auto& stage : cells_) {
     for (auto& cell : stage) cell.store(0, std::memory_order_relaxed);
   }
+  for (auto& sum : sums_) sum.store(0, std::memory_order_relaxed);
 }
 
 }  // namespace carillon::gpud

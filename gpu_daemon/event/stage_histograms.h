@@ -37,6 +37,7 @@ class StageHistograms {
   // Writers: whoever ends an event, and Reset(); readers: any thread. Relaxed:
   // each is a figure for display and orders nothing.
   std::array<std::vector<std::atomic<uint64_t>>, kStages> cells_;
+  std::array<std::atomic<uint64_t>, kStages> sums_{};  // ns, modulo 2^64
 };
 
 }  // namespace carillon::gpud

@@ -31,9 +31,12 @@ TEST(StageHistogramsTest, AResetForgetsEveryStage) {
   for (uint32_t i = 0; i < kStages; ++i) {
     EXPECT_EQ(Count(stages, static_cast<Stage>(i)), 1u);
   }
+  EXPECT_EQ(stages.Snapshot(Stage::kRungToFinished).sum(), 30u);
+  EXPECT_EQ(stages.Snapshot(Stage::kRungToSeen).sum(), 10u);
   stages.Reset();
   for (uint32_t i = 0; i < kStages; ++i) {
     EXPECT_EQ(Count(stages, static_cast<Stage>(i)), 0u);
+    EXPECT_EQ(stages.Snapshot(static_cast<Stage>(i)).sum(), 0u);
   }
 }
 

@@ -419,7 +419,7 @@ void LookAround(const Scene& scene) {
                                         v1::ListQueuesRequest()));
   // More streams than there are places and threads.
   for (const char* method :
-       {"/carillon.v1.Admin/Watch",
+       {"/carillon.v1.Admin/Watch", "/carillon.v1.Admin/StreamSnapshots",
         "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"}) {
     for (int i = 0; i < 600; ++i) {
       auto& stream = Keep(new WireStream(control.channel, method));

@@ -180,6 +180,7 @@ const std::vector<Expectation> kExpectations = {
       "refused: ListRings: PERMISSION_DENIED: Admin.ListRings needs ",
       "refused: ListQueues: PERMISSION_DENIED: Admin.ListQueues needs ",
       "Admin/Watch 599: PERMISSION_DENIED: Admin.Watch needs the role viewer",
+      "Admin/StreamSnapshots 599: PERMISSION_DENIED: Admin.StreamSnapshots ",
       "ServerReflectionInfo 599: PERMISSION_DENIED: ServerReflection.Server"},
      "call refused: Admin.ListDevices needs the role viewer"},
     {"huge-messages",

@@ -52,6 +52,9 @@ ARROWS = {
         "tools/cli/ui"],
     "tools/gpu_check": ["base", "shm", "kernels", "sim/exec", "gpu_daemon", "tools/bench", "tools/plots"],
     "integration_tests": ["base", "shm", "proto", "devices/sdk", "devices/packet_io", "tools/testbed", "tools/bench"],
+    # What gpud sends, and what a client makes of it.
+    "integration_tests/snapshot_picture_test.cc": [
+        "gpu_daemon/control/rpc/snapshot_changes.h", "tools/testbed/client"],
     # The control plane and the doorbell poller in one thread.
     "integration_tests/simulation": ["base", "shm", "proto", "gpu_daemon", "tools/testbed/ledger", "integration_tests"],
     "bazel": [],

@@ -1,5 +1,6 @@
 #include "gpu_daemon/backends/cpu/cpu_backend.h"
 
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -197,9 +198,13 @@ std::string CpuBackend::description() const {
 }
 
 BackendFigures CpuBackend::figures() const {
-  return {.resident_blocks = kmu_.resident_blocks() +
-                             pagoda_mtbs_.tasks().running_blocks() +
-                             pagoda_ring_mtbs_.tasks().running_blocks(),
+  auto blocks = kmu_.blocks_of_sms();
+  const uint32_t resident =
+      std::accumulate(blocks.begin(), blocks.end(),
+                      pagoda_mtbs_.tasks().running_blocks() +
+                          pagoda_ring_mtbs_.tasks().running_blocks());
+  return {.resident_blocks = resident,
+          .blocks_of_sms = std::move(blocks),
           .background_kernels = kmu_.background_kernels(),
           .background_blocks = kmu_.background_blocks()};
 }

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <list>
+#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -37,7 +39,8 @@ std::span<const T> Listed(const std::vector<T>& all) {
 }
 // Names of devices that have a share, whether they are attached or not.
 constexpr size_t kMaxShares = 1000;
-// A caller that missed a change must take the news of it within this time.
+// A caller that missed a change must take the news of it within this time, and
+// one that reads snapshots every message.
 constexpr Nanoseconds kStuckNs = 5'000'000'000;
 
 // Returns the reason of an error of KernelCatalog::Load().
@@ -107,18 +110,9 @@ grpc::Status AdminService::GetStatus(grpc::ServerContext* context,
 
 void AdminService::DescribePaths(v1::GetStatusResponse* response) const {
   const auto events = context_->ekt->events();
-  for (const auto& [info, unavailable, notice, counters] :
+  for (const PathSet::Description& path :
        context_->backend->paths().Describe()) {
-    v1::LaunchPath* path = response->add_launch_paths();
-    path->set_name(std::string(info.name));
-    path->set_summary(std::string(info.summary));
-    path->set_unavailable(unavailable);
-    path->set_notice(notice);
-    Describe(counters, path->mutable_counters());
-    path->set_event_kernels(static_cast<uint32_t>(
-        std::count_if(events.begin(), events.end(), [&](const auto& event) {
-          return event->launch_path() == path->name();
-        })));
+    Describe(path, events, response->add_launch_paths());
   }
 }
 
@@ -159,10 +153,7 @@ grpc::Status AdminService::ListQueues(grpc::ServerContext* context,
                                       v1::ListQueuesResponse* response) {
   if (auto s = PassRpc("ListQueues"); !s.ok()) return ToGrpc(s, context);
   for (const QueueLength& length : context_->backend->queue_lengths()) {
-    v1::Queue* queue = response->add_queues();
-    queue->set_name(length.event ? "event" : "host");
-    queue->set_priority(length.priority);
-    queue->set_kernels(length.kernels);
+    Describe(length, response->add_queues());
   }
   const auto launches = context_->backend->launches();
   for (const LaunchProgress& launch : Listed(launches)) {
@@ -181,36 +172,74 @@ grpc::Status AdminService::Watch(
     grpc::ServerContext* context, const v1::WatchRequest*,
     grpc::ServerWriter<v1::TelemetryEvent>* writer) {
   if (auto s = PassRpc("Watch"); !s.ok()) return ToGrpc(s, context);
+  std::shared_ptr<TelemetryBus::Watcher> watcher;
+  return ToGrpc(Serve(
+                    context,
+                    [&] {
+                      watcher = context_->bus->Subscribe();
+                      return [watcher] { return watcher->overflowed_ns(); };
+                    },
+                    [&] {
+                      return StreamChanges(
+                          *watcher, *sessions_,
+                          [writer](const v1::TelemetryEvent& message) {
+                            return writer->Write(message);
+                          },
+                          [context] { return context->IsCancelled(); });
+                    }),
+                context);
+}
+
+grpc::Status AdminService::StreamSnapshots(
+    grpc::ServerContext* context, const v1::StreamSnapshotsRequest* request,
+    grpc::ServerWriter<v1::Snapshot>* writer) {
+  if (auto s = PassRpc("StreamSnapshots"); !s.ok()) return ToGrpc(s, context);
+  const auto intervals = SnapshotSampler::IntervalsOf(*request);
+  if (!intervals.ok()) return ToGrpc(intervals.status(), context);
+  std::unique_ptr<SnapshotSampler::Reader> reader;
+  return ToGrpc(Serve(
+                    context,
+                    [&] {
+                      reader = sampler_.Subscribe(*intervals);
+                      return [&of = *reader] { return of.writing_since_ns(); };
+                    },
+                    [&] {
+                      gpud::StreamSnapshots(
+                          *reader,
+                          [writer](const v1::Snapshot& message) {
+                            return writer->Write(message);
+                          },
+                          [context] { return context->IsCancelled(); });
+                      return absl::OkStatus();
+                    }),
+                context);
+}
+
+absl::Status AdminService::Serve(grpc::ServerContext* context,
+                                 absl::FunctionRef<StuckSince()> begin,
+                                 absl::FunctionRef<absl::Status()> body) {
   std::list<Stream>::iterator stream;
   {
     MutexLock lock(streams_mutex_);
     if (streams_.size() >= kMaxStreams) {
-      return ToGrpc(
-          Error(absl::StatusCode::kResourceExhausted,
-                fmt::format("{} calls watch already: that is the limit; use "
-                            "the event bus instead",
-                            kMaxStreams),
-                reason::kTooMany, "watchers"),
-          context);
+      return Error(absl::StatusCode::kResourceExhausted,
+                   fmt::format("{} calls watch already: that is the limit; use "
+                               "the event bus instead",
+                               kMaxStreams),
+                   reason::kTooMany, "watchers");
     }
-    stream =
-        streams_.insert(streams_.end(), {context, context_->bus->Subscribe()});
+    stream = streams_.insert(streams_.end(), {context, begin()});
   }
-  const absl::Status status = StreamChanges(
-      *stream->watcher, *sessions_,
-      [writer](const v1::TelemetryEvent& message) {
-        return writer->Write(message);
-      },
-      [context] { return context->IsCancelled(); });
+  const absl::Status status = body();
   MutexLock lock(streams_mutex_);
   streams_.erase(stream);
-  return ToGrpc(status, context);
+  return status;
 }
 
 void AdminService::CancelStuckStreams(Nanoseconds now) {
   MutexLock lock(streams_mutex_);
   for (const Stream& stream : streams_) {
-    const Nanoseconds since = stream.watcher->overflowed_ns();
+    const Nanoseconds since = stream.stuck_since_ns();
     if (since == 0 || now <= since + kStuckNs) continue;
     stream.context->TryCancel();
     if (now > since + 2 * kStuckNs) cut_(stream.context->peer());

@@ -9,9 +9,13 @@
 #include <memory>
 #include <string>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "gpu_daemon/control/rpc/change_log.h"
+#include "gpu_daemon/control/rpc/snapshot.h"
+#include "gpu_daemon/control/rpc/snapshot_sampler.h"
 #include "gpu_daemon/control/sessions/session_context.h"
 #include "gpu_daemon/control/sessions/session_table.h"
 #include "gpu_daemon/control/telemetry_bus.h"
@@ -60,6 +64,9 @@ class AdminService final : public v1::Admin::Service {
   grpc::Status Watch(grpc::ServerContext* context,
                      const v1::WatchRequest* request,
                      grpc::ServerWriter<v1::TelemetryEvent>* writer) override;
+  grpc::Status StreamSnapshots(
+      grpc::ServerContext* context, const v1::StreamSnapshotsRequest* request,
+      grpc::ServerWriter<v1::Snapshot>* writer) override;
   grpc::Status SetPolicy(grpc::ServerContext* context,
                          const v1::SetPolicyRequest* request,
                          v1::SetPolicyResponse* response) override;
@@ -79,17 +86,27 @@ class AdminService final : public v1::Admin::Service {
                               const v1::RegisterModuleRequest* request,
                               v1::RegisterModuleResponse* response) override;
 
-  // Ends the calls to Watch whose callers stopped reading: a blocked write ends
-  // no other way. Where the call's end does not get through either, because the
-  // caller is stopped, its connection ends.
+  // Ends the calls to Watch and StreamSnapshots whose callers stopped reading: a
+  // blocked write ends no other way. Where the call's end does not get through
+  // either, because the caller is stopped, its connection ends.
   void CancelStuckStreams(Nanoseconds now);
+  // Ends the calls to StreamSnapshots, as the bus's end does those to Watch.
+  void EndSnapshots() { sampler_.Close(); }
 
  private:
-  // A call to Watch in progress.
+  // Since when a caller has not read what it must; 0: it has.
+  using StuckSince = std::function<Nanoseconds()>;
+  // A call to Watch or StreamSnapshots in progress.
   struct Stream {
     grpc::ServerContext* context = nullptr;
-    std::shared_ptr<TelemetryBus::Watcher> watcher;
+    StuckSince stuck_since_ns;
   };
+  // Runs `body` as one of the streams, if there is room: `begin` comes first
+  // then, and what it returns is called by another thread until `body` ends.
+  // Errors: ResourceExhausted TOO_MANY; those of `body`.
+  absl::Status Serve(grpc::ServerContext* context,
+                     absl::FunctionRef<StuckSince()> begin,
+                     absl::FunctionRef<absl::Status()> body);
 
   uint64_t InFlight() const;
   absl::Status CheckShare(const v1::DeviceShare& share) const;
@@ -110,6 +127,9 @@ class AdminService final : public v1::Admin::Service {
   std::atomic<uint32_t> drains_{0};
   Mutex streams_mutex_;
   std::list<Stream> streams_ ABSL_GUARDED_BY(streams_mutex_);
+  SnapshotSampler sampler_{[this](const SnapshotSampler::Wanted& wanted) {
+    return TakeSample(*context_, *sessions_, wanted);
+  }};
 };
 
 }  // namespace carillon::gpud

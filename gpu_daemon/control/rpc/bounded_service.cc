@@ -176,6 +176,24 @@ void BoundedService::Add(const char* path, Implementation* service,
       bounds);
 }
 
+template <class Implementation, class Request, class Response>
+void BoundedService::AddStream(
+    const char* path, Implementation* service,
+    grpc::Status (Implementation::*method)(grpc::ServerContext*, const Request*,
+                                           grpc::ServerWriter<Response>*)) {
+  using Handler =
+      grpc::internal::ServerStreamingHandler<Implementation, Request, Response>;
+  Add(path, RpcMethod::SERVER_STREAMING,
+      std::make_unique<Handler>(
+          [method](Implementation* of, grpc::ServerContext* context,
+                   const Request* request,
+                   grpc::ServerWriter<Response>* writer) {
+            return (of->*method)(context, request, writer);
+          },
+          service),
+      {});
+}
+
 BoundedAdmin::BoundedAdmin(AdminService* admin) {
 #define ADD(name) Add("/carillon.v1.Admin/" #name, admin, &AdminService::name)
   ADD(GetStatus);
@@ -195,18 +213,9 @@ BoundedAdmin::BoundedAdmin(AdminService* admin) {
        .long_bytes = kMaxImageBytes,
        .repeated_field = v1::RegisterModuleRequest::kKernelsFieldNumber,
        .repetitions = kMaxKernelsOfAFile});
-  using Watch =
-      grpc::internal::ServerStreamingHandler<AdminService, v1::WatchRequest,
-                                             v1::TelemetryEvent>;
-  Add("/carillon.v1.Admin/Watch", RpcMethod::SERVER_STREAMING,
-      std::make_unique<Watch>(
-          [](AdminService* service, grpc::ServerContext* context,
-             const v1::WatchRequest* request,
-             grpc::ServerWriter<v1::TelemetryEvent>* writer) {
-            return service->Watch(context, request, writer);
-          },
-          admin),
-      {});
+  AddStream("/carillon.v1.Admin/Watch", admin, &AdminService::Watch);
+  AddStream("/carillon.v1.Admin/StreamSnapshots", admin,
+            &AdminService::StreamSnapshots);
 }
 
 BoundedDevices::BoundedDevices(DevicesService* devices) {

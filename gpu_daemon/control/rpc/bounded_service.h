@@ -47,6 +47,12 @@ class BoundedService : public grpc::Service {
            grpc::Status (Base::*method)(grpc::ServerContext*, const Request*,
                                         Response*),
            const RequestBounds& bounds = {});
+  // One whose answer is a stream.
+  template <class Implementation, class Request, class Response>
+  void AddStream(const char* path, Implementation* service,
+                 grpc::Status (Implementation::*method)(
+                     grpc::ServerContext*, const Request*,
+                     grpc::ServerWriter<Response>*));
   void Add(const char* path, grpc::internal::RpcMethod::RpcType type,
            std::unique_ptr<grpc::internal::MethodHandler> handler,
            const RequestBounds& bounds);

@@ -31,17 +31,14 @@ v1::ParameterForm FormOf(const simt::ParamInfo& param) {
 
 void DescribeFigures(const Session& session, v1::Device* out) {
   const Session::Identity& identity = session.identity();
-  shm::Telemetry& page = session.memory().submission().telemetry();
   for (size_t i = 0; i < identity.counter_names.size(); ++i) {
     v1::Counter* counter = out->add_counters();
     counter->set_name(identity.counter_names[i]);
-    // Writer: the device.
-    counter->set_value(std::atomic_ref<uint64_t>(page.counters[i])
-                           .load(std::memory_order_relaxed));
+    counter->set_value(CounterOf(session, i));
   }
   for (size_t i = 0; i < identity.histogram_names.size(); ++i) {
-    Describe(identity.histogram_names[i],
-             shm::HistogramSnapshot(page.histograms[i]), out->add_histograms());
+    Describe(identity.histogram_names[i], HistogramOf(session, i),
+             out->add_histograms());
   }
 }
 
@@ -96,9 +93,10 @@ void Describe(std::string_view name, const shm::HistogramSnapshot& histogram,
     out->add_bucket(i);
     out->add_count(std::min(count, kMaxCount));
   }
+  out->set_sum_ns(histogram.sum());
 }
 
-void Describe(const EventKernel& event, v1::EktEntry* out) {
+void DescribeRegistration(const EventKernel& event, v1::EktEntry* out) {
   const KernelMetadata& kmd = event.kmd();
   out->set_ekt_index(event.ekt_index());
   out->set_device(event.memory().name());
@@ -115,6 +113,10 @@ void Describe(const EventKernel& event, v1::EktEntry* out) {
                       event.short_path().Takes(kmd));
   out->set_hands_to(event.next_device());
   out->set_takes_from(event.last_device());
+}
+
+void Describe(const EventKernel& event, v1::EktEntry* out) {
+  DescribeRegistration(event, out);
   Describe(event.counts(), out->mutable_counts());
   for (uint32_t i = 0; i < kStages; ++i) {
     const auto stage = static_cast<Stage>(i);
@@ -140,7 +142,19 @@ void Describe(const EventKernel& event, v1::Ring* out) {
   out->set_consumed(event.ring().LoadConsumed());
 }
 
-void Describe(const Session& session, Nanoseconds now, v1::Device* out) {
+uint64_t CounterOf(const Session& session, size_t index) {
+  shm::Telemetry& page = session.memory().submission().telemetry();
+  // Writer: the device.
+  return std::atomic_ref<uint64_t>(page.counters[index])
+      .load(std::memory_order_relaxed);
+}
+
+shm::HistogramSnapshot HistogramOf(const Session& session, size_t index) {
+  return shm::HistogramSnapshot(
+      session.memory().submission().telemetry().histograms[index]);
+}
+
+void DescribeState(const Session& session, Nanoseconds now, v1::Device* out) {
   const Session::Identity& identity = session.identity();
   out->set_device_id(identity.device_id);
   out->set_name(identity.name);
@@ -156,12 +170,16 @@ void Describe(const Session& session, Nanoseconds now, v1::Device* out) {
       session.space().reserved_bytes(shm::RegionKind::kCompletion));
   out->set_gpu_memory_bytes(session.gpu_memory_bytes());
   out->set_attached_ns_ago(now - identity.attached_ns);
-  out->set_silent_ns(session.SilentFor(now));
   v1::DeviceShare* share = out->mutable_share();
   share->set_device(identity.name);
   share->set_weight(session.memory().share().weight());
   share->set_max_priority(
       std::min(session.memory().share().max_priority(), kPriorities - 1));
+}
+
+void Describe(const Session& session, Nanoseconds now, v1::Device* out) {
+  DescribeState(session, now, out);
+  out->set_silent_ns(session.SilentFor(now));
   DescribeFigures(session, out);
 }
 
@@ -191,6 +209,26 @@ void Describe(const std::vector<PathCounter>& counters,
     shown->set_name(std::string(counter.name));
     shown->set_value(counter.value);
   }
+}
+
+void Describe(const QueueLength& length, v1::Queue* out) {
+  out->set_name(length.event ? "event" : "host");
+  out->set_priority(length.priority);
+  out->set_kernels(length.kernels);
+}
+
+void Describe(const PathSet::Description& path,
+              const std::vector<std::shared_ptr<EventKernel>>& events,
+              v1::LaunchPath* out) {
+  out->set_name(std::string(path.info.name));
+  out->set_summary(std::string(path.info.summary));
+  out->set_unavailable(path.unavailable);
+  out->set_notice(path.notice);
+  Describe(path.counters, out->mutable_counters());
+  out->set_event_kernels(static_cast<uint32_t>(
+      std::count_if(events.begin(), events.end(), [&](const auto& event) {
+        return event->launch_path() == path.info.name;
+      })));
 }
 
 void Describe(const CopyProgress& copy, v1::Copy* out) {

@@ -24,6 +24,7 @@ constexpr MethodRole kMethods[] = {
     {kAdmin, "ListRings", Role::kViewer},
     {kAdmin, "ListQueues", Role::kViewer},
     {kAdmin, "Watch", Role::kViewer},
+    {kAdmin, "StreamSnapshots", Role::kViewer},
     {kAdmin, "SetPolicy", Role::kOperator},
     {kAdmin, "ResetStatistics", Role::kOperator},
     {kAdmin, "SetTracing", Role::kOperator},

@@ -80,6 +80,7 @@ TEST(Roles, ACertificateHasWhatItCarriesAndAnOperatorMayLook) {
   };
   for (const Row& row : {Row{"/carillon.v1.Admin/GetStatus", "vo"},
                          Row{"/carillon.v1.Admin/Watch", "vo"},
+                         Row{"/carillon.v1.Admin/StreamSnapshots", "vo"},
                          Row{"/carillon.v1.Admin/SetPolicy", "o"},
                          Row{"/carillon.v1.Admin/Shutdown", "o"},
                          Row{"/carillon.v1.Admin/RegisterModule", "o"},

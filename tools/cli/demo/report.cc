@@ -152,6 +152,7 @@ shm::HistogramSnapshot Difference(const shm::HistogramSnapshot& after,
     const uint64_t then = std::min(after.buckets()[i], before.buckets()[i]);
     difference.AddBucket(i, after.buckets()[i] - then);
   }
+  difference.AddSum(after.sum() - before.sum());
   return difference;
 }
 

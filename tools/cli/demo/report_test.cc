@@ -154,13 +154,16 @@ TEST(DemoReport, IsForPeopleOrForPrograms) {
 TEST(DemoReport, ShowsTwoLooksAtAHistogramAsWhatCameBetween) {
   shm::HistogramSnapshot before;
   before.AddBucket(5, 10);
+  before.AddSum(50);
   shm::HistogramSnapshot after;
   after.AddBucket(5, 12);
   after.AddBucket(9, 1);
+  after.AddSum(69);
   const auto difference = Difference(after, before);
   EXPECT_EQ(difference.count(), 3u);
   EXPECT_EQ(difference.buckets()[5], 2u);
   EXPECT_EQ(difference.buckets()[9], 1u);
+  EXPECT_EQ(difference.sum(), 19u);
 }
 
 }  // namespace

@@ -79,6 +79,7 @@ shm::HistogramSnapshot ToSnapshot(const v1::Histogram& histogram) {
   for (int i = 0; i < buckets; ++i) {
     snapshot.AddBucket(histogram.bucket(i), histogram.count(i));
   }
+  snapshot.AddSum(histogram.sum_ns());
   return snapshot;
 }
 

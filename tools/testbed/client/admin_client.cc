@@ -53,6 +53,49 @@ struct AdminClient::Channel : GpudChannel {
     return Ask(*admin, method, name, request, timeout);
   }
 
+  // Calls `on_message` until it returns false (then OK) or the stream ends; with
+  // a null pointer about every 100 ms.
+  template <class Request, class Message>
+  absl::Status Follow(
+      std::unique_ptr<grpc::ClientAsyncReader<Message>> (Admin::*method)(
+          grpc::ClientContext*, const Request&, grpc::CompletionQueue*, void*),
+      std::string_view name, const Request& request,
+      const std::function<bool(const Message*)>& on_message) const {
+    grpc::ClientContext context;
+    grpc::CompletionQueue queue;
+    const auto stream = (*admin.*method)(&context, request, &queue, nullptr);
+    Message message;
+    bool started = false;
+    bool wanted = true;
+    for (;;) {
+      void* tag;
+      bool ok = false;
+      const auto next = queue.AsyncNext(
+          &tag, &ok, std::chrono::system_clock::now() + kWatchTick);
+      if (next == grpc::CompletionQueue::TIMEOUT) {
+        if (wanted && !on_message(nullptr)) {
+          wanted = false;
+          context.TryCancel();
+        }
+        continue;
+      }
+      if (!ok) break;
+      if (started && wanted && !on_message(&message)) {
+        wanted = false;
+        context.TryCancel();
+      }
+      started = true;
+      stream->Read(&message, nullptr);
+    }
+    grpc::Status status;
+    stream->Finish(&status, nullptr);
+    void* tag;
+    bool ok = false;
+    queue.Next(&tag, &ok);
+    if (!wanted) return absl::OkStatus();
+    return ToStatus(status, context, name, milliseconds(0));
+  }
+
   const milliseconds timeout;
   const std::unique_ptr<v1::Admin::Stub> admin;
   const std::unique_ptr<v1::Events::Stub> events;
@@ -158,40 +201,15 @@ absl::Status AdminClient::Drain(milliseconds limit) {
 
 absl::Status AdminClient::Watch(
     const std::function<bool(const v1::TelemetryEvent*)>& on_event) {
-  grpc::ClientContext context;
-  grpc::CompletionQueue queue;
-  const auto stream = channel_->admin->AsyncWatch(&context, v1::WatchRequest(),
-                                                  &queue, nullptr);
-  v1::TelemetryEvent event;
-  bool started = false;
-  bool wanted = true;
-  for (;;) {
-    void* tag;
-    bool ok = false;
-    const auto next = queue.AsyncNext(
-        &tag, &ok, std::chrono::system_clock::now() + kWatchTick);
-    if (next == grpc::CompletionQueue::TIMEOUT) {
-      if (wanted && !on_event(nullptr)) {
-        wanted = false;
-        context.TryCancel();
-      }
-      continue;
-    }
-    if (!ok) break;
-    if (started && wanted && !on_event(&event)) {
-      wanted = false;
-      context.TryCancel();
-    }
-    started = true;
-    stream->Read(&event, nullptr);
-  }
-  grpc::Status status;
-  stream->Finish(&status, nullptr);
-  void* tag;
-  bool ok = false;
-  queue.Next(&tag, &ok);
-  if (!wanted) return absl::OkStatus();
-  return channel_->ToStatus(status, context, "Watch", milliseconds(0));
+  return channel_->Follow(&Admin::AsyncWatch, "Watch", v1::WatchRequest(),
+                          on_event);
+}
+
+absl::Status AdminClient::StreamSnapshots(
+    const v1::StreamSnapshotsRequest& request,
+    const std::function<bool(const v1::Snapshot*)>& on_snapshot) {
+  return channel_->Follow(&Admin::AsyncStreamSnapshots, "StreamSnapshots",
+                          request, on_snapshot);
 }
 
 GrpcReadinessProbe::GrpcReadinessProbe(const TestbedPaths& paths)

@@ -52,6 +52,10 @@ class AdminClient {
   // `on_event` also gets a null pointer about every 100 ms.
   absl::Status Watch(
       const std::function<bool(const v1::TelemetryEvent*)>& on_event);
+  // The same with snapshots, for a SnapshotPicture.
+  absl::Status StreamSnapshots(
+      const v1::StreamSnapshotsRequest& request,
+      const std::function<bool(const v1::Snapshot*)>& on_snapshot);
 
  private:
   struct Channel;  // gRPC, which the many files that ask gpud need not compile
