@@ -560,6 +560,40 @@ TEST_F(CliIntegration, WhatADeviceWritesToItsLogSteersNoTerminal) {
   EXPECT_TRUE(line["level"].is_null());
 }
 
+TEST_F(CliIntegration, CompletesWhatTheTestbedHas) {
+  Up({"--faults"});
+  ASSERT_EQ(RunCli({"fault", "inject", "nic0", "delay", "--for", "1ms", "--at",
+                    "device.ring", "--nth", "1000000000", "--as", "slow"})
+                .code,
+            0);
+  const auto completed = [](std::vector<std::string> words) {
+    words.insert(words.begin(), {"complete", "--"});
+    const CliResult result = RunCli(words);
+    EXPECT_EQ(result.code, 0);
+    EXPECT_EQ(result.err, "");
+    std::set<std::string> found;
+    std::istringstream lines(result.out);
+    for (std::string line; std::getline(lines, line);) {
+      found.insert(line.substr(0, line.find('\t')));
+    }
+    return found;
+  };
+  using Found = std::set<std::string>;
+  EXPECT_EQ(completed({"logs", ""}), (Found{"gpud", "nic0", "fpga0", "host0"}));
+  EXPECT_EQ(completed({"restart", "nic0", "f"}), Found{"fpga0"});
+  EXPECT_EQ(completed({"devices", ""}), (Found{"nic0", "fpga0", "host0"}));
+  EXPECT_EQ(completed({"status", "--name", ""}), Found{"lab"});
+  EXPECT_EQ(completed({"fault", "clear", ""}), Found{"slow"});
+  EXPECT_EQ(completed({"fault", "inject", "n"}), (Found{"nic0", ":files"}));
+  EXPECT_EQ(completed({"kernels", "null_"}), Found{"null_event"});
+  EXPECT_THAT(completed({"policy", ""}), ::testing::Contains("priority"));
+  EXPECT_EQ(completed({"logs", "--name", "other", ""}), Found{});
+  // A gpud that does not answer costs no more than a moment.
+  ASSERT_EQ(kill(PidOf("lab", "gpud"), SIGSTOP), 0);
+  EXPECT_EQ(completed({"kernels", "null_"}), Found{});
+  EXPECT_EQ(completed({"logs", "n"}), Found{"nic0"});
+}
+
 TEST_F(CliIntegration, LogsAreFollowedToTheTestbedsEnd) {
   Up();
   CliRun logs({"logs", "-f", "fpga0"});
