@@ -79,6 +79,24 @@ TEST(Events, ARungDoorbellIsAnswered) {
   EXPECT_EQ(rings.rings(0).consumed(), 10u);
 }
 
+TEST(Events, RingsOfOneKernelAreToldApartByTheirLabels) {
+  TestTestbed testbed;
+  AttachedDevice device(&testbed, "nic0");
+  for (const char* label : {"small", "large"}) {
+    auto request = device.NullEvent();
+    request.set_label(label);
+    device.RingOf(request);
+  }
+  v1::ListRingsResponse rings;
+  ASSERT_TRUE(TestTestbed::Call(testbed.admin(), &v1::Admin::Stub::ListRings,
+                                v1::ListRingsRequest(), &rings)
+                  .ok());
+  ASSERT_EQ(rings.rings_size(), 2);
+  EXPECT_EQ(rings.rings(0).kernel(), rings.rings(1).kernel());
+  EXPECT_EQ(rings.rings(0).label(), "small");
+  EXPECT_EQ(rings.rings(1).label(), "large");
+}
+
 TEST(Events, TheTableShowsWhichLaunchesTakeTheShortPath) {
   TestTestbed testbed;
   AttachedDevice device(&testbed, "nic0");
