@@ -426,8 +426,8 @@ absl::StatusOr<EventQueue*> Device::Impl::AddQueue(
   ASSIGN_OR_RETURN(const auto layout, CheckAnswer(spec, answer));
   std::vector<EventQueue::WritableParameter> writable;
   for (const v1::WritableParameter& parameter : answer.writable()) {
-    writable.push_back({parameter.name(), parameter.offset(),
-                        EntryBytesOf(parameter.kind())});
+    writable.push_back(
+        {parameter.name(), parameter.offset(), EntryBytesOf(parameter.kind())});
   }
   MutexLock lock(mutex_);
   std::unique_ptr<EventQueue>& queue = queues_[answer.event_id()];
@@ -437,6 +437,7 @@ absl::StatusOr<EventQueue*> Device::Impl::AddQueue(
   }
   queue.reset(new EventQueue(device, spec, answer.launch_path(), layout,
                              std::move(writable)));
+  NameRing(spec, layout);
   Record(shm::Step::kRegistered, layout, 0, layout.entries);
   return queue.get();
 }
