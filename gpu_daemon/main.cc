@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "base/headroom.h"
+#include "base/log/log_line.h"
 #include "base/option_flags.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
@@ -49,8 +50,7 @@ UniqueFd Block(std::initializer_list<int> signals) {
 
 void StartLogging(const std::string& level) {
   auto logger = spdlog::stderr_color_mt("gpud");
-  // As devices and the supervisor write theirs.
-  logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %n %^%l%$ %v");
+  logger->set_pattern(kLogPattern);
   logger->set_level(spdlog::level::from_str(level));
   logger->flush_on(spdlog::level::trace);
   spdlog::set_default_logger(std::move(logger));

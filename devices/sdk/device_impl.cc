@@ -460,6 +460,7 @@ absl::StatusOr<EventQueue*> Device::Impl::AddQueue(
   }
   queue.reset(new EventQueue(device, spec, answer.launch_path(), layout,
                              std::move(writable)));
+  NameRing(spec, layout);
   Record(shm::Step::kRegistered, layout, 0, layout.entries);
   return queue.get();
 }

@@ -82,6 +82,12 @@ class Device::Impl {
   absl::Status Unregister(const EventQueue* queue);
   static shm::DeviceRing& RingOf(EventQueue& queue) { return queue.ring_; }
 
+  // Names the ring in the flight recorder, if there is one.
+  void NameRing(const EventSpec& spec, const shm::RingLayout& ring) const {
+    if (recorder == nullptr) return;
+    recorder->NameRing(ring.doorbell.value(), ring.generation, options.name,
+                       spec.kernel, spec.label);
+  }
   // Writes into the flight recorder, if there is one.
   void Record(shm::Step step, const shm::RingLayout& ring, uint64_t sequence,
               uint32_t status = 0) const {

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/log/log_line.h"
 #include "base/option_flags.h"
 #include "base/status.h"
 #include "base/testbed_paths.h"
@@ -104,7 +105,7 @@ int DeviceMain(CLI::App& app, int argc, char** argv,
   }
 
   auto logger = spdlog::stderr_color_mt(options.name);
-  logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %n %^%l%$ %v");
+  logger->set_pattern(kLogPattern);
   logger->set_level(spdlog::level::from_str(options.log_level));
   spdlog::set_default_logger(logger);
 

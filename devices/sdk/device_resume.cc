@@ -275,6 +275,7 @@ absl::Status Device::Impl::RegisterAgain(EventQueue& queue) {
         fmt::format("event {} has another ring than before", queue.event_id()));
   }
   queue.launch_path_ = answer.launch_path();
+  NameRing(queue.spec_, layout);
   Record(shm::Step::kResumed, layout, queue.ring_.last_consumed().value());
   queue.ring_.Resume(layout);
   return absl::OkStatus();

@@ -79,6 +79,24 @@ TEST(Events, ARungDoorbellIsAnswered) {
   EXPECT_EQ(rings.rings(0).consumed(), 10u);
 }
 
+TEST(Events, RingsOfOneKernelAreToldApartByTheirLabels) {
+  TestTestbed testbed;
+  AttachedDevice device(&testbed, "nic0");
+  for (const char* label : {"small", "large"}) {
+    auto request = device.NullEvent();
+    request.set_label(label);
+    device.RingOf(request);
+  }
+  v1::ListRingsResponse rings;
+  ASSERT_TRUE(TestTestbed::Call(testbed.admin(), &v1::Admin::Stub::ListRings,
+                                v1::ListRingsRequest(), &rings)
+                  .ok());
+  ASSERT_EQ(rings.rings_size(), 2);
+  EXPECT_EQ(rings.rings(0).kernel(), rings.rings(1).kernel());
+  EXPECT_EQ(rings.rings(0).label(), "small");
+  EXPECT_EQ(rings.rings(1).label(), "large");
+}
+
 TEST(Events, TheTableShowsWhichLaunchesTakeTheShortPath) {
   TestTestbed testbed;
   AttachedDevice device(&testbed, "nic0");
@@ -579,12 +597,15 @@ TEST(Events, ADoorbellJumpEvictsItsDeviceAndNobodyElse) {
   auto watch = testbed.admin().Watch(context.get(), v1::WatchRequest());
   v1::TelemetryEvent event;
   ASSERT_TRUE(watch->Read(&event));
+  EXPECT_TRUE(event.has_device_attached());
+  EXPECT_TRUE(event.was_there());
   std::atomic_ref<uint32_t>(rogue.submission().doorbells()[0]).store(5000);
   // As a device does it after a ring: gpud may sleep.
   shm::BumpAndWake(&rogue.submission().submission_control().summary);
   while (!event.has_device_evicted() && watch->Read(&event)) {
   }
   EXPECT_EQ(event.device_evicted().device(), "rogue");
+  EXPECT_FALSE(event.was_there());
   EXPECT_NE(event.device_evicted().reason().find("doorbell"),
             std::string::npos);
   context->TryCancel();

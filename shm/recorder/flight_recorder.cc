@@ -40,8 +40,13 @@ constexpr uint64_t kKeptBytes = 256 << 20;
 constexpr int kReadings = 5;
 constexpr size_t kMaxName = sizeof(FlightHeader::name) - 1;
 
-uint64_t BytesOf(uint64_t slots) {
-  return sizeof(FlightHeader) + slots * sizeof(FlightSlot);
+uint64_t SlotsAt(uint32_t ring_names) {
+  return sizeof(FlightHeader) + ring_names * sizeof(FlightRingName);
+}
+
+uint64_t BytesOf(uint64_t slots,
+                 uint32_t ring_names = FlightRecorder::kRingNames) {
+  return SlotsAt(ring_names) + slots * sizeof(FlightSlot);
 }
 
 uint64_t Mix(uint64_t hash, uint64_t word) {
@@ -74,6 +79,31 @@ bool Decode(const FlightSlot& slot, uint64_t place, FlightRecord* record) {
              .step = Step(step),
              .state = EventState(static_cast<uint8_t>(last >> 56))};
   return true;
+}
+
+uint32_t Check(uint64_t place, const FlightRingName& name) {
+  std::array<uint64_t, sizeof(FlightRingName) / 8> words;
+  std::memcpy(words.data(), &name, sizeof(name));
+  uint64_t hash = Mix(place + 1, name.generation);
+  for (size_t i = 1; i < words.size(); ++i) hash = Mix(hash, words[i]);
+  return static_cast<uint32_t>(hash);
+}
+
+template <size_t kSize>
+std::string_view TextIn(const char (&text)[kSize]) {
+  return {text, strnlen(text, kSize)};
+}
+
+// Empty: there is none, or it is torn, or would steer a terminal.
+std::optional<RingName> Decode(const FlightRingName& name, uint64_t place) {
+  if (name.generation == 0 || name.check != Check(place, name)) return {};
+  for (const std::string_view text :
+       {TextIn(name.device), TextIn(name.kernel), TextIn(name.label)}) {
+    if (std::ranges::any_of(text, absl::ascii_iscntrl)) return {};
+  }
+  return RingName{.device = std::string(TextIn(name.device)),
+                  .kernel = std::string(TextIn(name.kernel)),
+                  .label = std::string(TextIn(name.label))};
 }
 
 bool IsName(std::string_view name) {
@@ -137,9 +167,13 @@ absl::Status CheckHeader(const FlightHeader& header, uint64_t file_bytes,
         fmt::format("a power of two from {} to {}", FlightRecorder::kMinRecords,
                     FlightRecorder::kMaxRecords));
   }
-  const uint64_t least =
-      BytesOf(std::min(header.capacity, FlightRecorder::kStep));
-  const uint64_t most = BytesOf(header.capacity);
+  if (header.ring_names > FlightRecorder::kRingNames) {
+    return wrong("number of ring names", header.ring_names,
+                 fmt::format("0 to {}", FlightRecorder::kRingNames));
+  }
+  const uint64_t least = BytesOf(
+      std::min(header.capacity, FlightRecorder::kStep), header.ring_names);
+  const uint64_t most = BytesOf(header.capacity, header.ring_names);
   if (file_bytes < least || file_bytes > most) {
     return wrong("size", file_bytes,
                  fmt::format("{:#x} to {:#x}", least, most));
@@ -213,6 +247,7 @@ void RemoveOldest(const std::string& directory, std::string_view name) {
     FlightHeader sum = rest ? rest->header : files[i].header;
     sum.next = files[i].header.next + (rest ? rest->header.next : 0);
     sum.capacity = 0;
+    sum.ring_names = 0;
     sum.pid = 0;
     const UniqueFd fd(open(rest_path.c_str(),
                            O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -314,6 +349,12 @@ absl::StatusOr<std::unique_ptr<FlightRecorder>> FlightRecorder::Create(
   header.record_bytes = sizeof(FlightSlot);
   header.capacity = capacity;
   header.pid = static_cast<uint32_t>(getpid());
+  header.ring_names = kRingNames;
+  timespec realtime{};
+  clock_gettime(CLOCK_REALTIME, &realtime);
+  header.monotonic_ns = NowNs();
+  header.realtime_ns = static_cast<uint64_t>(realtime.tv_sec) * 1'000'000'000 +
+                       static_cast<uint64_t>(realtime.tv_nsec);
   name.copy(header.name, kMaxName);
   // Writer: this thread; readers: other processes, which check all of it.
   std::atomic_ref<uint64_t>(header.magic)
@@ -384,6 +425,28 @@ void FlightRecorder::Record(Step step, uint32_t event_id, Generation generation,
   store(3, last, std::memory_order_release);
 }
 
+void FlightRecorder::NameRing(uint32_t event_id, Generation generation,
+                              std::string_view device, std::string_view kernel,
+                              std::string_view label) {
+  FlightRingName name{.check = 0,
+                      .generation = generation.value(),
+                      .event_id = static_cast<uint16_t>(event_id),
+                      .zero = {},
+                      .device = {},
+                      .kernel = {},
+                      .label = {}};
+  device.copy(name.device, sizeof(name.device));
+  kernel.copy(name.kernel, sizeof(name.kernel));
+  label.copy(name.label, sizeof(name.label));
+  MutexLock lock(names_mutex_);
+  const uint64_t place = named_++ % kRingNames;
+  FlightRingName& there = names_[place];
+  // Who dies here leaves a name whose check is wrong.
+  std::memcpy(&there, &name, sizeof(name));
+  std::atomic_ref<uint32_t>(there.check)
+      .store(Check(place, name), std::memory_order_release);
+}
+
 absl::StatusOr<FlightRecording> ReadFlightRecording(const std::string& path) {
   // O_NONBLOCK: a FIFO of that name must not hold the reader.
   const UniqueFd fd(
@@ -405,6 +468,8 @@ absl::StatusOr<FlightRecording> ReadFlightRecording(const std::string& path) {
   recording.read_ns = read_ns;
   recording.name = header.name;
   recording.pid = header.pid;
+  recording.made_ns = header.monotonic_ns;
+  recording.realtime_offset_ns = header.realtime_ns - header.monotonic_ns;
   // Before the records: one that runs now may be dead when they are read, and
   // is taken for running then, which claims less.
   struct flock lock = WholeFile(F_RDLCK);
@@ -416,7 +481,7 @@ absl::StatusOr<FlightRecording> ReadFlightRecording(const std::string& path) {
   // Records that come while this reads lie where the oldest were.
   std::vector<FlightSlot> slots(used);
   const size_t got = ReadAt(fd.get(), slots.data(), used * sizeof(FlightSlot),
-                            sizeof(FlightHeader));
+                            static_cast<off_t>(SlotsAt(header.ring_names)));
   slots.resize(got / sizeof(FlightSlot));
   uint64_t end_now = end;
   if (ReadAt(fd.get(), &end_now, sizeof(end_now),
@@ -436,6 +501,19 @@ absl::StatusOr<FlightRecording> ReadFlightRecording(const std::string& path) {
     } else {
       ++recording.torn;
     }
+  }
+  // After the records: a ring has its name before its first record.
+  std::vector<FlightRingName> names(header.ring_names);
+  const size_t named =
+      ReadAt(fd.get(), names.data(), names.size() * sizeof(FlightRingName),
+             sizeof(FlightHeader)) /
+      sizeof(FlightRingName);
+  for (size_t place = 0; place < named; ++place) {
+    auto name = Decode(names[place], place);
+    if (!name) continue;
+    recording.ring_names.emplace(
+        std::pair(names[place].event_id, names[place].generation),
+        *std::move(name));
   }
   return recording;
 }

@@ -7,15 +7,18 @@
 //           capacity is where it lies
 //   torn    a record that its process died in, or that two writers a lap apart
 //           have mixed; readers leave it out and count it
+//   name    what a ring serves: device, kernel, label
 #ifndef CARILLON_SHM_RECORDER_FLIGHT_RECORDER_H_
 #define CARILLON_SHM_RECORDER_FLIGHT_RECORDER_H_
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -97,35 +100,59 @@ struct FlightSlot {
 };
 static_assert(sizeof(FlightSlot) == 32);
 
-//   0       8         12             16         24    28         32     72
-//   +-------+---------+--------------+----------+-----+----------+------+----
-//   | magic | version | record bytes | capacity | pid | reserved | name | 0..
-//   +-------+---------+--------------+----------+-----+----------+------+----
-//   128
-//   +------+-------------------------
-//   | next | 0...                 256: the slots
-//   +------+-------------------------
+//   0       4            8          10  16       48       96      160
+//   +-------+------------+----------+---+--------+--------+-------+
+//   | check | generation | event id | 0 | device | kernel | label |
+//   +-------+------------+----------+---+--------+--------+-------+
+// The name of a ring. Texts are cut to their room, and end with a 0 where they
+// are shorter. Writer: one thread at a time, the check last (release). Readers:
+// other processes, which copy it and then compare `check`: it covers the place
+// and all other bytes.
+struct FlightRingName {
+  uint32_t check;
+  uint32_t generation;
+  uint16_t event_id;
+  char zero[6];
+  char device[32];
+  char kernel[48];
+  char label[64];
+};
+static_assert(offsetof(FlightRingName, device) == 16);
+static_assert(sizeof(FlightRingName) == 160);
+
+//   0       8         12             16         24    28           32     72
+//   +-------+---------+--------------+----------+-----+------------+------+
+//   | magic | version | record bytes | capacity | pid | ring names | name |
+//   +-------+---------+--------------+----------+-----+------------+------+
+//   72          80         88         128
+//   +-----------+----------+----------+------+-----------------------------
+//   | monotonic | realtime | 0...     | next | 0...        256: the ring
+//   +-----------+----------+----------+------+             names, the slots
 // Written once before the file has records, the magic last; then only `next`
 // changes.
 struct FlightHeader {
   static constexpr uint64_t kMagic =
       0x4345'524f'4c52'4143;  // "CARLOREC", as bytes
-  static constexpr uint32_t kVersion = 1;
+  static constexpr uint32_t kVersion = 2;
 
   uint64_t magic;
   uint32_t version;
   uint32_t record_bytes;
   uint64_t capacity;  // slots: a power of two
   uint32_t pid;
-  uint32_t reserved;
-  char name[40];  // ends with a 0
-  char zero[56];
+  uint32_t ring_names;  // how many there is room for
+  char name[40];        // ends with a 0
+  // The two clocks at one moment, when the file was made.
+  uint64_t monotonic_ns;
+  uint64_t realtime_ns;
+  char zero[40];
   // Places taken so far. Writers: the process's threads (fetch_add, relaxed:
   // only the number counts). Readers: other processes, which believe nothing.
   uint64_t next;
   char zero_too[120];
 };
 static_assert(offsetof(FlightHeader, name) == 32);
+static_assert(offsetof(FlightHeader, monotonic_ns) == 72);
 static_assert(offsetof(FlightHeader, next) == 128);
 static_assert(sizeof(FlightHeader) == 256);
 
@@ -137,6 +164,8 @@ class FlightRecorder {
   static constexpr uint64_t kMinRecords = 64;
   static constexpr uint64_t kMaxRecords = 1 << 22;  // 128 MiB
   static constexpr uint64_t kStep = 1 << 16;        // 2 MiB
+  // A further ring's name takes the place of the oldest.
+  static constexpr uint32_t kRingNames = 256;
   // The environment variable that turns a device's recorder on: how many
   // records.
   static constexpr char kVariable[] = "CARILLON_RECORD";
@@ -161,6 +190,10 @@ class FlightRecorder {
   void Record(Step step, uint32_t event_id, Generation generation,
               uint64_t sequence, EventState state = EventState::kNone,
               uint32_t status = 0);
+  // Notes what the ring serves, before any record of it.
+  void NameRing(uint32_t event_id, Generation generation,
+                std::string_view device, std::string_view kernel,
+                std::string_view label) ABSL_LOCKS_EXCLUDED(names_mutex_);
 
  private:
   FlightRecorder(std::string path, UniqueFd fd, void* memory, uint64_t capacity,
@@ -168,7 +201,8 @@ class FlightRecorder {
       : path_(std::move(path)),
         fd_(std::move(fd)),
         header_(static_cast<FlightHeader*>(memory)),
-        slots_(reinterpret_cast<FlightSlot*>(header_ + 1)),
+        names_(reinterpret_cast<FlightRingName*>(header_ + 1)),
+        slots_(reinterpret_cast<FlightSlot*>(names_ + kRingNames)),
         capacity_(capacity),
         reserved_(reserved) {}
 
@@ -180,13 +214,25 @@ class FlightRecorder {
   const std::string path_;
   const UniqueFd fd_;  // its lock says that this process runs
   FlightHeader* const header_;
+  FlightRingName* const names_;
   FlightSlot* const slots_;
   const uint64_t capacity_;
+  Mutex names_mutex_;
+  uint64_t named_ ABSL_GUARDED_BY(names_mutex_) = 0;  // ever
   Mutex mutex_;
   bool full_ ABSL_GUARDED_BY(mutex_) = false;  // there was no more space
   // Slots that have space. Writer: who holds the mutex; readers: all writers.
   // Relaxed: the space is the kernel's.
   std::atomic<uint64_t> reserved_;
+};
+
+// What a ring serves, for people. Without control characters.
+struct RingName {
+  std::string device;
+  std::string kernel;
+  std::string label;  // empty: its device has given none
+
+  bool operator==(const RingName&) const = default;
 };
 
 // The contents of a recorder file.
@@ -201,6 +247,18 @@ struct FlightRecording {
   Nanoseconds read_ns = 0;
   // By place, without torn ones.
   std::vector<FlightRecord> records;
+  // By event id and generation: the last FlightRecorder::kRingNames rings.
+  std::map<std::pair<uint16_t, uint32_t>, RingName> ring_names;
+  // CLOCK_REALTIME less CLOCK_MONOTONIC when the file was made, and when that
+  // was.
+  uint64_t realtime_offset_ns = 0;
+  Nanoseconds made_ns = 0;
+
+  // Null: it has no name, or lost it.
+  const RingName* NameOf(uint16_t event_id, uint32_t generation) const {
+    const auto found = ring_names.find({event_id, generation});
+    return found == ring_names.end() ? nullptr : &found->second;
+  }
 };
 
 // Reads a file of a dead or living process. Trusts nothing in it and maps

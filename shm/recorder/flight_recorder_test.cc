@@ -8,9 +8,11 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -199,7 +201,9 @@ TEST_F(FlightRecorderTest, OutlivesSigkill) {
 TEST_F(FlightRecorderTest, EveryByteOfARecordCounts) {
   const auto recorder = Make();
   for (uint64_t i = 1; i <= 3; ++i) RingDoorbell(*recorder, i);
-  const uint64_t second = sizeof(FlightHeader) + sizeof(FlightSlot);
+  const uint64_t second = sizeof(FlightHeader) +
+                          FlightRecorder::kRingNames * sizeof(FlightRingName) +
+                          sizeof(FlightSlot);
   for (uint64_t at = second; at < second + sizeof(FlightSlot); ++at) {
     uint8_t byte = 0;
     {
@@ -215,6 +219,85 @@ TEST_F(FlightRecorderTest, EveryByteOfARecordCounts) {
     EXPECT_EQ(read.records[1].sequence, 3);
     Write(recorder->path(), at, &byte, 1);
   }
+}
+
+TEST_F(FlightRecorderTest, ARingsNameOutlivesSigkill) {
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    auto recorder = FlightRecorder::Create(directory_, "gpud", kCapacity);
+    if (!recorder.ok()) _exit(1);
+    (*recorder)->NameRing(3, Generation(7), "camera0", "dct8x8", "frames");
+    (*recorder)->NameRing(4, Generation(8), "nic0", std::string(60, 'k'), "");
+    kill(getpid(), SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  const FlightRecording read =
+      Read(directory_ + "/gpud-" + std::to_string(child) + ".rec");
+  ASSERT_THAT(read.ring_names, SizeIs(2));
+  ASSERT_NE(read.NameOf(3, 7), nullptr);
+  EXPECT_EQ(*read.NameOf(3, 7), (RingName{"camera0", "dct8x8", "frames"}));
+  ASSERT_NE(read.NameOf(4, 8), nullptr);
+  EXPECT_EQ(*read.NameOf(4, 8), (RingName{"nic0", std::string(48, 'k'), ""}));
+  EXPECT_EQ(read.NameOf(3, 8), nullptr);
+}
+
+TEST_F(FlightRecorderTest, TheNewestRingsKeepTheirNames) {
+  const auto recorder = Make();
+  constexpr uint32_t kMore = 5;
+  for (uint32_t i = 1; i <= FlightRecorder::kRingNames + kMore; ++i) {
+    recorder->NameRing(i, Generation(i), "nic0", "echo", std::to_string(i));
+  }
+  const FlightRecording read = Read(recorder->path());
+  EXPECT_THAT(read.ring_names, SizeIs(FlightRecorder::kRingNames));
+  EXPECT_EQ(read.NameOf(kMore, kMore), nullptr);
+  for (uint32_t i = kMore + 1; i <= FlightRecorder::kRingNames + kMore; ++i) {
+    ASSERT_NE(read.NameOf(static_cast<uint16_t>(i), i), nullptr) << i;
+    EXPECT_EQ(read.NameOf(static_cast<uint16_t>(i), i)->label,
+              std::to_string(i));
+  }
+}
+
+TEST_F(FlightRecorderTest, ATornNameIsNoName) {
+  const auto recorder = Make();
+  recorder->NameRing(3, Generation(7), "nic0", "echo", "small");
+  recorder->NameRing(4, Generation(8), "nic0", "echo", "l\x1b[2J");
+  EXPECT_THAT(Read(recorder->path()).ring_names, SizeIs(1));
+  for (size_t at = 0; at < sizeof(FlightRingName); ++at) {
+    const uint64_t place = sizeof(FlightHeader) + at;
+    uint8_t byte = 0;
+    {
+      const UniqueFd fd(open(recorder->path().c_str(), O_RDONLY));
+      ASSERT_EQ(pread(fd.get(), &byte, 1, place), 1);
+    }
+    const uint8_t other = byte ^ 1;
+    Write(recorder->path(), place, &other, 1);
+    EXPECT_THAT(Read(recorder->path()).ring_names, IsEmpty()) << "byte " << at;
+    Write(recorder->path(), place, &byte, 1);
+  }
+  EXPECT_THAT(Read(recorder->path()).ring_names, SizeIs(1));
+}
+
+TEST_F(FlightRecorderTest, ItsTimesCanBeToldInWallTime) {
+  const auto realtime = [] {
+    timespec now{};
+    clock_gettime(CLOCK_REALTIME, &now);
+    return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 +
+           static_cast<uint64_t>(now.tv_nsec);
+  };
+  const uint64_t before = realtime() - NowNs();
+  const auto recorder = Make();
+  const uint64_t after = realtime() - NowNs();
+  // As far as a clock that is set meanwhile may take it.
+  constexpr int64_t kFar = 60'000'000'000;
+  const FlightRecording read = Read(recorder->path());
+  EXPECT_LT(std::abs(static_cast<int64_t>(read.realtime_offset_ns - before)),
+            kFar);
+  EXPECT_LT(std::abs(static_cast<int64_t>(read.realtime_offset_ns - after)),
+            kFar);
+  EXPECT_LE(read.made_ns, NowNs());
 }
 
 TEST_F(FlightRecorderTest, ARecordOfAnEarlierLapIsNotTakenForALaterOne) {
@@ -280,7 +363,9 @@ TEST_F(FlightRecorderTest, FilesThatNoRecorderMadeAreRefused) {
   };
   for (const Case& bad : std::vector<Case>{
            {offsetof(FlightHeader, magic), 1, 8, "magic"},
-           {offsetof(FlightHeader, version), 2, 4, "version"},
+           {offsetof(FlightHeader, version), 1, 4, "version"},
+           {offsetof(FlightHeader, ring_names), 257, 4, "ring names"},
+           {offsetof(FlightHeader, ring_names), 255, 4, "size"},
            {offsetof(FlightHeader, record_bytes), 31, 4, "record size"},
            {offsetof(FlightHeader, capacity), 63, 8, "capacity"},
            {offsetof(FlightHeader, capacity), 32, 8, "capacity"},
@@ -306,6 +391,7 @@ TEST_F(FlightRecorderTest, WhatIsLeftOfRemovedOnesIsNotBelievedEither) {
   std::filesystem::resize_file(path, sizeof(FlightHeader));
   const uint64_t none = 0;
   Write(path, offsetof(FlightHeader, capacity), &none, sizeof(none));
+  Write(path, offsetof(FlightHeader, ring_names), &none, sizeof(uint32_t));
   EXPECT_THAT(Read(path).records, IsEmpty());
   const std::string no_end(sizeof(FlightHeader::name) + 8, 'x');
   Write(path, offsetof(FlightHeader, name), no_end.data(), no_end.size());

@@ -2,8 +2,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 
+#include "absl/strings/ascii.h"
 #include "base/testing/fuzz_input.h"
 #include "base/unique_fd.h"
 #include "shm/recorder/flight_recorder.h"
@@ -45,6 +47,13 @@ void Run(std::string_view bytes) {
   for (const FlightRecord& record : recording->records) {
     FUZZ_CHECK(record.time_ns != 0 && record.step != Step::kNone);
     FUZZ_CHECK(StepName(record.step) != "unknown");
+  }
+  FUZZ_CHECK(recording->ring_names.size() <= FlightRecorder::kRingNames);
+  for (const auto& [ring, name] : recording->ring_names) {
+    FUZZ_CHECK(ring.second != 0);
+    for (const std::string& text : {name.device, name.kernel, name.label}) {
+      FUZZ_CHECK(std::ranges::none_of(text, absl::ascii_iscntrl));
+    }
   }
 }
 

@@ -84,6 +84,7 @@ absl::Status ParseFailure(const Command& command, const CLI::App& app,
   const std::vector<std::string> extras = app.remaining();
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {
+    if (option->get_group().empty()) continue;
     for (const std::string& name : option->get_lnames()) {
       names.push_back("--" + name);
     }
@@ -106,12 +107,8 @@ absl::Status RunCommand(const Command& command,
     app.get_formatter()->column_width(26);
     Arguments taken(&app);
     const Run run = command.make(taken, console);
-    // It applies to errors of parsing, too (WantsJson). Nobody reads what the
-    // hidden command prints.
-    if (!command.group.empty()) {
-      taken.Choice("-o,--output FORMAT", console.format, {"table", "json"},
-                   "table for people, json for programs");
-    }
+    // It applies to errors of parsing, too (WantsJson).
+    AddOutputOption(command, taken, console);
     std::reverse(arguments.begin(), arguments.end());
     try {
       app.parse(std::move(arguments));

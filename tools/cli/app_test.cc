@@ -19,8 +19,6 @@
 #include <string>
 #include <vector>
 
-#include "base/subprocess.h"
-#include "base/temp_directory.h"
 #include "base/unique_fd.h"
 #include "tools/cli/command.h"
 #include "tools/cli/run_line.h"
@@ -89,43 +87,87 @@ TEST_F(AppTest, ResultsThatCannotBeWrittenAreAFailure) {
   }
 }
 
-// What bash completes the last of the words to.
-std::string Completed(const std::vector<std::string>& words) {
-  const std::string script = RunLine({"completion", "bash"}).out +
-                             fmt::format(
-                                 "COMP_WORDS=('{}')\n"
-                                 "COMP_CWORD={}\n_carillon\n"
-                                 "echo \"${{COMPREPLY[@]}}\"\n",
-                                 fmt::join(words, "' '"), words.size() - 1);
-  const TempDirectory folder;
-  const std::string file = folder.path() + "/complete.sh";
-  std::ofstream(file) << script;
-  const auto out = MakePipe();
-  auto bash =
-      Subprocess::Start({.argv = {"bash", file}, .out = out->writer.get()});
-  EXPECT_TRUE(bash.ok()) << bash.status();
-  EXPECT_TRUE(bash->Reap().ok());
-  char text[4096] = {};
-  const ssize_t got = read(out->reader.get(), text, sizeof(text));
-  return {text, static_cast<size_t>(std::max<ssize_t>(got, 1)) - 1};
+// What completes the last of the words.
+std::vector<std::string> Completed(const std::vector<std::string>& words) {
+  std::vector<std::string> line = {"complete", "--"};
+  line.insert(line.end(), words.begin(), words.end());
+  const CliResult outcome = RunLine(line);
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(outcome.err, "");
+  std::vector<std::string> found;
+  std::istringstream lines(outcome.out);
+  for (std::string text; std::getline(lines, text);) {
+    found.push_back(text.substr(0, text.find('\t')));
+  }
+  return found;
 }
 
-TEST_F(AppTest, BashCompletesCommandsAndTheirOptions) {
-  EXPECT_EQ(Completed({"carillon", "val"}), "validate");
-  EXPECT_EQ(Completed({"carillon", "fault", "i"}), "inject");
-  EXPECT_EQ(Completed({"carillon", "help", "post"}), "postmortem");
-  EXPECT_EQ(Completed({"carillon", "up", "--det"}), "--detach");
-  EXPECT_EQ(Completed({"carillon", "fault", "inject", "--after-f"}),
-            "--after-fault");
-  EXPECT_EQ(Completed({"carillon", "up", "-f", "x"}), "");
-  const std::string all = " " + Completed({"carillon", ""}) + " ";
+using Found = std::vector<std::string>;
+
+TEST_F(AppTest, CompletesCommandsAndWhatTheyTake) {
+  EXPECT_EQ(Completed({"val"}), Found{"validate"});
+  EXPECT_EQ(Completed({"fault", "i"}), Found{"inject"});
+  EXPECT_EQ(Completed({"help", "post"}), Found{"postmortem"});
+  EXPECT_EQ(Completed({"help", "fault", "p"}), Found{"points"});
+  EXPECT_EQ(Completed({"-o", "j"}), Found{"json"});
+  EXPECT_EQ(Completed({"-o", "json", "val"}), Found{"validate"});
+  EXPECT_EQ(Completed({"--v"}), Found{"--version"});
+  EXPECT_EQ(Completed({"up", "--det"}), Found{"--detach"});
+  // What is there already is not proposed again, unless it may be repeated.
+  EXPECT_EQ(Completed({"up", "--detach", "--det"}), Found{});
+  EXPECT_EQ(Completed({"kernel", "load", "--kernel", "k()", "--ker"}),
+            Found{"--kernel"});
+  EXPECT_EQ(Completed({"fault", "inject", "--after-f"}),
+            Found{"--after-fault"});
+  EXPECT_EQ(Completed({"fault", "inject", "--after_"}), Found{});
+  EXPECT_EQ(Completed({"trace", ""}), (Found{"on", "off", "reset"}));
+  EXPECT_EQ(Completed({"trace", "on", "--na"}), Found{"--name"});
+  EXPECT_EQ(Completed({"status", "-o", "t"}), Found{"table"});
+  EXPECT_EQ(Completed({"status", "--output=t"}), Found{"--output=table"});
+  // As bash cuts it.
+  EXPECT_EQ(Completed({"status", "--output", "=", "t"}), Found{"table"});
+  EXPECT_EQ(Completed({"status", "--output", "="}), (Found{"table", "json"}));
+  // The process, or a plan; then the action; then nothing.
+  EXPECT_EQ(Completed({"fault", "inject", ""}), Found{":files"});
+  EXPECT_EQ(Completed({"fault", "inject", "nic0", "ki"}), Found{"kill"});
+  EXPECT_EQ(Completed({"fault", "inject", "nic0", "kill", ""}), Found{});
+  EXPECT_EQ(Completed({"fault", "points", "device.attac"}),
+            (Found{"device.attach", "device.attached"}));
+  EXPECT_EQ(Completed({"up", "-f", ""}), Found{":files"});
+  EXPECT_EQ(Completed({"up", "--timeout", ""}), Found{});
+  EXPECT_EQ(Completed({"supervise", "--rep"}), Found{});
+  EXPECT_EQ(Completed({"nosuch", "x"}), Found{});
+  EXPECT_EQ(Completed({"status", "--nosuch", ""}).size(),
+            Completed({"status", ""}).size());
+  const Found all = Completed({""});
   for (const Command& command : Commands()) {
-    if (command.group.empty()) continue;
     const std::string first(command.name.substr(0, command.name.find(' ')));
-    EXPECT_THAT(all, HasSubstr(" " + first + " "));
+    EXPECT_EQ(std::count(all.begin(), all.end(), first),
+              command.group.empty() ? 0 : 1)
+        << first;
+  }
+}
+
+TEST_F(AppTest, CompletionOfATestbedThatIsNotThereIsSilent) {
+  for (const std::vector<std::string>& line :
+       {Found{"logs", ""}, Found{"kernels", ""}, Found{"policy", ""},
+        Found{"devices", ""}, Found{"fault", "clear", ""},
+        Found{"status", "--name", ""}, Found{"logs", "--name", "nosuch", ""},
+        Found{"kernels", "--dir", "/nosuch", ""},
+        Found{"kernels", "--dir=/etc", ""},
+        Found{"kernels", "--gpud", "h:1", ""}}) {
+    EXPECT_EQ(Completed(line), Found{});
+  }
+}
+
+TEST_F(AppTest, CompletionKnowsItsShells) {
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    const CliResult outcome = RunLine({"completion", shell});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr(" complete -- "));
   }
   EXPECT_EQ(RunLine({"completion"}).code, 2);
-  EXPECT_EQ(RunLine({"completion", "fish"}).code, 2);
+  EXPECT_EQ(RunLine({"completion", "tcsh"}).code, 2);
 }
 
 TEST_F(AppTest, SummariesStandInOneColumn) {

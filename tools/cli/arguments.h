@@ -4,6 +4,7 @@
 #define CARILLON_TOOLS_CLI_ARGUMENTS_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -22,14 +23,23 @@ class Argument {
   Argument& Required();
   // Each use of the option takes one value, not all up to the next option.
   Argument& OneAtATime();
+  // The help does not show it, and the shell does not complete it.
+  Argument& Hidden();
 
  private:
   CLI::Option* option_;
 };
 
+// What may stand in the place of a value.
+struct ValueWords {
+  std::string word;  // "FILE"; empty: none was given
+  std::vector<std::string> choices;
+};
+
 // `names` is "-f,--file", or "file" for a positional argument. After a space may
-// come the word for the value in the help: "-f,--file FILE". The variables must
-// live until the command has run; their values are the defaults.
+// come the word for the value in the help: "-f,--file FILE". By some words the
+// shell knows what completes a value (completion.h). The variables must live
+// until the command has run; their values are the defaults.
 class Arguments {
  public:
   explicit Arguments(CLI::App* app) : app_(app) {}
@@ -47,8 +57,16 @@ class Arguments {
   Argument Seconds(const std::string& names, double& value, double min,
                    double max, const std::string& help);
 
+  // Null for a flag.
+  const ValueWords* ValueOf(const CLI::Option* option) const;
+
  private:
+  // Of an option with a value.
+  Argument Note(CLI::Option* option, const std::string& names,
+                const std::string& otherwise = "");
+
   CLI::App* const app_;
+  std::map<const CLI::Option*, ValueWords> values_;
 };
 
 }  // namespace carillon::cli

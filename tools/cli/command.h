@@ -37,8 +37,16 @@ const Command* FindCommand(std::string_view name);
 
 // Adds --name, the testbed; it stays empty if it is not given.
 inline void AddNameOption(Arguments& arguments, std::string& name) {
-  arguments.Text("--name NAME", name,
+  arguments.Text("--name TESTBED", name,
                  "The testbed; not needed when only one is up");
+}
+
+// Adds what all commands have but hidden ones, whose output nobody reads.
+inline void AddOutputOption(const Command& command, Arguments& arguments,
+                            Console& console) {
+  if (command.group.empty()) return;
+  arguments.Choice("-o,--output FORMAT", console.format, {"table", "json"},
+                   "table for people, json for programs");
 }
 
 }  // namespace carillon::cli

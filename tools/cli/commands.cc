@@ -152,10 +152,14 @@ constexpr Command kCommands[] = {
 
     {"completion", kType, "make the shell complete command lines of carillon",
      "source <(carillon completion bash)\n"
+     "source <(carillon completion zsh)\n"
+     "carillon completion fish | source\n"
      "carillon completion bash > "
      "~/.local/share/bash-completion/completions/carillon",
      MakeCompletion},
 
+    {"complete", "", "what the shells' scripts ask at each Tab", "",
+     MakeComplete},
     {"supervise", "", "what `carillon up -d` leaves running", "",
      MakeSupervise},
 };

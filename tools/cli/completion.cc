@@ -2,89 +2,138 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-#include <map>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_replace.h"
+#include "base/text.h"
+#include "tools/cli/candidates.h"
 
 namespace carillon::cli {
 namespace {
 
-// What is no option is left to bash, which completes names of files.
-constexpr char kBash[] = R"(# Completes the command line of carillon in bash:
-#   source <(carillon completion bash)
-_carillon() {{
-  local word=${{COMP_WORDS[COMP_CWORD]}} command=${{COMP_WORDS[1]}}
-  local -A followers=(
-{followers}  )
-  local -A options=(
-{options}  )
-  COMPREPLY=()
-  if ((COMP_CWORD == 1)); then
-    COMPREPLY=($(compgen -W "{commands} help version" -- "$word"))
-    return
-  fi
-  if [[ -n ${{followers[$command]-}} ]]; then
-    if ((COMP_CWORD == 2)); then
-      COMPREPLY=($(compgen -W "${{followers[$command]}}" -- "$word"))
-      return
-    fi
-    command+=" ${{COMP_WORDS[2]}}"
-  fi
-  if [[ $word == -* ]]; then
-    COMPREPLY=($(compgen -W "${{options[$command]-}}" -- "$word"))
-  fi
-}}
-complete -o default -F _carillon carillon ./carillon
-)";
+constexpr char kFiles[] = ":files";
 
-std::string OptionsOf(const Command& command, Console& console) {
-  CLI::App app;
-  Arguments taken(&app);
-  const Run run = command.make(taken, console);
-  std::vector<std::string> names = {"--output"};
-  for (const CLI::Option* const option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) {
-      names.push_back("--" + name);
-    }
-  }
-  return fmt::format("{}", fmt::join(names, " "));
+// ./carillon builds before it runs, so the scripts ask the program itself:
+// @PROGRAM@, in quotes.
+
+// bash cuts words at '=' and ':'. With bash-completion they come whole; without
+// it the program joins them at '='.
+constexpr char kBash[] =
+    R"bash(# Completes the command line of carillon in bash:
+#   source <(carillon completion bash)
+_carillon() {
+  local cur prev words cword line typed files=
+  if declare -F _init_completion > /dev/null; then
+    _init_completion -n =: || return
+  else
+    words=("${COMP_WORDS[@]}") cword=$COMP_CWORD cur=${COMP_WORDS[COMP_CWORD]}
+  fi
+  COMPREPLY=()
+  while IFS= read -r line; do
+    if [[ $line == :files ]]; then
+      files=1
+    else
+      COMPREPLY+=("${line%%$'\t'*}")
+    fi
+  done < <(@PROGRAM@ complete -- "${words[@]:1:cword}" 2> /dev/null)
+  # What readline puts in the place of a word begins behind the last cut.
+  typed=${cur##*[=:]}
+  [[ $COMP_WORDBREAKS == *=* ]] || typed=$cur
+  COMPREPLY=("${COMPREPLY[@]#"${cur%"$typed"}"}")
+  if [[ -n $files ]]; then
+    compopt -o filenames
+    while IFS= read -r line; do
+      COMPREPLY+=("$line")
+    done < <(compgen -f -- "$typed")
+  fi
+}
+complete -F _carillon carillon ./carillon
+)bash";
+
+constexpr char kZsh[] = R"zsh(#compdef carillon
+# Completes the command line of carillon in zsh:
+#   source <(carillon completion zsh)
+_carillon() {
+  local line files=
+  local -a found
+  for line in ${(f)"$(@PROGRAM@ complete -- "${(@)words[2,CURRENT-1]}" "$PREFIX" 2> /dev/null)"}; do
+    if [[ $line == :files ]]; then
+      files=1
+    else
+      found+=("${${line%%$'\t'*}//:/\\:}:${line#*$'\t'}")
+    fi
+  done
+  (( $#found )) && _describe carillon found
+  [[ -n $files ]] && _files
+}
+compdef _carillon carillon
+)zsh";
+
+constexpr char kFish[] =
+    R"fish(# Completes the command line of carillon in fish:
+#   carillon completion fish | source
+function __carillon_complete
+    set -l words (commandline -opc) (commandline -ct)
+    for line in (@PROGRAM@ complete -- $words[2..-1] 2> /dev/null)
+        if test "$line" = ":files"
+            __fish_complete_path (commandline -ct)
+        else
+            echo $line
+        end
+    end
+end
+complete -c carillon -f -a '(__carillon_complete)'
+)fish";
+
+std::string ScriptOf(const std::string& shell) {
+  std::error_code error;
+  std::string program = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) program = "carillon";
+  // fish escapes in quotes, the others cannot.
+  program = shell == "fish"
+                ? absl::StrReplaceAll(program, {{"\\", "\\\\"}, {"'", "\\'"}})
+                : absl::StrReplaceAll(program, {{"'", "'\\''"}});
+  const char* const script = shell == "bash"  ? kBash
+                             : shell == "zsh" ? kZsh
+                                              : kFish;
+  return absl::StrReplaceAll(script,
+                             {{"@PROGRAM@", fmt::format("'{}'", program)}});
 }
 
-std::string BashScript(Console& console) {
-  std::vector<std::string> first_words;
-  std::map<std::string, std::vector<std::string>> families;
-  std::string options;
-  for (const Command& command : Commands()) {
-    if (command.group.empty()) continue;
-    const std::string name(command.name);
-    const size_t space = name.find(' ');
-    const std::string first = name.substr(0, space);
-    if (first_words.empty() || first_words.back() != first) {
-      first_words.push_back(first);
-    }
-    if (space != name.npos) families[first].push_back(name.substr(space + 1));
-    options +=
-        fmt::format("    [\"{}\"]=\"{}\"\n", name, OptionsOf(command, console));
-  }
-  families["help"] = first_words;
-  std::string followers;
-  for (const auto& [first, words] : families) {
-    followers += fmt::format("    [{}]=\"{}\"\n", first, fmt::join(words, " "));
-  }
-  return fmt::format(kBash, fmt::arg("followers", followers),
-                     fmt::arg("options", options),
-                     fmt::arg("commands", fmt::join(first_words, " ")));
+// It goes to a terminal, past the shell.
+std::string Line(const Candidate& candidate) {
+  return EscapeBytes(candidate.word, absl::ascii_iscntrl) + "\t" +
+         EscapeBytes(candidate.help, absl::ascii_iscntrl) + "\n";
 }
 
 }  // namespace
 
 Run MakeCompletion(Arguments& arguments, Console& console) {
   auto shell = std::make_shared<std::string>();
-  arguments.Choice("shell SHELL", *shell, {"bash"}, "Whose: bash").Required();
+  arguments
+      .Choice("shell SHELL", *shell, {"bash", "zsh", "fish"},
+              "Whose: bash, zsh or fish")
+      .Required();
   return [shell, &console] {
-    console.Print(BashScript(console));
+    console.Print(ScriptOf(*shell));
+    return absl::OkStatus();
+  };
+}
+
+Run MakeComplete(Arguments& arguments, Console& console) {
+  auto words = std::make_shared<std::vector<std::string>>();
+  arguments.Texts("word WORD", *words, "The words so far, behind a --");
+  return [words, &console] {
+    const Candidates found = FindCandidates(*words, console);
+    std::string text;
+    for (const Candidate& candidate : found.words) text += Line(candidate);
+    if (found.files) text += fmt::format("{}\n", kFiles);
+    console.Print(text);
     return absl::OkStatus();
   };
 }

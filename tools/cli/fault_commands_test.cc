@@ -105,6 +105,23 @@ TEST_F(FaultCommands, InjectPutsAFaultOfTheCommandLineOnTheBoard) {
   EXPECT_NE(There()[1].fault.seed, There()[2].fault.seed);
 }
 
+TEST_F(FaultCommands, InjectSpellsItsOptionsWithDashesAndTakesAPlansSpelling) {
+  for (const char* option : {"--after-fault", "--after_fault"}) {
+    const CliResult outcome = RunFault(
+        {"inject", "nic0", "lose", "--at", "device.ring", option, "kill-1"});
+    // The board knows no such fault: the option has arrived there.
+    EXPECT_EQ(outcome.code, 2) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("there is no fault called kill-1"));
+  }
+  const std::string help = RunFault({"inject", "--help"}).out;
+  EXPECT_THAT(help, HasSubstr("--after-fault"));
+  EXPECT_THAT(help, Not(HasSubstr("--after_fault")));
+  const CliResult outcome =
+      RunFault({"inject", "plan.yaml", "--after_fault", "kill-1"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("--after-fault is of one fault"));
+}
+
 TEST_F(FaultCommands, InjectTakesAWholePlanOrNothing) {
   const std::string file = folder_.path() + "/p.yaml";
   std::ofstream(file) << "plan: p\nseed: 4\nfaults:\n"

@@ -14,6 +14,8 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
 
 #include "base/subprocess.h"
 #include "base/unique_fd.h"
@@ -508,6 +510,88 @@ TEST_F(CliIntegration, WatchGoesOnWithTheNextGpud) {
   kill(watch.pid(), SIGINT);
   const CliResult result = watch.Wait();
   EXPECT_EQ(result.code, 0) << result.err;
+}
+
+TEST_F(CliIntegration, LogsOfAllProcessesAreOneInOneFormat) {
+  Up();
+  ASSERT_EQ(RunCli({"restart", "nic0"}).code, 0);
+  const CliResult all = RunCli({"logs", "--since", "60min", "-o", "json"});
+  ASSERT_EQ(all.code, 0) << all.err;
+  const Json lines = all.json()["lines"];
+  std::set<std::string> processes;
+  size_t first_of_nic = lines.size();
+  size_t last_of_gpud = 0;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const Json& line = lines[i];
+    ASSERT_TRUE(line["time_ns"].is_number()) << line;
+    EXPECT_EQ(line["level"], "info") << line;
+    processes.insert(line["process"]);
+    if (line["process"] == "nic0") first_of_nic = std::min(first_of_nic, i);
+    if (line["process"] == "gpud") last_of_gpud = i;
+  }
+  // gpud has begun before nic0, and told of its restart: by time, not by name.
+  EXPECT_EQ(lines[0]["process"], "supervisor");
+  EXPECT_LT(first_of_nic, last_of_gpud);
+  EXPECT_EQ(processes, (std::set<std::string>{"fpga0", "gpud", "host0", "nic0",
+                                              "supervisor"}));
+  // From the time of a line on, that line and those after it.
+  const std::string first = lines[0]["line"];
+  const std::string time = first.substr(0, first.find(' ', 11));
+  EXPECT_EQ(
+      RunCli({"logs", "--since", time, "-o", "json"}).json()["lines"].size(),
+      lines.size());
+  EXPECT_EQ(RunCli({"logs", "--since", "yesterday"}).code, 2);
+  EXPECT_EQ(RunCli({"logs", "-n", "x"}).code, 2);
+}
+
+TEST_F(CliIntegration, WhatADeviceWritesToItsLogSteersNoTerminal) {
+  file_ = Write("own.yaml",
+                "name: lab\ngpu: {backend: cpu, memory: 16MiB}\ndevices:\n"
+                "  - {name: own, kind: exec, wait_ready: false, "
+                "command: [sh, -c, 'printf \"\\\\033[2Jgone\\\\n\"; "
+                "exec sleep 1000']}\n");
+  Up();
+  ASSERT_TRUE(Eventually([&] {
+    return RunCli({"logs", "own"}).out == "\\x1b[2Jgone\n";
+  })) << RunCli({"logs", "own"}).out;
+  const Json line = RunCli({"logs", "own", "-o", "json"}).json()["lines"][0];
+  EXPECT_EQ(line["line"], "\x1b[2Jgone");
+  EXPECT_TRUE(line["time_ns"].is_null());
+  EXPECT_TRUE(line["level"].is_null());
+}
+
+TEST_F(CliIntegration, CompletesWhatTheTestbedHas) {
+  Up({"--faults"});
+  ASSERT_EQ(RunCli({"fault", "inject", "nic0", "delay", "--for", "1ms", "--at",
+                    "device.ring", "--nth", "1000000000", "--as", "slow"})
+                .code,
+            0);
+  const auto completed = [](std::vector<std::string> words) {
+    words.insert(words.begin(), {"complete", "--"});
+    const CliResult result = RunCli(words);
+    EXPECT_EQ(result.code, 0);
+    EXPECT_EQ(result.err, "");
+    std::set<std::string> found;
+    std::istringstream lines(result.out);
+    for (std::string line; std::getline(lines, line);) {
+      found.insert(line.substr(0, line.find('\t')));
+    }
+    return found;
+  };
+  using Found = std::set<std::string>;
+  EXPECT_EQ(completed({"logs", ""}), (Found{"gpud", "nic0", "fpga0", "host0"}));
+  EXPECT_EQ(completed({"restart", "nic0", "f"}), Found{"fpga0"});
+  EXPECT_EQ(completed({"devices", ""}), (Found{"nic0", "fpga0", "host0"}));
+  EXPECT_EQ(completed({"status", "--name", ""}), Found{"lab"});
+  EXPECT_EQ(completed({"fault", "clear", ""}), Found{"slow"});
+  EXPECT_EQ(completed({"fault", "inject", "n"}), (Found{"nic0", ":files"}));
+  EXPECT_EQ(completed({"kernels", "null_"}), Found{"null_event"});
+  EXPECT_THAT(completed({"policy", ""}), ::testing::Contains("priority"));
+  EXPECT_EQ(completed({"logs", "--name", "other", ""}), Found{});
+  // A gpud that does not answer costs no more than a moment.
+  ASSERT_EQ(kill(PidOf("lab", "gpud"), SIGSTOP), 0);
+  EXPECT_EQ(completed({"kernels", "null_"}), Found{});
+  EXPECT_EQ(completed({"logs", "n"}), Found{"nic0"});
 }
 
 TEST_F(CliIntegration, LogsAreFollowedToTheTestbedsEnd) {

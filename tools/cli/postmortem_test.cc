@@ -8,8 +8,10 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 
+#include "base/log/log_line.h"
 #include "shm/recorder/flight_recorder.h"
 #include "tools/cli/cli_runner.h"
 #include "tools/testbed/supervisor/directory.h"
@@ -104,6 +106,54 @@ TEST_F(Postmortem, TellsOfTheDeadAndTheLivingAndThatNothingIsLost) {
                                   "died"));
   EXPECT_THAT(text.out, HasSubstr(" 0 lost, 0 duplicated, 0 unexpected"));
   EXPECT_THAT(text.out, HasSubstr("verdict: "));
+}
+
+TEST_F(Postmortem, NamesDevicesKernelsAndLabelsAndTellsTheTimeAsLogsDo) {
+  const uint64_t before = RealtimeNs();
+  Up();
+  Json timeline;
+  ASSERT_TRUE(Eventually([&] {
+    timeline = Timeline();
+    return Ended(timeline)["fpga0"] > 20;
+  })) << timeline;
+  EXPECT_EQ(kill(Process(timeline, "fpga0")["pid"].get<pid_t>(), SIGKILL), 0);
+  EXPECT_EQ(kill(Process(timeline, "gpud")["pid"].get<pid_t>(), SIGKILL), 0);
+  ASSERT_TRUE(Eventually([&] {
+    timeline = Timeline();
+    return Process(timeline, "gpud")["running"] == false &&
+           Process(timeline, "fpga0")["running"] == false;
+  }));
+  const Json ring = {
+      {"device", "fpga0"}, {"kernel", "dct8x8"}, {"label", "frames 64x64"}};
+  bool found = false;
+  for (const Json& report : timeline["rings"]) {
+    if (report["device"] != "fpga0") continue;
+    EXPECT_EQ(report["ring"], ring) << report;
+    found = true;
+  }
+  EXPECT_TRUE(found) << timeline["rings"];
+
+  const Json story =
+      RunCli({"postmortem", "--name", "lab", "--last", "100000", "-o", "json"})
+          .json()["story"];
+  const uint64_t after = RealtimeNs();
+  std::set<std::string> tellers;
+  for (const Json& step : story) {
+    EXPECT_GE(step["wall_time_ns"], before) << step;
+    EXPECT_LE(step["wall_time_ns"], after) << step;
+    if (step["ring"] == ring) tellers.insert(step["process"]);
+  }
+  EXPECT_EQ(tellers, (std::set<std::string>{"fpga0", "gpud"}));
+
+  const CliResult text =
+      RunCli({"postmortem", "--name", "lab", "--last", "100000"});
+  EXPECT_THAT(text.out, HasSubstr(" fpga0 dct8x8 (frames 64x64): rings "));
+  EXPECT_THAT(text.out, HasSubstr(" fpga0 dct8x8 (frames 64x64): ends "));
+  EXPECT_EQ(text.out.find("(generation 1)"), text.out.npos);
+  // Its lines and those of the logs have the same times.
+  const std::string step =
+      FormatLogTime(story[0]["wall_time_ns"].get<uint64_t>(), 9);
+  EXPECT_THAT(text.out, HasSubstr("\n" + step + "  "));
 }
 
 TEST_F(Postmortem, ShowsAViolationWithWhatWasAroundItAndEndsWithSix) {

@@ -131,6 +131,7 @@ void Describe(const EventKernel& event, v1::Ring* out) {
   out->set_device(event.memory().name());
   out->set_event_id(event.event_id());
   out->set_kernel(std::string(event.kmd().kernel->name));
+  out->set_label(event.label());
   out->set_generation(layout.generation.value());
   out->set_entries(layout.entries);
   out->set_entry_bytes(layout.entry_bytes);

@@ -48,6 +48,7 @@ absl::Status StreamChanges(TelemetryBus::Watcher& watcher,
                            const WriteMessage& write, const GivenUp& given_up) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   for (v1::TelemetryEvent& message : Snapshot(sessions)) {
+    message.set_was_there(true);
     message.set_number(watcher.start_number());
     message.set_time_ns(
         std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());

@@ -315,6 +315,10 @@ absl::StatusOr<v1::RegisterEventResponse> Session::RegisterEvent(
     }
     TellTracing();
     slot.Fill(event);
+    if (context_->recorder != nullptr) {
+      context_->recorder->NameRing(doorbell.value(), generation, identity_.name,
+                                   event->kmd().kernel->name, event->label());
+    }
     context_->Record(shm::Step::kRingMade, doorbell.value(), generation,
                      identity_.owner->pid, event->finishes_all());
     response = (*created)->Describe();

@@ -119,9 +119,10 @@ void Checker::CheckDevice(size_t index) {
     const RecordRef at{index, i};
     const auto blame = [&](std::string_view what) {
       accuse({Fault::kUnexpected,
-              fmt::format("{}, event {} (generation {}): {}",
-                          DescribeProcess(recording), record.event_id,
-                          record.generation, what),
+              fmt::format(
+                  "{}, {}: {}", DescribeProcess(recording),
+                  DescribeRing(recording, record.event_id, record.generation),
+                  what),
               at});
     };
     const auto life = [&]() -> DeviceRing::Life {

@@ -98,8 +98,9 @@ void Run(fuzz::FuzzInput input) {
   FUZZ_CHECK(sum.failed == report.total.failed);
   FUZZ_CHECK(sum.unknown == report.total.unknown);
   for (const RecordRef place : merged) {
-    FUZZ_CHECK(
-        !Describe(recordings[place.recording].records[place.record]).empty());
+    FUZZ_CHECK(!Describe(recordings[place.recording],
+                         recordings[place.recording].records[place.record])
+                    .empty());
   }
 }
 

@@ -163,7 +163,8 @@ void ExpectFound(const char* what, auto wanted, auto change) {
     Records& records = RecordsAt(timeline, place);
     RC_LOG() << DescribeProcess(timeline.recordings[place.recording])
              << ", record " << place.record << ": "
-             << Describe(records[place.record]);
+             << Describe(timeline.recordings[place.recording],
+                         records[place.record]);
     change(records, place.record);
     RC_ASSERT(Check(timeline.recordings).verdict() == Verdict::kViolated);
   }));

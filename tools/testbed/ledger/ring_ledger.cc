@@ -22,12 +22,6 @@ std::string Sequences(uint64_t first, uint64_t last) {
                        : fmt::format("sequences {} to {}", first, last);
 }
 
-std::string DescribeRing(const shm::FlightRecording& recording,
-                         const FlightRecord& record) {
-  return fmt::format("{}, event {} (generation {})", DescribeProcess(recording),
-                     record.event_id, record.generation);
-}
-
 }  // namespace
 
 GpudBook ReadGpud(Recordings recordings, size_t index, const Accuse& accuse) {
@@ -39,7 +33,10 @@ GpudBook ReadGpud(Recordings recordings, size_t index, const Accuse& accuse) {
     const RecordRef at{index, i};
     const auto blame = [&](Fault fault, std::string_view what) {
       accuse({fault,
-              fmt::format("{}: {}", DescribeRing(recording, record), what),
+              fmt::format(
+                  "{}, {}: {}", DescribeProcess(recording),
+                  DescribeRing(recording, record.event_id, record.generation),
+                  what),
               at});
     };
     switch (record.step) {
@@ -119,11 +116,10 @@ DeviceRing::DeviceRing(const shm::FlightRecording& recording, size_t index,
 void DeviceRing::Blame(const Accuse& accuse, Fault fault, RecordRef at,
                        std::string what, uint64_t events) {
   Add(counts_.faults[static_cast<size_t>(fault)], events);
-  accuse(
-      {fault,
-       fmt::format("{}, event {} (generation {}): {}",
-                   DescribeProcess(recording_), event_id_, generation(), what),
-       at, events});
+  accuse({fault,
+          fmt::format("{}, {}: {}", DescribeProcess(recording_),
+                      DescribeRing(recording_, event_id_, generation()), what),
+          at, events});
 }
 
 void DeviceRing::Schedule(uint64_t through, RecordRef at) {

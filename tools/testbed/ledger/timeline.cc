@@ -80,9 +80,20 @@ std::string DescribeEnd(EventState state, uint32_t status) {
                      status);
 }
 
-std::string Describe(const FlightRecord& r) {
-  const std::string ring =
-      fmt::format("event {} (generation {})", r.event_id, r.generation);
+std::string DescribeRing(const shm::FlightRecording& recording,
+                         uint16_t event_id, uint32_t generation) {
+  const shm::RingName* const name = recording.NameOf(event_id, generation);
+  if (name == nullptr) {
+    return fmt::format("event {} (generation {})", event_id, generation);
+  }
+  return fmt::format(
+      "{} {} ({})", name->device, name->kernel,
+      name->label.empty() ? fmt::format("event {}", event_id) : name->label);
+}
+
+std::string Describe(const shm::FlightRecording& recording,
+                     const FlightRecord& r) {
+  const std::string ring = DescribeRing(recording, r.event_id, r.generation);
   const std::string end = DescribeEnd(r.state, r.status);
   switch (r.step) {
     case Step::kAttached:

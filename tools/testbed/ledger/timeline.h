@@ -25,8 +25,14 @@ struct RecordRef {
 // All records by time; those of one process keep their own order.
 std::vector<RecordRef> MergeByTime(Recordings recordings);
 
-// Describes the record: "event 3: rings 7 and 8".
-std::string Describe(const shm::FlightRecord& record);
+// "camera0 dct8x8 (frames)" if the recording names the ring, "camera0 dct8x8
+// (event 3)" if it has no label, else "event 3 (generation 7)".
+std::string DescribeRing(const shm::FlightRecording& recording,
+                         uint16_t event_id, uint32_t generation);
+// Describes a record of the recording: "camera0 dct8x8 (frames): rings sequence
+// 7".
+std::string Describe(const shm::FlightRecording& recording,
+                     const shm::FlightRecord& record);
 // "done", "failed (status 5)"
 std::string DescribeEnd(shm::EventState state, uint32_t status);
 

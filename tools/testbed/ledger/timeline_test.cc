@@ -38,21 +38,36 @@ TEST(TimelineTest, EveryStepHasWordsOfItsOwn) {
   std::vector<std::string> all;
   for (uint8_t step = 1; step < shm::kSteps; ++step) {
     const std::string words =
-        Describe({.sequence = 12, .event_id = 3, .step = Step(step)});
+        Describe({}, {.sequence = 12, .event_id = 3, .step = Step(step)});
     EXPECT_THAT(words, testing::Not(HasSubstr("does not know")));
     EXPECT_THAT(all, testing::Not(testing::Contains(words)));
     EXPECT_NE(shm::StepName(Step(step)), "unknown");
     all.push_back(words);
   }
-  EXPECT_THAT(Describe({.sequence = 12,
-                        .generation = 7,
-                        .status = 5,
-                        .event_id = 3,
-                        .step = Step::kTaken,
-                        .state = EventState::kFailed}),
-              "event 3 (generation 7): takes sequence 12, failed (status 5)");
-  EXPECT_THAT(Describe({.sequence = 9, .status = 4, .step = Step::kRung}),
+  const FlightRecord taken{.sequence = 12,
+                           .generation = 7,
+                           .status = 5,
+                           .event_id = 3,
+                           .step = Step::kTaken,
+                           .state = EventState::kFailed};
+  EXPECT_EQ(Describe({}, taken),
+            "event 3 (generation 7): takes sequence 12, failed (status 5)");
+  EXPECT_THAT(Describe({}, {.sequence = 9, .status = 4, .step = Step::kRung}),
               HasSubstr("rings 4 sequences up to 9"));
+}
+
+TEST(TimelineTest, ARingIsCalledWhatItsProcessHasNamedIt) {
+  shm::FlightRecording recording;
+  recording.ring_names[{3, 7}] = {"camera0", "dct8x8", "frames"};
+  recording.ring_names[{4, 8}] = {"camera0", "dct8x8", ""};
+  EXPECT_EQ(Describe(recording, {.sequence = 12,
+                                 .generation = 7,
+                                 .event_id = 3,
+                                 .step = Step::kMismatched}),
+            "camera0 dct8x8 (frames): sequence 12 has a wrong output");
+  EXPECT_EQ(DescribeRing(recording, 4, 8), "camera0 dct8x8 (event 4)");
+  // Another life of the same event id may be of another kernel.
+  EXPECT_EQ(DescribeRing(recording, 3, 8), "event 3 (generation 8)");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/log/log_line.h"
 #include "shm/faults/board.h"
 
 namespace carillon::testbed {
@@ -20,6 +21,8 @@ using shm::FlightRecording;
 // How many records around the first violation are shown.
 constexpr size_t kBefore = 12;
 constexpr size_t kAfter = 4;
+// Steps are less than a microsecond apart.
+constexpr int kFractionDigits = 9;
 
 const FlightRecord& RecordAt(const Timeline& timeline, RecordRef place) {
   return timeline.recordings[place.recording].records[place.record];
@@ -29,21 +32,40 @@ Json StepJson(const Timeline& timeline, RecordRef place) {
   const FlightRecording& recording = timeline.recordings[place.recording];
   const FlightRecord& record = RecordAt(timeline, place);
   return {{"time_ns", record.time_ns},
+          {"wall_time_ns", record.time_ns + timeline.realtime_offset_ns},
           {"process", recording.name},
           {"pid", recording.pid},
           {"step", shm::StepName(record.step)},
           {"event_id", record.event_id},
           {"generation", record.generation},
+          {"ring", RingJson(recording, record.event_id, record.generation)},
           {"sequence", record.sequence},
           {"state", static_cast<uint32_t>(record.state)},
           {"status", record.status},
-          {"words", ledger::Describe(record)}};
+          {"words", ledger::Describe(recording, record)}};
 }
 
-Json StepJson(const StruckStep& struck) {
-  return {{"time_ns", struck.time_ns}, {"process", struck.process},
-          {"pid", struck.pid},         {"step", "struck"},
-          {"fault", struck.fault},     {"words", struck.words}};
+Json StepJson(const Timeline& timeline, const StruckStep& struck) {
+  return {{"time_ns", struck.time_ns},
+          {"wall_time_ns", struck.time_ns + timeline.realtime_offset_ns},
+          {"process", struck.process},
+          {"pid", struck.pid},
+          {"step", "struck"},
+          {"fault", struck.fault},
+          {"words", struck.words}};
+}
+
+// One for all processes, whose clocks are the same: with offsets of their own,
+// steps a microsecond apart could change places.
+uint64_t RealtimeOffset(const std::vector<FlightRecording>& recordings) {
+  const FlightRecording* best = nullptr;
+  const auto rank = [](const FlightRecording& recording) {
+    return std::pair(recording.name == "gpud", recording.made_ns);
+  };
+  for (const FlightRecording& recording : recordings) {
+    if (best == nullptr || rank(*best) < rank(recording)) best = &recording;
+  }
+  return best != nullptr ? best->realtime_offset_ns : RealtimeNs() - NowNs();
 }
 
 std::vector<StruckStep> ReadStrikes(
@@ -116,6 +138,7 @@ std::string StruckStep::DescribeProcess() const {
 Timeline TimelineOf(const std::string& testbed,
                     std::vector<FlightRecording> recordings) {
   Timeline timeline{.testbed = testbed, .recordings = std::move(recordings)};
+  timeline.realtime_offset_ns = RealtimeOffset(timeline.recordings);
   timeline.merged = ledger::MergeByTime(timeline.recordings);
   timeline.report = ledger::Check(timeline.recordings);
   return timeline;
@@ -129,6 +152,15 @@ Timeline ReadTimeline(const std::string& testbed, const TestbedPaths& paths) {
   timeline.unreadable = std::move(unreadable);
   timeline.strikes = ReadStrikes(paths, timeline.recordings);
   return timeline;
+}
+
+Json RingJson(const FlightRecording& recording, uint16_t event_id,
+              uint32_t generation) {
+  const shm::RingName* const name = recording.NameOf(event_id, generation);
+  if (name == nullptr) return nullptr;
+  return {{"device", name->device},
+          {"kernel", name->kernel},
+          {"label", name->label}};
 }
 
 std::vector<RecordRef> LastSteps(const Timeline& timeline, size_t last) {
@@ -174,7 +206,9 @@ Json StepsJson(const Timeline& timeline, const std::vector<RecordRef>& places) {
   Tell(
       timeline, places,
       [&](RecordRef place) { steps.push_back(StepJson(timeline, place)); },
-      [&](const StruckStep& struck) { steps.push_back(StepJson(struck)); });
+      [&](const StruckStep& struck) {
+        steps.push_back(StepJson(timeline, struck));
+      });
   return steps;
 }
 
@@ -184,26 +218,21 @@ std::string StepsText(const Timeline& timeline,
   for (const FlightRecording& recording : timeline.recordings) {
     width = std::max(width, ledger::DescribeProcess(recording).size());
   }
-  const Nanoseconds start =
-      !timeline.merged.empty()
-          ? RecordAt(timeline, timeline.merged.front()).time_ns
-      : timeline.strikes.empty() ? 0
-                                 : timeline.strikes.front().time_ns;
   std::string text;
   const auto line = [&](Nanoseconds time, const std::string& process,
                         const std::string& words) {
-    const int64_t since = static_cast<int64_t>(time - start);
-    text +=
-        fmt::format("{:>14.6f} ms  {:<{}}  {}\n",
-                    static_cast<double>(since) / 1e6, process, width, words);
+    text += fmt::format(
+        "{}  {:<{}}  {}\n",
+        FormatLogTime(time + timeline.realtime_offset_ns, kFractionDigits),
+        process, width, words);
   };
   Tell(
       timeline, places,
       [&](RecordRef place) {
         const FlightRecord& record = RecordAt(timeline, place);
-        line(record.time_ns,
-             ledger::DescribeProcess(timeline.recordings[place.recording]),
-             ledger::Describe(record));
+        const FlightRecording& recording = timeline.recordings[place.recording];
+        line(record.time_ns, ledger::DescribeProcess(recording),
+             ledger::Describe(recording, record));
       },
       [&](const StruckStep& struck) {
         line(struck.time_ns, struck.DescribeProcess(), struck.words);

@@ -33,6 +33,9 @@ struct Timeline {
   std::vector<ledger::RecordRef> merged;
   ledger::Report report;
   std::vector<StruckStep> strikes;  // ordered by time
+  // What to add to a time of the records for one of CLOCK_REALTIME: by the
+  // newest gpud's recording, or else the newest of all.
+  uint64_t realtime_offset_ns = 0;
 };
 
 Timeline TimelineOf(const std::string& testbed,
@@ -41,6 +44,10 @@ Timeline TimelineOf(const std::string& testbed,
 Timeline ReadTimeline(const std::string& testbed, const TestbedPaths& paths);
 
 std::vector<ledger::RecordRef> LastSteps(const Timeline& timeline, size_t last);
+// {"device": .., "kernel": .., "label": ..}, or null where the recording does
+// not name the ring.
+Json RingJson(const shm::FlightRecording& recording, uint16_t event_id,
+              uint32_t generation);
 // Empty without a violation.
 std::vector<ledger::RecordRef> AroundFirstViolation(const Timeline& timeline);
 

@@ -1,11 +1,9 @@
 // How a Supervisor restarts processes: each goes through its own states from
 // its end to its readiness, driven by Watch().
 #include <fcntl.h>
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +13,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "base/log/log_line.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
@@ -39,13 +38,9 @@ void AppendToLog(const std::string& path, const std::string& line) {
   char last = '\n';
   const off_t size = lseek(fd.get(), 0, SEEK_END);
   if (size > 0) (void)!pread(fd.get(), &last, 1, size - 1);
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  // As the process itself writes its lines.
   const std::string text =
-      fmt::format("{}{:%Y-%m-%d %H:%M:%S}.{:03} supervisor info {}\n",
-                  last == '\n' ? "" : "\n", fmt::localtime(now.tv_sec),
-                  now.tv_nsec / 1'000'000, line);
+      fmt::format("{}{}\n", last == '\n' ? "" : "\n",
+                  FormatLogLine("supervisor", "info", line));
   (void)!write(fd.get(), text.data(), text.size());
 }
 

@@ -101,11 +101,11 @@ absl::StatusOr<Fault> ReadFault(const Options& options) {
 
 // A single word is the file of a plan.
 absl::StatusOr<std::vector<Fault>> ReadPlan(const Options& options) {
-  for (const auto& [name, value] : options.fields) {
-    if (value.empty()) continue;
-    return absl::InvalidArgumentError(
-        fmt::format("--{} is of one fault: write it into the plan instead",
-                    name == "point" ? "at" : name));
+  for (const Field& field : fault::Fields()) {
+    const auto given = options.fields.find(field.name);
+    if (given == options.fields.end() || given->second.empty()) continue;
+    return absl::InvalidArgumentError(fmt::format(
+        "{} is of one fault: write it into the plan instead", FlagOf(field)));
   }
   auto plan = fault::LoadPlan(options.words[0]);
   if (!plan.ok()) {
@@ -184,8 +184,13 @@ Run MakeFaultInject(Arguments& arguments, Console& console) {
       .Required();
   for (const Field& field : fault::Fields()) {
     if (field.name == "process") continue;
-    arguments.Text(fmt::format("{} {}", FlagOf(field), field.value),
-                   options->fields[field.name], std::string(field.help));
+    std::string& value = options->fields[field.name];
+    arguments.Text(fmt::format("{} {}", FlagOf(field), field.value), value,
+                   std::string(field.help));
+    // Also as a plan spells it: --after_fault.
+    if (field.name.find('_') != field.name.npos) {
+      arguments.Text(fmt::format("--{}", field.name), value, "").Hidden();
+    }
   }
   arguments.Text("--as NAME", options->name,
                  "The fault's name; ACTION-N without it");

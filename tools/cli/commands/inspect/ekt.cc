@@ -41,9 +41,7 @@ absl::Status Show(OpenTestbed& open, Console& console) {
   for (const v1::EktEntry& entry : ekt.entries()) {
     const v1::EventCounts& counts = entry.counts();
     table.AddRow(entry.ekt_index(), entry.device(), entry.event_id(),
-                 entry.label().empty()
-                     ? entry.kernel()
-                     : fmt::format("{} ({})", entry.kernel(), entry.label()),
+                 WithLabel(entry.kernel(), entry.label()),
                  FormatDim3(entry.grid()), FormatDim3(entry.block()),
                  FormatBytes(entry.shared_bytes()), entry.priority(),
                  FormatCount(counts.rung()), FormatCount(counts.done()),

@@ -39,4 +39,8 @@ std::string FormatDim3(const v1::Dim3& dim) {
   return fmt::format("{}", dim.x());
 }
 
+std::string WithLabel(const std::string& kernel, const std::string& label) {
+  return label.empty() ? kernel : fmt::format("{} ({})", kernel, label);
+}
+
 }  // namespace carillon::cli

@@ -61,6 +61,10 @@ absl::Status ShowOne(const Items& items, const std::string& name,
 // Leaves out trailing ones: "32", "4x4", "2x1x3".
 std::string FormatDim3(const v1::Dim3& dim);
 
+// An event kernel by its kernel and what its device calls it:
+// "memc_get (get-large)".
+std::string WithLabel(const std::string& kernel, const std::string& label);
+
 }  // namespace carillon::cli
 
 #endif  // CARILLON_TOOLS_CLI_COMMANDS_INSPECT_INSPECT_H_

@@ -57,10 +57,18 @@ Json ToJson(const testbed::Timeline& timeline, uint32_t last) {
   }
   Json rings = Json::array();
   for (const ledger::RingReport& ring : timeline.report.rings) {
+    Json name;
+    for (const FlightRecording& recording : timeline.recordings) {
+      if (recording.name != ring.device || recording.pid != ring.pid) continue;
+      if (name.is_null()) {
+        name = testbed::RingJson(recording, ring.event_id, ring.generation);
+      }
+    }
     rings.push_back({{"device", ring.device},
                      {"pid", ring.pid},
                      {"event_id", ring.event_id},
                      {"generation", ring.generation},
+                     {"ring", std::move(name)},
                      {"events", testbed::EventsJson(ring.counts)}});
   }
   return {

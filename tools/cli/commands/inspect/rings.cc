@@ -28,11 +28,12 @@ absl::Status Show(OpenTestbed& open, Console& console) {
   Table table({"DEVICE", ">EVENT", "KERNEL", ">GEN", ">ENTRIES", ">ENTRY",
                ">DOORBELL", ">LAUNCHED", ">COMPLETED", ">CONSUMED", ">FREE"});
   for (const v1::Ring& ring : rings.rings()) {
-    table.AddRow(ring.device(), ring.event_id(), ring.kernel(),
-                 ring.generation(), ring.entries(),
-                 FormatBytes(ring.entry_bytes()), FormatCount(ring.doorbell()),
-                 FormatCount(ring.launched()), FormatCount(ring.completed()),
-                 FormatCount(ring.consumed()), Free(ring));
+    table.AddRow(ring.device(), ring.event_id(),
+                 WithLabel(ring.kernel(), ring.label()), ring.generation(),
+                 ring.entries(), FormatBytes(ring.entry_bytes()),
+                 FormatCount(ring.doorbell()), FormatCount(ring.launched()),
+                 FormatCount(ring.completed()), FormatCount(ring.consumed()),
+                 Free(ring));
   }
   console.Print(document, table, "no device has registered an event kernel");
   return absl::OkStatus();

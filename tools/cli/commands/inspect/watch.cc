@@ -23,13 +23,20 @@ namespace {
 
 constexpr int kLookAgainMs = 50;
 
-// "12:00:01.123  device_ready  device=nic0 note='udp 127.0.0.1:11211'"
+// As wide as a time.
+constexpr char kWasThere[] = "was there   ";
+
+// "12:00:01.123  device_ready  device=nic0 note='udp 127.0.0.1:11211'". When
+// what was there before has come about, nobody has noted.
 std::string Line(const Json& event) {
   const uint64_t time_ns = event["time_ns"];
   std::string line =
-      fmt::format("{:%H:%M:%S}.{:03}",
-                  fmt::localtime(static_cast<time_t>(time_ns / 1'000'000'000)),
-                  time_ns / 1'000'000 % 1000);
+      event["was_there"].get<bool>()
+          ? kWasThere
+          : fmt::format(
+                "{:%H:%M:%S}.{:03}",
+                fmt::localtime(static_cast<time_t>(time_ns / 1'000'000'000)),
+                time_ns / 1'000'000 % 1000);
   for (const auto& [name, value] : event.items()) {
     if (!value.is_object()) continue;
     line += fmt::format("  {:<18}", name);

@@ -129,7 +129,7 @@ Run MakeKernel(Arguments& arguments, Console& console) {
              "pointer or a simt::Span. May be repeated")
       .OneAtATime()
       .Required();
-  arguments.Text("--as KERNEL", options->name,
+  arguments.Text("--as NAME", options->name,
                  "The name that devices register it under, instead of its own");
   arguments.Text("--summary TEXT", options->summary,
                  "A line about it, for `carillon kernels`");

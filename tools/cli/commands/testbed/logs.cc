@@ -2,14 +2,17 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/log/log_line.h"
+#include "base/option_table.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "tools/cli/commands/testbed/commands.h"
+#include "tools/cli/commands/testbed/log_files.h"
 #include "tools/cli/ui/exit_code.h"
 #include "tools/testbed/supervisor/stop_signals.h"
 #include "tools/testbed/supervisor/testbeds.h"
@@ -21,43 +24,28 @@ namespace fs = std::filesystem;
 
 // The delay after which a new line is shown.
 constexpr int kFollowMs = 100;
-// A log may be large, so older lines are only in the file.
-constexpr std::streamoff kMaxRead = 16 << 20;
+constexpr size_t kLines = 20;
+constexpr size_t kAll = SIZE_MAX;
 
 struct Options {
   std::string testbed;
   std::vector<std::string> names;
-  uint32_t lines = 20;
+  std::string lines;
+  std::string since;
   bool follow = false;
 };
 
-struct Log {
-  std::string name;
-  std::ifstream file;
-  std::string unfinished;  // a line without its end
-};
-
-// Skips to the first whole line of the last kMaxRead bytes.
-void SkipToTheEnd(std::ifstream& file) {
-  file.seekg(0, std::ios::end);
-  if (file.tellg() <= kMaxRead) {
-    file.seekg(0);
-    return;
-  }
-  file.seekg(-kMaxRead, std::ios::end);
-  std::string rest_of_line;
-  std::getline(file, rest_of_line);
-}
-
 // The logs that were asked for, by name.
-absl::StatusOr<std::vector<Log>> OpenLogs(const testbed::Testbed& testbed,
-                                          const Options& options) {
+absl::StatusOr<std::vector<LogFile>> OpenLogs(const testbed::Testbed& testbed,
+                                              const Options& options) {
+  const std::string folder = testbed.paths.log_directory();
   std::vector<std::string> names;
   std::error_code error;
-  for (const auto& entry :
-       fs::directory_iterator(testbed.paths.log_directory(), error)) {
-    if (entry.path().extension() == ".log") {
-      names.push_back(entry.path().stem());
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const fs::path& path = entry.path();
+    // NAME.old.log belongs to NAME.
+    if (path.extension() == ".log" && path.stem().extension() != ".old") {
+      names.push_back(path.stem());
     }
   }
   std::sort(names.begin(), names.end());
@@ -70,45 +58,51 @@ absl::StatusOr<std::vector<Log>> OpenLogs(const testbed::Testbed& testbed,
                     fmt::format("there are: {}", JoinWords(names)));
   }
   if (!options.names.empty()) names = options.names;
-  std::vector<Log> logs;
-  for (const std::string& name : names) {
-    Log log{.name = name};
-    log.file.open(
-        fmt::format("{}/{}.log", testbed.paths.log_directory(), name));
-    SkipToTheEnd(log.file);
-    logs.push_back(std::move(log));
-  }
+  std::vector<LogFile> logs;
+  for (const std::string& name : names) logs.emplace_back(folder, name);
   return logs;
 }
 
-// The lines that were completed since the last call.
-std::vector<std::string> NewLines(Log& log) {
-  std::vector<std::string> lines;
-  log.file.clear();
-  for (char c; log.file.get(c);) {
-    if (c != '\n') {
-      log.unfinished += c;
-      continue;
-    }
-    lines.push_back(std::exchange(log.unfinished, ""));
+// The new lines of all logs, by time.
+std::vector<LogEntry> ReadAll(std::vector<LogFile>& logs, uint64_t since_ns,
+                              size_t most, bool with_rest) {
+  std::vector<std::vector<LogEntry>> entries;
+  for (LogFile& log : logs) {
+    entries.push_back(log.Read(since_ns, most, with_rest));
   }
-  return lines;
+  return MergeByTime(std::move(entries));
+}
+
+Json ToJson(const LogEntry& entry) {
+  Json json = {{"time_ns", nullptr},
+               {"level", nullptr},
+               {"process", entry.process},
+               {"line", entry.line}};
+  if (entry.time_ns) {
+    json["time_ns"] = *entry.time_ns;
+    json["level"] = entry.level;
+  }
+  return json;
 }
 
 class Printer {
  public:
-  Printer(const std::vector<Log>& logs, Console& console) : console_(console) {
-    for (const Log& log : logs) width_ = std::max(width_, log.name.size());
+  Printer(const std::vector<LogFile>& logs, Console& console)
+      : console_(console) {
+    for (const LogFile& log : logs) {
+      width_ = std::max(width_, log.name().size());
+    }
     prefixed_ = logs.size() > 1;
   }
 
-  void Print(const std::string& name, const std::string& line) {
+  void Print(const LogEntry& entry) {
     if (console_.json()) {
-      console_.PrintJsonLine({{"process", name}, {"line", line}});
+      console_.PrintJsonLine(ToJson(entry));
     } else if (prefixed_) {
-      console_.Print(fmt::format("{:<{}} | {}\n", name, width_, line));
+      console_.Print(fmt::format("{:<{}} | {}\n", entry.process, width_,
+                                 ForTerminal(entry.line)));
     } else {
-      console_.Print(line + "\n");
+      console_.Print(ForTerminal(entry.line) + "\n");
     }
   }
 
@@ -118,42 +112,35 @@ class Printer {
   bool prefixed_;
 };
 
-void PrintLast(std::vector<Log>& logs, const Options& options,
-               Console& console) {
-  Printer printer(logs, console);
-  Json document = Json::array();
-  for (Log& log : logs) {
-    std::vector<std::string> lines = NewLines(log);
-    if (!log.unfinished.empty() && !options.follow) {
-      lines.push_back(log.unfinished);
-    }
-    const size_t skip =
-        lines.size() > options.lines ? lines.size() - options.lines : 0;
-    for (size_t i = skip; i < lines.size(); ++i) {
-      if (console.json() && !options.follow) {
-        document.push_back({{"process", log.name}, {"line", lines[i]}});
-      } else {
-        printer.Print(log.name, lines[i]);
-      }
-    }
-  }
-  if (console.json() && !options.follow) {
-    console.PrintDocument({{"lines", std::move(document)}});
-  }
-}
-
 absl::Status Show(const Options& options, Console& console) {
+  size_t most = options.since.empty() ? kLines : kAll;
+  if (!options.lines.empty()) {
+    const auto lines = ReadInteger(options.lines, 0, 1'000'000);
+    if (!lines.ok()) {
+      return absl::InvalidArgumentError(
+          fmt::format("--lines: {}", lines.status().message()));
+    }
+    most = static_cast<size_t>(*lines);
+  }
+  uint64_t since_ns = 0;
+  if (!options.since.empty()) {
+    ASSIGN_OR_RETURN(since_ns, ParseSince(options.since, RealtimeNs()));
+  }
   testbed::StopSignals requests;
   ASSIGN_OR_RETURN(const auto testbed, testbed::ChooseTestbed(options.testbed));
   ASSIGN_OR_RETURN(auto logs, OpenLogs(testbed, options));
-  PrintLast(logs, options, console);
-  if (!options.follow) return absl::OkStatus();
+  const auto first = ReadAll(logs, since_ns, most, !options.follow);
+  if (console.json() && !options.follow) {
+    Json lines = Json::array();
+    for (const LogEntry& entry : first) lines.push_back(ToJson(entry));
+    console.PrintDocument({{"lines", std::move(lines)}});
+    return absl::OkStatus();
+  }
   Printer printer(logs, console);
-  while (requests.Take() == 0 && console.out_ok()) {
-    for (Log& log : logs) {
-      for (const std::string& line : NewLines(log)) {
-        printer.Print(log.name, line);
-      }
+  for (const LogEntry& entry : first) printer.Print(entry);
+  while (options.follow && requests.Take() == 0 && console.out_ok()) {
+    for (const LogEntry& entry : ReadAll(logs, since_ns, kAll, false)) {
+      printer.Print(entry);
     }
     // The files disappear with the testbed.
     if (!testbed.supervisor || !testbed::IsAlive(*testbed.supervisor)) break;
@@ -167,12 +154,14 @@ absl::Status Show(const Options& options, Console& console) {
 
 Run MakeLogs(Arguments& arguments, Console& console) {
   auto options = std::make_shared<Options>();
-  arguments.Texts("process PROCESS", options->names,
+  arguments.Texts("process PROCESS...", options->names,
                   "gpud, supervisor or a device; all without it");
   arguments.Flag("-f,--follow", options->follow,
                  "Go on with new lines, until Ctrl-C or the testbed's end");
-  arguments.Number("-n,--lines", options->lines, 0, 1'000'000,
-                   "How many of each, from the end");
+  arguments.Text("-n,--lines N", options->lines,
+                 "How many of each, from the end; 20, or with --since all");
+  arguments.Text("--since 10s|TIME", options->since,
+                 "Only lines from then on: 03:19, '2026-11-27 03:19:01.5'");
   AddNameOption(arguments, options->testbed);
   return [options, &console] { return Show(*options, console); };
 }

@@ -205,7 +205,7 @@ Run MakePs(Arguments& arguments, Console& console) {
     bool directory = false;
   };
   auto options = std::make_shared<Options>();
-  arguments.Text("--name NAME", options->name, "Only this testbed");
+  arguments.Text("--name TESTBED", options->name, "Only this testbed");
   arguments.Flag("--directory", options->directory,
                  "Only where it is: CARILLON_TESTBED_DIR of its devices");
   return [options, &console] {

@@ -1,11 +1,11 @@
 #include <fcntl.h>
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <ctime>
 #include <memory>
+#include <string_view>
 
+#include "base/log/log_line.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "tools/cli/commands/testbed/commands.h"
@@ -21,10 +21,8 @@ struct Options {
   uint32_t report_fd = 0;
 };
 
-// Appends narration with the time, like the lines of other logs.
-void AppendToLog(const std::string& line) {
-  const time_t now = time(nullptr);
-  fmt::print("{:%Y-%m-%d %H:%M:%S} {}\n", fmt::localtime(now), line);
+void AppendToLog(std::string_view level, const std::string& line) {
+  fmt::print("{}\n", FormatLogLine("supervisor", level, line));
   fflush(stdout);
 }
 
@@ -43,7 +41,7 @@ absl::Status Supervise(const Options& options) {
   auto run = testbed::TestbedRun::Make(*topology, source, options.up,
                                        [&](const std::string& line) {
                                          report.Say(line);
-                                         if (logging) AppendToLog(line);
+                                         if (logging) AppendToLog("info", line);
                                        });
   if (!run.ok()) return fail(run.status());
   testbed::Supervisor& supervisor = (*run)->supervisor();
@@ -62,7 +60,7 @@ absl::Status Supervise(const Options& options) {
   logging = true;
 
   if (absl::Status status = supervisor.BringUp(); !status.ok()) {
-    AppendToLog(std::string(status.message()));
+    AppendToLog("error", std::string(status.message()));
     return fail(status);
   }
   report.Up(testbed::UpDocument(supervisor));
