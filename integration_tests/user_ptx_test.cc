@@ -115,10 +115,9 @@ TEST_P(UserPtxTest, EveryPathServesItOrSaysWhoDoes) {
     const Result refused = RunDevice({path});
     EXPECT_NE(refused.code, 0);
     EXPECT_THAT(refused.output,
-                HasSubstr(!on_cuda               ? "; use another path"
-                          : path == "persistent" ? "; use launch path edge or "
+                HasSubstr(!on_cuda           ? "; use another path"
                           : path == "pagoda" ? "' yet: it needs a CPU thread "
-                                             : "an MTB calls functions of "));
+                                             : "; use launch path edge or "));
   }
 }
 

@@ -270,7 +270,8 @@ TEST_P(CudaPathsTest, ScheduledEventsRunWithoutADoorbellOfTheirDevice) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GpuPollsTest,
-                         ::testing::Values("edge", "stream_wait", "persistent"),
+                         ::testing::Values("edge", "stream_wait", "persistent",
+                                           "pagoda_ring"),
                          [](const auto& info) { return info.param; });
 
 TEST_P(GpuPollsTest, ADeviceThatFreesItsDoorbellsPageHarmsOnlyItself) {
@@ -1018,9 +1019,9 @@ TEST_F(DefaultPathTest, WhereEdgeCannotStartItsStreamsAreArmed) {
   EXPECT_THAT(described[0].unavailable, HasSubstr("CUDA_ERROR_NOT_SUPPORTED"));
   std::vector<std::string_view> names;
   for (const auto& path : described) names.push_back(path.info.name);
-  EXPECT_THAT(names,
-              ::testing::ElementsAre("edge", "stream_wait", "graph", "baseline",
-                                     "baseline_flag", "persistent"));
+  EXPECT_THAT(names, ::testing::ElementsAre("edge", "stream_wait", "graph",
+                                            "baseline", "baseline_flag",
+                                            "persistent", "pagoda_ring"));
 }
 
 TEST_F(DefaultPathTest, AGpuThatLaunchesNothingByItselfArmsStreamsForMore) {
@@ -1110,8 +1111,8 @@ TEST_F(CudaBackendTest, EdgesGraphsHaveTheirEventKernelsPriority) {
 // What event kernels hand to each other is ordered within a domain only.
 TEST_F(CudaBackgroundTest, EventKernelsOfAllPathsHaveOneDomainAndNobodyElse) {
   Open();
-  for (const char* path : {"edge", "stream_wait", "persistent", "baseline",
-                           "baseline_flag", "graph"}) {
+  for (const char* path : {"edge", "stream_wait", "persistent", "pagoda_ring",
+                           "baseline", "baseline_flag", "graph"}) {
     Use(path);
     auto event = Add(*device_, {.kernel = simt::FindKernel("null_event"),
                                 .bindings = {Constant(0)},
@@ -1160,7 +1161,7 @@ class ReservedSmsTest : public CudaBackgroundTest {
 
 TEST_F(ReservedSmsTest, AreEdgesAndNobodyElses) {
   for (const std::string name : {"edge", "graph", "baseline", "baseline_flag",
-                                 "stream_wait", "persistent"}) {
+                                 "stream_wait", "persistent", "pagoda_ring"}) {
     SCOPED_TRACE(name);
     fake_.ForgetLaunches();
     Open(Options(5));

@@ -36,7 +36,8 @@
 namespace carillon::gpud {
 
 // Each lane of a scheduler warp looks at one.
-inline constexpr uint32_t kPagodaMaxRings = simt::kWarpSize;
+inline constexpr uint32_t kPagodaMaxRings = 32;
+static_assert(kPagodaMaxRings == simt::kWarpSize);
 // Column 0's looks from one report to the next.
 inline constexpr uint32_t kPagodaLooksAReport = 256;
 // A task's arguments, a ring's own dimensions and the header.

@@ -24,6 +24,7 @@
 #include "gpu_daemon/backends/cuda/paths/host_words.h"
 #include "gpu_daemon/backends/cuda/paths/resident_path.h"
 #include "gpu_daemon/event/gpu_model.h"
+#include "gpu_daemon/event/user_kernel.h"
 
 namespace carillon::gpud::cuda {
 namespace {
@@ -203,6 +204,10 @@ void PagodaRingEngine::FreeShared() {
 absl::Status PagodaRingEngine::CheckKernel(const EventKernel& event) const {
   const KernelMetadata& kmd = event.kmd();
   const simt::KernelInfo& kernel = *kmd.kernel;
+  RETURN_IF_ERROR(CheckCompletesItself(
+      kernel,
+      "launch path pagoda_ring runs kernels as functions inside its MTBs, and "
+      "CUDA calls no kernel, and no function of another module"));
   if (const std::string_view why = WhyNoTask(kernel); !why.empty()) {
     return Refusal(kernel, why);
   }

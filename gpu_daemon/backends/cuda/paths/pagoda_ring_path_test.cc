@@ -72,7 +72,8 @@ TEST_F(PagodaRingPathTest, RefusesWhatNoMtbHolds) {
   EXPECT_THAT(Refusal(leaves_apart, {64, 1, 1}), HasSubstr("leave together"));
   simt::KernelInfo users = fail_if;
   users.symbol = "fail_if";
-  EXPECT_THAT(Refusal(users, {32, 1, 1}), HasSubstr("a user's own"));
+  EXPECT_THAT(Refusal(users, {32, 1, 1}),
+              HasSubstr("no function of another module"));
   simt::KernelInfo checks = fail_if;
   checks.check_shape = [](const simt::LaunchShape&) -> const char* {
     return nullptr;
