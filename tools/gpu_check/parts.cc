@@ -17,28 +17,42 @@ struct ProbeStep {
 
 // Those whose answers decide most come first; what takes a context away, last.
 constexpr ProbeStep kProbes[] = {
-    {"beside_resident", 60},   {"aliasing", 25},
-    {"fence_cost", 15},        {"host_reads", 15},
-    {"poll_rtt", 10},          {"htod_order", 15},
-    {"launch_budget", 10},     {"launch_rate", 10},
-    {"stream_query", 10},      {"stream_behind", 10},
-    {"graph_priority", 10},    {"reserved_where", 10},
-    {"globaltimer", 15},       {"sm_clock", 10},
-    {"register_time", 15},     {"punch", 10},
-    {"registered_memory", 10}, {"whole_store", 10},
-    {"memory_operations", 15}, {"sibling_budget", 10},
-    {"exec_memory", 15},       {"exec_busy", 10},
-    {"tail_relaunch", 10},     {"green_split", 10},
-    {"green_launch", 10},      {"unregister_resident", 15},
-    {"cdp_spinning", 15},      {"fault_memory", 15},
-    {"trap_kills", 15},        {"trap_full_gpu", 15},
+    {"beside_resident", 60},
+    {"aliasing", 25},
+    {"fence_cost", 15},
+    {"host_reads", 15},
+    {"poll_rtt", 10},
+    {"htod_order", 15},
+    {"launch_budget", 10},
+    {"launch_rate", 10},
+    {"stream_query", 10},
+    {"stream_behind", 10},
+    {"graph_priority", 10},
+    {"reserved_where", 10},
+    {"globaltimer", 15},
+    {"sm_clock", 10},
+    {"register_time", 15},
+    {"punch", 10},
+    {"registered_memory", 10},
+    {"whole_store", 10},
+    {"memory_operations", 15},
+    {"sibling_budget", 10},
+    {"exec_memory", 15},
+    {"exec_busy", 10},
+    {"tail_relaunch", 10},
+    {"green_split", 10},
+    {"green_launch", 10},
+    {"unregister_resident", 15},
+    {"cdp_spinning", 15},
+    {"fault_memory", 15},
+    {"trap_kills", 15},
+    {"trap_full_gpu", 15},
     {"fault_reset", 25},
 };
 
 // In the order in which their figures are wanted.
 constexpr const char* kPaths[] = {"edge",       "baseline_flag", "baseline",
-                                  "persistent", "graph",         "stream_wait",
-                                  "pagoda_ring"};
+                                  "persistent", "graph",         "stream_wait"};
 // A launch path that hangs takes so long away from the others, and no more.
 constexpr int kPathSeconds = 25;
 
