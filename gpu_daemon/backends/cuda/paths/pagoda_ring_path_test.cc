@@ -209,7 +209,8 @@ TEST_F(PagodaRingPathTest,
         }
         return CUDA_SUCCESS;
       });
-  Open(std::chrono::milliseconds(50));
+  // Longer than a sanitizer needs to load the module.
+  Open(std::chrono::milliseconds(2'000));
   auto event = AddFailIf(*device_);
   Commit(event, 3);
   event.ring->RingDoorbell();
