@@ -106,8 +106,10 @@ class PagodaRingScheduler {
            return port_.LoadDevice(&table_.words->up);
          }) != columns;
          ++round) {
-      command_ = port_.Elect([&] { return PollCommand(); });
-      if ((command_ & kPagodaLeave) != 0) return false;
+      // Not kept: the first look is to find it changed, and pass it on.
+      if ((port_.Elect([&] { return PollCommand(); }) & kPagodaLeave) != 0) {
+        return false;
+      }
       port_.Pause(round);
     }
     if (column_ == 0) {

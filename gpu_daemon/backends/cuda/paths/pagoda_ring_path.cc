@@ -379,6 +379,7 @@ bool PagodaRingEngine::EndAll() {
             kPagodaLeave | PagodaTracing(host_.tracing()));
   if (!host_.Await([&] { return host_.IsIdle(stream_.get()); })) return false;
   launched_ = false;
+  columns_.store(0, std::memory_order_relaxed);
   if (Fetch().ok()) return true;
   if (!gpu().Faulted()) gpu().StopEverything();
   return false;
@@ -495,6 +496,7 @@ bool PagodaRingEngine::IsUnseen(ResidentEvent& resident) {
 
 void PagodaRingEngine::AbandonShared() {
   launched_ = false;
+  columns_.store(0, std::memory_order_relaxed);
   words_.Abandon();
   module_.Abandon();
   master_ = nullptr;
