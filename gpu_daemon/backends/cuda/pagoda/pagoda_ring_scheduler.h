@@ -353,7 +353,7 @@ class PagodaRingScheduler {
   const uint32_t column_;
   MtbPlacer<Port> placer_;
   typename Port::template Lanes<uint32_t> doorbells_;
-  uint32_t command_ = 0;
+  uint32_t command_ = ~0u;  // none yet: the first is passed on
   uint32_t looks_ = 0;
   uint64_t reports_ = 0;
   uint32_t free_rows_ = 0;
