@@ -170,7 +170,8 @@ INSTANTIATE_TEST_SUITE_P(CudaOnTheFakeDriver, GpudDeathUnderLoadTest,
                                            Served{"cuda", "baseline_flag"},
                                            Served{"cuda", "graph"},
                                            Served{"cuda", "stream_wait"},
-                                           Served{"cuda", "persistent"}),
+                                           Served{"cuda", "persistent"},
+                                           Served{"cuda", "pagoda_ring"}),
                          &NameOf);
 #else
 TEST(GpudDeathOnCuda, IsNotTestedHere) {

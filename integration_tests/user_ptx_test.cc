@@ -114,10 +114,10 @@ TEST_P(UserPtxTest, EveryPathServesItOrSaysWhoDoes) {
   for (const std::string path : {"persistent", "pagoda", "pagoda_ring"}) {
     const Result refused = RunDevice({path});
     EXPECT_NE(refused.code, 0);
-    EXPECT_THAT(refused.output, HasSubstr(!on_cuda ? "; use another path"
-                                          : path == "persistent"
-                                              ? "; use launch path edge or "
-                                              : "' yet: it needs a resident "));
+    EXPECT_THAT(refused.output,
+                HasSubstr(!on_cuda           ? "; use another path"
+                          : path == "pagoda" ? "' yet: it needs a CPU thread "
+                                             : "; use launch path edge or "));
   }
 }
 

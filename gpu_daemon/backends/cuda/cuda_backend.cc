@@ -19,6 +19,7 @@
 #include "gpu_daemon/backends/cuda/paths/baseline_path.h"
 #include "gpu_daemon/backends/cuda/paths/edge_path.h"
 #include "gpu_daemon/backends/cuda/paths/graph_path.h"
+#include "gpu_daemon/backends/cuda/paths/pagoda_ring_path.h"
 #include "gpu_daemon/backends/cuda/paths/persistent_path.h"
 #include "gpu_daemon/backends/cuda/paths/stream_wait_path.h"
 #include "gpu_daemon/dispatch/front_end.h"
@@ -26,13 +27,12 @@
 namespace carillon::gpud::cuda {
 namespace {
 
-// Of launch paths pagoda and pagoda_ring
-// (docs/decisions/020-pagodas-launch-paths.md).
-constexpr std::string_view kNoMasterKernel =
-    "it needs a resident MasterKernel and a form of each kernel that runs as a "
-    "task's warps, with a named barrier and a part of its block's shared "
-    "memory, "
-    "and gpud's module has neither; the cpu and sim back-ends have it";
+// Of launch path pagoda (docs/decisions/020-pagodas-launch-paths.md).
+constexpr std::string_view kNoSpawner =
+    "it needs a CPU thread that spawns tasks beside a kernel that stays, and "
+    "no "
+    "path here has both; launch path pagoda_ring runs the same tasks without a "
+    "spawner, and the cpu and sim back-ends have pagoda";
 
 // Nothing before policy ptb has had a launch.
 std::string DescribePtb(const PtbFigures& figures) {
@@ -154,10 +154,14 @@ absl::Status CudaBackend::Open(Driver driver, const Gpu::Options& gpu_options) {
                        return MakePersistentPath(gpu_.get(),
                                                  ResidentOptionsFor(tracing));
                      }});
+  entries.push_back(
+      {{"pagoda_ring", "resident schedulers poll, executor warps run tasks"},
+       [this](bool tracing) {
+         return MakePagodaRingPath(gpu_.get(), ResidentOptionsFor(tracing));
+       }});
   paths_ = std::make_unique<PathSet>(
       std::move(entries), options_.tracing,
-      std::vector<PathSet::Absent>{{"pagoda", kNoMasterKernel},
-                                   {"pagoda_ring", kNoMasterKernel}});
+      std::vector<PathSet::Absent>{{"pagoda", kNoSpawner}});
   return absl::OkStatus();
 }
 

@@ -49,8 +49,8 @@ class CudaPathsTest : public CudaBackendFixture,
 
 INSTANTIATE_TEST_SUITE_P(All, CudaPathsTest,
                          ::testing::Values("edge", "baseline", "baseline_flag",
-                                           "graph", "stream_wait",
-                                           "persistent"),
+                                           "graph", "stream_wait", "persistent",
+                                           "pagoda_ring"),
                          [](const auto& info) { return info.param; });
 
 TEST_P(CudaPathsTest, EveryRungEventEndsOnceWithItsOwnStatus) {
@@ -180,7 +180,10 @@ TEST_F(CudaBackendTest, AFaultWhileOthersBeginToServeAgainIsAFaultAsAnyOther) {
 TEST_P(CudaPathsTest, KernelsMayHaveAllSharedMemoryThatGpudNames) {
   Open();
   const uint32_t most = backend_->gpu().shared_bytes_per_sm;
-  for (const uint32_t bytes : {(48u << 10) - 64, 48u << 10, most}) {
+  std::vector<uint32_t> sizes = {(48u << 10) - 64, 48u << 10, most};
+  // An MTB's, which its tasks share.
+  if (GetParam() == "pagoda_ring") sizes = {(32u << 10) - 64, 32u << 10};
+  for (const uint32_t bytes : sizes) {
     // It gives out half of each SM.
     if (GetParam() == "persistent" && bytes == most) continue;
     auto event = Add(*device_, {.kernel = simt::FindKernel("fail_if"),
@@ -267,7 +270,8 @@ TEST_P(CudaPathsTest, ScheduledEventsRunWithoutADoorbellOfTheirDevice) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GpuPollsTest,
-                         ::testing::Values("edge", "stream_wait", "persistent"),
+                         ::testing::Values("edge", "stream_wait", "persistent",
+                                           "pagoda_ring"),
                          [](const auto& info) { return info.param; });
 
 TEST_P(GpuPollsTest, ADeviceThatFreesItsDoorbellsPageHarmsOnlyItself) {
@@ -422,24 +426,21 @@ TEST_P(CudaPathsTest, RegisteringFailsWholeWhenTheGpuHasNoMemory) {
 
 // Streams.
 
-TEST_F(CudaBackendTest, PagodasPathsAreRefusedWithWhatIsMissing) {
+TEST_F(CudaBackendTest, PagodasSpawnerIsRefusedWithWhatIsMissing) {
   Open();
-  for (const std::string name : {"pagoda", "pagoda_ring"}) {
-    const absl::Status refused = backend_->paths().Find(name).status();
-    EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented);
-    EXPECT_THAT(std::string(refused.message()),
-                AllOf(HasSubstr("no launch path '" + name +
-                                "' yet: it needs a "
-                                "resident MasterKernel"),
-                      HasSubstr("there are: edge, ")));
-  }
+  const absl::Status refused = backend_->paths().Find("pagoda").status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(
+      std::string(refused.message()),
+      AllOf(HasSubstr("no launch path 'pagoda' yet: it needs a CPU thread"),
+            HasSubstr("there are: edge, "), HasSubstr("pagoda_ring")));
 }
 
 TEST_F(CudaBackendTest, AllPathsAtOnceHaveHardwareQueuesOfTheirOwn) {
   Open();
   std::vector<std::pair<LaunchPath*, TestDevice::Event>> events;
-  for (const char* path : {"edge", "stream_wait", "persistent", "baseline",
-                           "baseline_flag", "graph"}) {
+  for (const char* path : {"edge", "stream_wait", "persistent", "pagoda_ring",
+                           "baseline", "baseline_flag", "graph"}) {
     Use(path);
     events.emplace_back(path_, AddFailIf(*device_));
   }
@@ -1018,9 +1019,9 @@ TEST_F(DefaultPathTest, WhereEdgeCannotStartItsStreamsAreArmed) {
   EXPECT_THAT(described[0].unavailable, HasSubstr("CUDA_ERROR_NOT_SUPPORTED"));
   std::vector<std::string_view> names;
   for (const auto& path : described) names.push_back(path.info.name);
-  EXPECT_THAT(names,
-              ::testing::ElementsAre("edge", "stream_wait", "graph", "baseline",
-                                     "baseline_flag", "persistent"));
+  EXPECT_THAT(names, ::testing::ElementsAre("edge", "stream_wait", "graph",
+                                            "baseline", "baseline_flag",
+                                            "persistent", "pagoda_ring"));
 }
 
 TEST_F(DefaultPathTest, AGpuThatLaunchesNothingByItselfArmsStreamsForMore) {
@@ -1110,8 +1111,8 @@ TEST_F(CudaBackendTest, EdgesGraphsHaveTheirEventKernelsPriority) {
 // What event kernels hand to each other is ordered within a domain only.
 TEST_F(CudaBackgroundTest, EventKernelsOfAllPathsHaveOneDomainAndNobodyElse) {
   Open();
-  for (const char* path : {"edge", "stream_wait", "persistent", "baseline",
-                           "baseline_flag", "graph"}) {
+  for (const char* path : {"edge", "stream_wait", "persistent", "pagoda_ring",
+                           "baseline", "baseline_flag", "graph"}) {
     Use(path);
     auto event = Add(*device_, {.kernel = simt::FindKernel("null_event"),
                                 .bindings = {Constant(0)},
@@ -1160,7 +1161,7 @@ class ReservedSmsTest : public CudaBackgroundTest {
 
 TEST_F(ReservedSmsTest, AreEdgesAndNobodyElses) {
   for (const std::string name : {"edge", "graph", "baseline", "baseline_flag",
-                                 "stream_wait", "persistent"}) {
+                                 "stream_wait", "persistent", "pagoda_ring"}) {
     SCOPED_TRACE(name);
     fake_.ForgetLaunches();
     Open(Options(5));

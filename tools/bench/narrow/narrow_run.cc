@@ -129,10 +129,11 @@ class NarrowRun {
   absl::Status CheckOptions() {
     if (options_.backend == "cuda") {
       return absl::UnimplementedError(
-          "bench narrow has no cuda: that back-end refuses pagoda and "
-          "pagoda_ring, for want of its kernels as tasks and of a resident "
-          "MasterKernel (docs/decisions/020-pagodas-launch-paths.md); "
-          "`carillon bench launch --backend cuda` has its other paths");
+          "bench narrow has no cuda: that back-end refuses pagoda, for want of "
+          "a thread that spawns beside a kernel that stays "
+          "(docs/decisions/020-pagodas-launch-paths.md); "
+          "`carillon bench launch --backend cuda` has its paths, pagoda_ring "
+          "among them");
     }
     if (options_.tasks == 0 || options_.tasks > NarrowWorkload::kMostTasks) {
       return absl::InvalidArgumentError(

@@ -26,21 +26,22 @@ CARILLON_EDGE shm::EsqEntryHeader HeaderOf(const std::byte* copy) {
 }
 
 // Copies the entry once, checks the copy, and hands out nothing but the copy. As
-// CheckEntry (event/checked_entry.h) on a CPU, less the override, because an
-// event kernel that a GPU launches is never modifyable, and less the kernel's
-// own checks, which the kernel makes itself.
+// CheckEntry (event/checked_entry.h) on a CPU, less the override, which is the
+// caller's who allows it (CheckEsqHeader), and less the kernel's own checks, which
+// the kernel makes itself.
 template <class Port>
 CARILLON_EDGE shm::EventStatus CopyAndCheckEntry(Port& port,
                                                  const EdgeEntry& entry,
                                                  uint64_t sequence,
-                                                 std::byte* copy) {
+                                                 std::byte* copy,
+                                                 uint32_t allowed_flags = 0) {
   const std::byte* from =
       entry.esq + uint64_t{entry.SlotOf(sequence)} * entry.entry_bytes;
   // Whole words; entries are a multiple of 64 bytes.
   port.CopyEntry(copy, from,
                  (entry.parameter_offset + entry.parameter_bytes + 7) / 8 * 8);
   return CheckEsqHeader(HeaderOf(copy), entry.generation, sequence,
-                        /*allowed_flags=*/0);
+                        allowed_flags);
 }
 
 // The first stamps of a life, which are one; or zeros.

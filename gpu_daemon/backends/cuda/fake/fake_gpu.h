@@ -10,8 +10,8 @@
 //              tests or by FakeKernelRegistration
 //   memory     the host's, of limited size; kernels may use it, pinned and
 //              registered memory, and nothing else
-//   room       2,048 threads an SM: a kernel begins when one of its blocks has
-//              room, and keeps what it has found until it ends
+//   room       so many threads an SM as the settings say: a kernel begins when one
+//              of its blocks has room, and keeps what it has found until it ends
 //   stack      a launch of a kernel with more of it per thread than there is
 //              memory for waits for an idle GPU, and fails where it waits in vain
 //   graph      its nodes one after another; graphs that kernels launch run on

@@ -429,10 +429,9 @@ std::vector<Fate> FakeGpu::State::FatesOf(const Function& function) const {
 
 uint64_t FakeGpu::State::TakeRoom(Lock& lock, const Root& root,
                                   const LaunchSpec& launch) {
-  constexpr uint64_t kThreadsPerSm = 2048;
   const uint64_t threads = launch.block.count();
   const uint64_t capacity =
-      kThreadsPerSm *
+      uint64_t{settings.threads_per_sm} *
       (launch.place.sms.count != 0 ? launch.place.sms.count : settings.sms);
   uint64_t& used = threads_used[launch.place.sms.count];
   const auto stopped = [&] {

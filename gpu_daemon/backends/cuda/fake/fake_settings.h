@@ -21,6 +21,7 @@ struct FakeSettings {
   // Device memory that each instantiated graph takes.
   uint64_t graph_exec_bytes = 0;
   uint32_t sms = 132;
+  uint32_t threads_per_sm = 2048;
   int compute_major = 9;
   int compute_minor = 0;
   bool green_contexts = true;

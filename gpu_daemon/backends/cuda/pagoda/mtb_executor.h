@@ -1,5 +1,6 @@
 // An executor warp of an MTB (Pagoda 4.3, Algorithm 1, lines 29-43). For CPU and
-// GPU code; the Port is mtb_scheduler.h's.
+// GPU code; the Port is mtb_scheduler.h's, and may have
+//   EndTask(entry)  in one lane, when all warps of the task have ended
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_PAGODA_MTB_EXECUTOR_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_CUDA_PAGODA_MTB_EXECUTOR_H_
 
@@ -59,6 +60,7 @@ class MtbExecutor {
       // the task has written: the release is of system scope, and cumulative
       // over what all the task's warps have released to the counter.
       if (port_.AddBlock(&block_.unfinished[slot_.row], ~uint32_t{0}) == 1) {
+        if constexpr (requires { port_.EndTask(task); }) port_.EndTask(task);
         port_.ReleaseSystem(&task.state, TaskState::kFree);
       }
       port_.StoreBlock(&slot_.exec, 0);

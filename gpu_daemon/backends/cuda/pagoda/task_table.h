@@ -86,6 +86,13 @@ CARILLON_HOST_DEVICE constexpr uint32_t TaskWarps(uint32_t threads) {
   return (threads + simt::kWarpSize - 1) / simt::kWarpSize;
 }
 
+// A named barrier counts whole warps, so a block of several whose threads meet has
+// no part of one.
+CARILLON_HOST_DEVICE constexpr bool MeetsInWholeWarps(bool sync,
+                                                      uint32_t threads) {
+  return !sync || threads <= simt::kWarpSize || threads % simt::kWarpSize == 0;
+}
+
 enum class TaskCommand : uint32_t {
   kServe = 0,
   // No task is begun any more; what has begun runs to its end, then all warps

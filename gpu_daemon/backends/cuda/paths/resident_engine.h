@@ -1,5 +1,5 @@
 // What keeps work on the GPU for the event kernels of a launch path: `edge`,
-// `stream_wait` and `persistent` have an engine each. That work waits for
+// `stream_wait`, `persistent` and `pagoda_ring` have an engine each. That work waits for
 // doorbells and ends events by itself. ResidentPath drives the engine, and is
 // the same for all.
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_PATHS_RESIDENT_ENGINE_H_
@@ -176,6 +176,8 @@ class ResidentEngine {
   virtual absl::Status CheckKernel(const EventKernel&) const {
     return absl::OkStatus();
   }
+  // Whether an entry may bring dimensions of its own.
+  virtual bool TakesModifyable() const { return false; }
   // Its own; empty: those of the watching thread.
   virtual std::vector<PathCounter> counters() const { return {}; }
 };

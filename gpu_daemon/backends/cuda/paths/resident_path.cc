@@ -97,7 +97,7 @@ absl::Status ResidentPath::Change(const std::function<absl::Status()>& change) {
 // --- Event kernels.
 
 absl::Status ResidentPath::Add(std::shared_ptr<EventKernel> event) {
-  if (event->modifyable()) {
+  if (event->modifyable() && !engine_->TakesModifyable()) {
     return absl::InvalidArgumentError(fmt::format(
         "kernel '{}' is to be modifyable: launch path {} cannot change a "
         "launch's dimensions; use another launch path",

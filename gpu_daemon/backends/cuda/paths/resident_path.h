@@ -1,5 +1,5 @@
 // What the launch paths have in common that keep work on the GPU for their event
-// kernels: `edge`, `stream_wait`, `persistent`. ResidentPath keeps the event
+// kernels: `edge`, `stream_wait`, `persistent`, `pagoda_ring`. ResidentPath keeps the event
 // kernels, the watching thread and recovery; what serves them on the GPU is its
 // engine (resident_engine.h).
 //

@@ -65,7 +65,8 @@ class SimDriverTest : public CudaBackendFixture,
 
 INSTANTIATE_TEST_SUITE_P(All, SimDriverTest,
                          ::testing::Values("baseline", "baseline_flag", "graph",
-                                           "stream_wait", "persistent", "edge"),
+                                           "stream_wait", "persistent",
+                                           "pagoda_ring", "edge"),
                          [](const auto& info) { return info.param; });
 
 TEST_P(SimDriverTest, ServesEventsAndTheirFailures) {
@@ -81,6 +82,44 @@ TEST_P(SimDriverTest, ServesEventsAndTheirFailures) {
   }
   EXPECT_EQ(TakeAway(event), 0u);
   EXPECT_EQ(violations(), 0u);
+}
+
+// Named barriers and parts of the MTB's shared memory.
+class SimTasksTest : public SimDriverTest {};
+
+INSTANTIATE_TEST_SUITE_P(All, SimTasksTest, ::testing::Values("pagoda_ring"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(SimTasksTest, TasksWhoseThreadsMeetRunAtOnceAndComputeTheSame) {
+  constexpr uint32_t kWords = 2'000;
+  constexpr uint32_t kEvents = 6;
+  ASSERT_NO_FATAL_FAILURE(Open());
+  auto* const in = reinterpret_cast<uint32_t*>(device_->memory->completion().At(
+      *device_->completion_heap->Allocate(kWords * sizeof(uint32_t))));
+  uint64_t sum = 0;
+  for (uint32_t i = 0; i < kWords; ++i) sum += in[i] = i * 2654435761u;
+  std::byte* const out = device_->memory->completion().At(
+      *device_->completion_heap->Allocate(sizeof(uint64_t)));
+  std::memset(out, 0, sizeof(uint64_t));
+  // Six blocks of two warps an event, with parts of 5 KB.
+  auto event =
+      Add(*device_, {.kernel = simt::FindKernel("reduce"),
+                     .bindings = {{.buffer = {reinterpret_cast<std::byte*>(in),
+                                              kWords * sizeof(uint32_t)}},
+                                  {.buffer = {out, sizeof(uint64_t)}}},
+                     .grid = {3, 2, 1},
+                     .block = {8, 4, 2},
+                     .shared_bytes = 5 << 10,
+                     .entries = 8});
+  for (uint32_t i = 0; i < kEvents; ++i) event.ring->Commit();
+  event.ring->RingDoorbell();
+  for (uint32_t i = 0; i < kEvents; ++i) {
+    EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+  }
+  uint64_t found = 0;
+  std::memcpy(&found, out, sizeof(found));
+  EXPECT_EQ(found, kEvents * sum);
+  EXPECT_EQ(TakeAway(event), 0u);
 }
 
 // Of gpud's own code, a box of the grid at a time, or a block at a time. Each block

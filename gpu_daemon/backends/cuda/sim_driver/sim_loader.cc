@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -67,8 +68,8 @@ absl::StatusOr<std::shared_ptr<const Code>> Lower(std::string text) {
   return code;
 }
 
-// gpud's own code, a large file that every context loads: what one has let go of
-// is the next one's.
+// gpud's own code, large files that every context loads: what one has let go of is
+// the next one's.
 class OwnCode {
  public:
   absl::StatusOr<std::shared_ptr<const Code>> Load(const char* fatbin) {
@@ -83,20 +84,19 @@ class OwnCode {
     return std::shared_ptr<const Code>(
         lent, [this, fatbin, code = std::move(code)](const Code*) mutable {
           MutexLock lock(mutex_);
-          fatbin_ = fatbin;
-          unused_ = std::move(code);
+          unused_[fatbin] = std::move(code);
         });
   }
 
  private:
   std::shared_ptr<const Code> Take(const char* fatbin) {
     MutexLock lock(mutex_);
-    return fatbin_ == fatbin ? std::exchange(unused_, nullptr) : nullptr;
+    return std::exchange(unused_[fatbin], nullptr);
   }
 
   Mutex mutex_;
-  const char* fatbin_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  std::shared_ptr<const Code> unused_ ABSL_GUARDED_BY(mutex_);
+  std::map<const char*, std::shared_ptr<const Code>> unused_
+      ABSL_GUARDED_BY(mutex_);
 };
 
 absl::StatusOr<std::shared_ptr<const Code>> LowerImage(const char* image) {

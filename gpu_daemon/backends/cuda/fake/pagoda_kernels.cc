@@ -1,0 +1,140 @@
+// The MasterKernel of launch path `pagoda_ring` on the fake GPU: its own code, each
+// warp a thread. Approximated: a block runs whole in its first warp's thread, and
+// its other warps only hold their executors.
+#include <sched.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "gpu_daemon/backends/cpu/run_block.h"
+#include "gpu_daemon/backends/cuda/edge/edge_thread_port.h"
+#include "gpu_daemon/backends/cuda/fake/fake_gpu.h"
+#include "gpu_daemon/backends/cuda/pagoda/mtb_executor.h"
+#include "gpu_daemon/backends/cuda/pagoda/pagoda_ring.h"
+#include "gpu_daemon/backends/cuda/pagoda/pagoda_ring_scheduler.h"
+#include "gpu_daemon/backends/cuda/pagoda/task_kernels.h"
+#include "gpu_daemon/event/kernel_metadata.h"
+#include "kernels/registry.h"
+
+namespace carillon::gpud::cuda {
+namespace {
+
+class MasterGpu : public EdgeThreadGpu {
+ public:
+  explicit MasterGpu(KernelCall* call) : call_(call) {}
+
+  LaunchOutcome Launch(uint32_t, uint64_t, uint64_t*) override {
+    return LaunchOutcome::kError;
+  }
+  bool Relaunch(uint32_t, uint64_t*) override { return false; }
+  void RunInline(const EdgeEntry&, const std::byte*, uint32_t*) override {}
+  void Trap() override { fault_ = CUDA_ERROR_LAUNCH_FAILED; }
+  bool alive() const override {
+    return fault_ == CUDA_SUCCESS && !call_->stopped();
+  }
+  const void* HostMemory(const void* address) const override {
+    return call_->HostMemory(address);
+  }
+
+  void RunBlock(const TaskEntry& task, RingTask& record, uint64_t block) {
+    KernelMetadata kmd;
+    kmd.kernel = simt::FindKernel(kTaskKernelNames[task.kernel]);
+    kmd.grid = record.grid;
+    kmd.block = record.block;
+    kmd.shared_bytes = record.shared_bytes - kmd.kernel->static_shared_bytes;
+    // An event of it, as a fate sees it.
+    const CUresult met =
+        block == 0 ? call_->Meet(*kmd.kernel, task.args) : CUDA_SUCCESS;
+    if (met != CUDA_SUCCESS) {
+      CUresult none = CUDA_SUCCESS;
+      if (!call_->stopped()) fault_.compare_exchange_strong(none, met);
+      throw EdgeContextLost();
+    }
+    gpud::RunBlock(kmd, block, task.args, &record.fail_status);
+  }
+
+  CUresult fault() const { return fault_; }
+
+ private:
+  KernelCall* const call_;
+  std::atomic<CUresult> fault_{CUDA_SUCCESS};  // writers, readers: the warps
+};
+
+class MasterPort : public EdgeThreadPort {
+ public:
+  MasterPort(MasterGpu* gpu, const PagodaRingTable* table)
+      : EdgeThreadPort(gpu, 0), gpu_(gpu), table_(*table) {}
+
+  // Acquire, as TSan knows no fences.
+  TaskState PollState(const TaskState* state) {
+    return std::atomic_ref<TaskState>(*const_cast<TaskState*>(state))
+        .load(std::memory_order_acquire);
+  }
+  bool TakeDevice64(uint64_t* word, uint64_t from, uint64_t to) {
+    return std::atomic_ref(*word).compare_exchange_strong(
+        from, to, std::memory_order_acq_rel);
+  }
+  void RunTask(const TaskEntry& task, const TaskWarp& warp) {
+    if (warp.warp == 0) gpu_->RunBlock(task, RecordOf(task), warp.block);
+  }
+  void EndTask(const TaskEntry& task) { EndRingTask(*this, RecordOf(task)); }
+  bool SkipsTask(const TaskEntry&) { return false; }
+  // A core has many warps to play.
+  void Pause(uint32_t round) {
+    EdgeThreadPort::Pause(round);
+    if (round > 64) std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+
+ private:
+  RingTask& RecordOf(const TaskEntry& task) const {
+    return table_.records[&task - table_.tasks.entries];
+  }
+
+  MasterGpu* const gpu_;
+  const PagodaRingTable& table_;
+};
+
+void RunWarp(MasterGpu& gpu, const PagodaRingTable& table, MtbBlock& block,
+             uint32_t column, uint32_t warp) {
+  MasterPort port(&gpu, &table);
+  try {
+    if (warp == 0) {
+      alignas(16) std::byte copy[kPagodaEntryBytes];
+      PagodaRingScheduler<MasterPort>(port, table, block, copy, column).Run();
+    } else {
+      MtbExecutor<MasterPort>(port, table.tasks, block, column, warp - 1).Run();
+    }
+  } catch (const EdgeContextLost&) {
+  }
+}
+
+CUresult RunMaster(KernelCall& call) {
+  const auto table = call.param<PagodaRingTable>(0);
+  if (call.grid().x != table.tasks.columns ||
+      call.block().x != (1 + table.tasks.executors) * simt::kWarpSize) {
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
+  }
+  MasterGpu gpu(&call);
+  std::vector<std::unique_ptr<MtbBlock>> blocks;
+  std::vector<std::thread> warps;
+  for (uint32_t column = 0; column < table.tasks.columns; ++column) {
+    blocks.push_back(std::make_unique<MtbBlock>());
+    for (uint32_t warp = 0; warp <= table.tasks.executors; ++warp) {
+      warps.emplace_back([&gpu, &table, block = blocks.back().get(), column,
+                          warp] { RunWarp(gpu, table, *block, column, warp); });
+    }
+  }
+  for (std::thread& warp : warps) warp.join();
+  return gpu.fault();
+}
+
+const FakeKernelRegistration kMaster("carillon_pagoda_ring",
+                                     {sizeof(PagodaRingTable)}, RunMaster);
+
+}  // namespace
+}  // namespace carillon::gpud::cuda

@@ -1,0 +1,365 @@
+// The scheduler warp of an MTB that takes events from doorbells (launch path
+// `pagoda_ring`). For CPU and GPU code.
+//
+//   column 0's scheduler                  the other columns' schedulers
+//   reads the doorbells over PCIe
+//   words.doorbells ------------------->  see them
+//   a ring that has rung: whoever swaps its head takes that event, into a free row
+//   of its own column; checks the entry, builds the arguments
+//   places its warps (mtb_placer.h) -->  executors; the last warp completes the event
+//
+// What holds
+//   An event is taken once, and only when it will be run or refused: heads are
+//   whole. So whoever stops the MTBs knows what was taken.
+//   No event is taken before all columns are on the GPU: a ring never waits for an
+//   MTB that has found no room.
+//   A slot's next event is taken when the one before it has ended (EdgeEntry::ended).
+//
+// Orders: doorbell, relaxed system load, then a system fence, then words.doorbells
+// (release, acquire; device) -> the head and the ended slots (relaxed: what a device
+// has rung after it saw an end is no older than that end) -> the entry; row and
+// record -> exec (mtb_scheduler.h) -> body -> counters (acquire-release, block) ->
+// completion -> kFree.
+//
+// A Port is mtb_scheduler.h's, with
+//   TakeDevice64(&word, from, to)  as TakeDevice, of 8 bytes
+//   Trap()
+// and edge_dispatch.h's for what is in host memory.
+#ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_PAGODA_PAGODA_RING_SCHEDULER_H_
+#define CARILLON_GPU_DAEMON_BACKENDS_CUDA_PAGODA_PAGODA_RING_SCHEDULER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "gpu_daemon/backends/cuda/edge/edge_block.h"
+#include "gpu_daemon/backends/cuda/edge/edge_event_warp.h"
+#include "gpu_daemon/backends/cuda/pagoda/mtb_placer.h"
+#include "gpu_daemon/backends/cuda/pagoda/pagoda_ring.h"
+#include "gpu_daemon/backends/cuda/pagoda/task_table.h"
+#include "gpu_daemon/backends/cuda/pagoda/warp_table.h"
+#include "gpu_daemon/event/argument_steps.h"
+#include "kernels/simt/completion_status.h"
+
+namespace carillon::gpud {
+
+// In one lane of a task's last warp: the event's epilogue (EDGE III-D).
+template <class Port>
+CARILLON_EDGE void EndRingTask(Port& port, RingTask& record) {
+  const simt::EventFrame& frame = record.frame;
+  const uint32_t fail_status = port.PeekDevice(&record.fail_status);
+  if (frame.life != nullptr) {
+    port.StoreSystem(
+        &frame.life->finished_ns,
+        port.NowNs() + static_cast<uint64_t>(frame.clock_offset_ns));
+  }
+  const bool done = fail_status == 0;
+  port.PutDevice(frame.slot_ended, frame.sequence);
+  port.Complete(frame.ecq,
+                done ? shm::EventState::kDone : shm::EventState::kFailed,
+                done ? 0 : simt::CompletionStatus(fail_status), frame.sequence);
+  port.CountDevice(done ? &frame.totals->done : &frame.totals->failed,
+                   uint64_t{1});
+}
+
+template <class Port>
+class PagodaRingScheduler {
+ public:
+  // `copy`: of an ESQ entry, kPagodaEntryBytes of the block's shared memory,
+  // aligned to 16.
+  CARILLON_EDGE PagodaRingScheduler(Port& port, const PagodaRingTable& table,
+                                    MtbBlock& block, std::byte* copy,
+                                    uint32_t column)
+      : port_(port),
+        table_(table),
+        block_(block),
+        copy_(copy),
+        column_(column),
+        placer_(port, table.tasks, block, column) {}
+
+  CARILLON_EDGE void Run() {
+    if (AwaitAll()) Serve();
+    port_.Elect([&] { port_.StoreBlock(&block_.leave, 1); });
+  }
+
+ private:
+  // What one shape of a task is.
+  struct Shape {
+    simt::Dim3 grid;
+    simt::Dim3 block;
+    uint32_t shared_bytes;
+  };
+
+  // The host's command, in one lane.
+  CARILLON_EDGE uint32_t PollCommand() {
+    if (column_ == 0 && port_.PollWord(&table_.control->trap) != 0) {
+      port_.Trap();
+    }
+    return port_.PollWord(&table_.control->command);
+  }
+
+  // False: the host does not want to wait any more.
+  CARILLON_EDGE bool AwaitAll() {
+    const uint32_t columns = table_.tasks.columns;
+    port_.Elect([&] { port_.AddDevice(&table_.words->up, 1u); });
+    for (uint32_t round = 0; port_.Elect([&] {
+           return port_.LoadDevice(&table_.words->up);
+         }) != columns;
+         ++round) {
+      // Not kept: the first look is to find it changed, and pass it on.
+      if ((port_.Elect([&] { return PollCommand(); }) & kPagodaLeave) != 0) {
+        return false;
+      }
+      port_.Pause(round);
+    }
+    if (column_ == 0) {
+      port_.Elect([&] { port_.StoreSystem(&table_.report->up, columns); });
+    }
+    return true;
+  }
+
+  CARILLON_EDGE void Serve() {
+    port_.EachLane([&](uint32_t lane) {
+      doorbells_[lane] = port_.PeekDevice(&table_.words->doorbells[lane]);
+    });
+    for (uint32_t round = 0;; ++round) {
+      Look();
+      if ((command_ & kPagodaLeave) != 0) return;
+      if (TakeOne()) round = 0;
+      port_.Pause(round);
+    }
+  }
+
+  // At the doorbells and the command.
+  CARILLON_EDGE void Look() {
+    ++looks_;
+    if (column_ != 0) {
+      port_.EachLane([&](uint32_t lane) {
+        doorbells_[lane] = port_.LoadDevice(&table_.words->doorbells[lane]);
+      });
+      // The host's word itself now and then, should column 0 be gone.
+      command_ = port_.Elect([&] {
+        return looks_ % 1024 == 0 ? PollCommand()
+                                  : port_.LoadDevice(&table_.words->command);
+      });
+      return;
+    }
+    const uint32_t command = port_.Elect([&] { return PollCommand(); });
+    const uint32_t rung = port_.Ballot([&](uint32_t lane) {
+      if (lane >= table_.ring_count) return false;
+      const uint32_t now = port_.PollWord(table_.rings[lane].doorbell);
+      const bool changed = now != doorbells_[lane];
+      doorbells_[lane] = now;
+      return changed;
+    });
+    if (rung != 0) {
+      port_.AcquirePolled();
+      port_.EachLane([&](uint32_t lane) {
+        if ((rung >> lane & 1) == 0) return;
+        port_.FreeDevice(&table_.words->doorbells[lane], doorbells_[lane]);
+      });
+    }
+    if (command != command_) {
+      command_ = command;
+      port_.Elect([&] { port_.FreeDevice(&table_.words->command, command); });
+    }
+    if (looks_ % kPagodaLooksAReport == 0) Report();
+  }
+
+  CARILLON_EDGE void Report() {
+    port_.EachLane([&](uint32_t lane) {
+      if (lane >= table_.ring_count) return;
+      const PagodaRing& ring = table_.rings[lane];
+      if (ring.entry.entries == 0) return;
+      PagodaRingReport& report = table_.report->rings[lane];
+      // Ended before taken: what is counted has been taken.
+      const uint64_t done = port_.PeekDevice(&ring.totals.done);
+      const uint64_t failed = port_.PeekDevice(&ring.totals.failed);
+      const uint64_t refused = port_.PeekDevice(&ring.totals.refused);
+      const uint64_t taken = port_.PeekDevice(&ring.head) - 1;
+      port_.StoreSystem(&report.totals.launched, taken - refused);
+      port_.StoreSystem(&report.totals.refused, refused);
+      port_.StoreSystem(&report.totals.done, done);
+      port_.StoreSystem(&report.totals.failed, failed);
+      port_.StoreSystem(&report.doorbell, doorbells_[lane]);
+      const auto ahead = static_cast<int32_t>(
+          doorbells_[lane] - ring.ring_of_zero - static_cast<uint32_t>(taken));
+      if (ahead > static_cast<int32_t>(ring.entry.entries)) {
+        port_.StoreSystem(&report.violation, 1u);
+      }
+    });
+    port_.Elect([&] {
+      port_.StoreSystem(&table_.report->tasks,
+                        port_.PeekDevice(&table_.words->tasks));
+      port_.StoreSystem(&table_.report->reports, ++reports_);
+    });
+  }
+
+  // True: look again at once.
+  CARILLON_EDGE bool TakeOne() {
+    typename Port::template Lanes<uint64_t> heads;
+    const uint32_t rung = port_.Ballot([&](uint32_t lane) {
+      if (lane >= table_.ring_count) return false;
+      const PagodaRing& ring = table_.rings[lane];
+      heads[lane] = port_.PeekDevice(&ring.head);
+      // Not below 0, and no more than the ring has.
+      return doorbells_[lane] - ring.ring_of_zero -
+                 static_cast<uint32_t>(heads[lane]) <
+             ring.entry.entries;
+    });
+    if (rung == 0 || !FindRow()) return false;
+    // All rings in turn.
+    const uint32_t after = rung & ~((2u << last_) - 1);
+    last_ = LowestLane(after != 0 ? after : rung);
+    PagodaRing& ring = table_.rings[last_];
+    const uint64_t sequence = port_.Value(heads, last_);
+    const EdgeEntry& entry = ring.entry;
+    const uint64_t ended = port_.Elect(
+        [&] { return port_.PeekDevice(&entry.ended[entry.SlotOf(sequence)]); });
+    if (static_cast<int64_t>(ended - (sequence - entry.entries)) < 0) {
+      port_.Elect([&] {
+        port_.StoreSystem(&table_.report->rings[last_].violation, 1u);
+      });
+      return false;
+    }
+    // Or another column has it.
+    if (port_.Elect([&] {
+          return port_.TakeDevice64(&ring.head, sequence, sequence + 1);
+        })) {
+      Take(ring, sequence);
+    }
+    return true;
+  }
+
+  CARILLON_EDGE bool FindRow() {
+    if (free_rows_ != 0) return true;
+    TaskEntry* const column = table_.tasks.Column(column_);
+    free_rows_ = port_.Ballot([&](uint32_t lane) {
+      return lane < table_.tasks.rows &&
+             port_.PollState(&column[lane].state) == TaskState::kFree;
+    });
+    if (free_rows_ != 0) port_.AcquirePolled();
+    return free_rows_ != 0;
+  }
+
+  // The event, which is this warp's: a task, or a completion at once.
+  CARILLON_EDGE void Take(PagodaRing& ring, uint64_t sequence) {
+    const EdgeEntry& entry = ring.entry;
+    const uint32_t row = LowestLane(free_rows_);
+    const uint32_t slot = entry.SlotOf(sequence);
+    TaskEntry& task = table_.tasks.Column(column_)[row];
+    RingTask& record =
+        table_.records[uint64_t{column_} * table_.tasks.rows + row];
+    const uint32_t tracing = command_ >> 1;
+    shm::EventStatus status =
+        CopyAndCheckEntry(port_, entry, sequence, copy_,
+                          ring.modifyable != 0 ? shm::kEsqKmdOverride : 0);
+    Shape shape{ring.grid, ring.block, ring.shared_bytes};
+    const shm::EsqEntryHeader header = HeaderOf(copy_);
+    if (status == shm::EventStatus::kOk &&
+        (header.flags & shm::kEsqKmdOverride) != 0) {
+      status = OwnShape(ring, shape);
+    }
+    if (status == shm::EventStatus::kOk) {
+      status = BuildArguments(*entry.arguments, slot,
+                              copy_ + entry.parameter_offset, task.args, port_);
+    }
+    if (status != shm::EventStatus::kOk) {
+      return Refuse(ring, sequence, status, tracing);
+    }
+    free_rows_ &= free_rows_ - 1;
+    port_.Elect([&] {
+      task.kernel = ring.kernel;
+      task.blocks = shape.grid.x * shape.grid.y * shape.grid.z;
+      task.threads = shape.block.x * shape.block.y * shape.block.z;
+      task.shared_bytes = shape.shared_bytes;
+      task.sync = ring.sync;
+      record.frame = simt::EventFrame{.ecq = &entry.ecq[slot],
+                                      .scratch = nullptr,
+                                      .totals = &ring.totals,
+                                      .life = nullptr,
+                                      .sequence = sequence,
+                                      .clock_offset_ns = 0,
+                                      .slot_ended = &entry.ended[slot],
+                                      .launcher_ended = nullptr};
+      record.grid = shape.grid;
+      record.block = shape.block;
+      record.shared_bytes = shape.shared_bytes;
+      port_.PutDevice(&record.fail_status, 0u);
+      port_.CountDevice(&table_.words->tasks, uint64_t{1});
+      if (tracing != 0) {
+        BeginLife(port_, tracing, &table_.control->clock_offset_ns,
+                  &entry.lives[slot], header.rung_ns, record.frame);
+      }
+    });
+    placer_.Begin(row);
+    for (uint32_t round = 0; !placer_.Step(); ++round) {
+      Look();
+      port_.Pause(round);
+    }
+  }
+
+  // The dimensions in the copy; kBadKmd: no MTB holds them.
+  CARILLON_EDGE shm::EventStatus OwnShape(const PagodaRing& ring,
+                                          Shape& shape) {
+    shm::KmdOverride own;
+    memcpy(&own,
+           __builtin_assume_aligned(copy_ + sizeof(shm::EsqEntryHeader), 16),
+           sizeof(own));
+    const uint64_t most_threads =
+        uint64_t{table_.tasks.executors} * simt::kWarpSize;
+    const uint64_t blocks = Product(own.grid, kTaskMaxBlocks);
+    const uint64_t threads = Product(own.block, most_threads);
+    const bool fits =
+        blocks != 0 && blocks <= kTaskMaxBlocks && threads != 0 &&
+        threads <= most_threads && own.block[2] <= 64 &&
+        own.shared_bytes <= kTaskSharedBytes - ring.static_shared_bytes &&
+        MeetsInWholeWarps(ring.sync != 0, static_cast<uint32_t>(threads));
+    if (!fits) return shm::EventStatus::kBadKmd;
+    shape = {{own.grid[0], own.grid[1], own.grid[2]},
+             {own.block[0], own.block[1], own.block[2]},
+             own.shared_bytes + ring.static_shared_bytes};
+    return shm::EventStatus::kOk;
+  }
+  // 0 if one of the factors is above `most`.
+  CARILLON_EDGE static uint64_t Product(const uint32_t (&sizes)[3],
+                                        uint64_t most) {
+    uint64_t product = 1;
+    for (uint32_t i = 0; i < 3; ++i) {
+      if (sizes[i] > most) return 0;
+      product *= sizes[i];
+    }
+    return product;
+  }
+
+  CARILLON_EDGE void Refuse(PagodaRing& ring, uint64_t sequence,
+                            shm::EventStatus status, uint32_t tracing) {
+    const EdgeEntry& entry = ring.entry;
+    const uint32_t slot = entry.SlotOf(sequence);
+    port_.Elect([&] {
+      if (tracing != 0) StoreLife(port_, &entry.lives[slot], 0, 0);
+      port_.PutDevice(&entry.ended[slot], sequence);
+      port_.Complete(&entry.ecq[slot], shm::EventState::kFailed,
+                     static_cast<uint32_t>(status), sequence);
+      port_.CountDevice(&ring.totals.failed, uint64_t{1});
+      port_.CountDevice(&ring.totals.refused, uint64_t{1});
+    });
+  }
+
+  Port& port_;
+  const PagodaRingTable& table_;
+  MtbBlock& block_;
+  std::byte* const copy_;
+  const uint32_t column_;
+  MtbPlacer<Port> placer_;
+  typename Port::template Lanes<uint32_t> doorbells_;
+  uint32_t command_ = ~0u;  // none yet: the first is passed on
+  uint32_t looks_ = 0;
+  uint64_t reports_ = 0;
+  uint32_t free_rows_ = 0;
+  uint32_t last_ = 0;  // the ring that was served last
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_BACKENDS_CUDA_PAGODA_PAGODA_RING_SCHEDULER_H_
