@@ -302,7 +302,8 @@ void FarEnd::Done(RingId ring, Sequence last) {
 }
 
 void FarEnd::Tick(Nanoseconds now) {
-  if (incarnation_ == 0 || lost_ || now - alive_ <= options_.times.lease) {
+  if (incarnation_ == 0 || lost_ ||
+      Since(alive_, now) <= options_.times.lease) {
     return;
   }
   Lose(GoneReason::kLinkLost);

@@ -256,6 +256,33 @@ TEST_F(NearEndTest, SilenceIsToldAfterTheTimeoutAndPingsGoOut) {
               ElementsAre(Encoded(Ping{1'100 * kMs, 77, 100 * kMs})));
 }
 
+TEST_F(NearEndTest, AFarClockThatRunsFasterIsNoBrokenRule) {
+  Connect();
+  Said(near_, 100 * kMs);
+  now_ = 500 * kMs;
+  ASSERT_TRUE(Hear(Ping{1, 100 * kMs, 401 * kMs}).ok());
+  EXPECT_FALSE(near_.rtt().has_value());
+  ASSERT_TRUE(Hear(Ping{1, 100 * kMs, 390 * kMs}).ok());
+  EXPECT_EQ(near_.rtt(), 10 * kMs);
+}
+
+TEST_F(NearEndTest, ATimeThatGoesBackEndsNothing) {
+  now_ = 200 * kMs;
+  Connect();
+  ASSERT_THAT(Names(Said(near_, 300 * kMs)), ElementsAre("PING"));
+  now_ = 300 * kMs;
+  ASSERT_TRUE(Hear(Ping{1, 300 * kMs, 0}).ok());
+  for (const Nanoseconds back : {Nanoseconds{1}, 250 * kMs}) {
+    now_ = 300 * kMs - back;
+    EXPECT_FALSE(near_.IsSilent(now_));
+    EXPECT_THAT(Said(near_, now_), IsEmpty());
+    near_.Tick(now_);
+    // It answers a PING that left later than now.
+    ASSERT_TRUE(Hear(Ping{1, 300 * kMs, 0}).ok());
+  }
+  EXPECT_THAT(lost_, IsEmpty());
+}
+
 TEST_F(NearEndTest, BytesOfAnEarlierConnectionAreDropped) {
   Connect();
   const Epoch old = epoch_;
@@ -624,11 +651,32 @@ TEST_F(FarEndTest, AReadOfNothingIsNoSignOfLife) {
 
 TEST_F(FarEndTest, ANearClockThatRunsFasterIsNoBrokenRule) {
   Connect();
+  Said(far_, 100 * kMs);
   now_ = 500 * kMs;
   ASSERT_TRUE(Hear(Ping{1, 100 * kMs, 401 * kMs}).ok());
   EXPECT_FALSE(far_.rtt().has_value());
   ASSERT_TRUE(Hear(Ping{1, 100 * kMs, 390 * kMs}).ok());
   EXPECT_EQ(far_.rtt(), 10 * kMs);
+}
+
+TEST_F(FarEndTest, ATimeThatGoesBackEndsNothing) {
+  now_ = 200 * kMs;
+  Connect();
+  ASSERT_THAT(Names(Said(far_, 300 * kMs)), ElementsAre("PING"));
+  now_ = 300 * kMs;
+  ASSERT_TRUE(Hear(Ping{1, 300 * kMs, 0}).ok());
+  now_ = 100 * kMs;
+  EXPECT_FALSE(far_.IsSilent(now_));
+  EXPECT_THAT(Said(far_, now_), IsEmpty());
+  far_.Tick(now_);
+  ASSERT_TRUE(Hear(Ping{1, 300 * kMs, 0}).ok());
+  EXPECT_THAT(Calls(), IsEmpty());
+}
+
+TEST_F(FarEndTest, SilenceIsToldAfterTheTimeout) {
+  Connect();
+  EXPECT_FALSE(far_.IsSilent(1'000 * kMs));
+  EXPECT_TRUE(far_.IsSilent(1'000 * kMs + 1));
 }
 
 TEST_F(FarEndTest, ANewerHostTakesTheRingsPlace) {

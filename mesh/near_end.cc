@@ -322,7 +322,7 @@ void NearEnd::AppendPart(std::string* to) {
 }
 
 void NearEnd::Tick(Nanoseconds now) {
-  if (lost_ || now - alive_ <= options_.times.lease) return;
+  if (lost_ || Since(alive_, now) <= options_.times.lease) return;
   Lose(fmt::format("host {} was not heard of for longer than the lease of {}",
                    options_.peer, FormatExactDuration(options_.times.lease)));
 }
