@@ -54,7 +54,7 @@ std::variant<Epoch, Refusal> FarEnd::Accept(const Hello& hello,
   lost_.reset();
   ++epoch_;
   open_ = true;
-  said_hello_ = false;
+  said_hello_ = heard_all_ = false;
   for (auto& [ring, state] : rings_) state.named = false;
   closed_.clear();
   decoder_ = {};
@@ -110,6 +110,7 @@ absl::Status FarEnd::Take(const Frame& frame, Nanoseconds now) {
     closed_.push_back(close->ring);
     return absl::OkStatus();
   }
+  if (std::holds_alternative<Named>(frame)) return TakeNamed();
   return absl::InvalidArgumentError(
       fmt::format("the near end sends {}", NameOf(frame)));
 }
@@ -143,6 +144,22 @@ absl::Status FarEnd::TakeRing(const Ring& ring) {
   state.answered = false;
   state.sent = ring.number;
   Free(ring.ring, state, ring.number);
+  return absl::OkStatus();
+}
+
+// A near end that has died may have closed some, and its successor not know.
+absl::Status FarEnd::TakeNamed() {
+  if (std::exchange(heard_all_, true)) {
+    return absl::InvalidArgumentError("the near end sends NAMED twice");
+  }
+  std::vector<RingId> gone;
+  for (const auto& [ring, state] : rings_) {
+    if (!state.named) gone.push_back(ring);
+  }
+  for (const RingId ring : gone) {
+    rings_.erase(ring);
+    host_->DropRing(ring, GoneReason::kClosed);
+  }
   return absl::OkStatus();
 }
 

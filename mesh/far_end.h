@@ -92,6 +92,7 @@ class FarEnd {
 
   absl::Status Take(const Frame& frame, Nanoseconds now);
   absl::Status TakeRing(const Ring& ring);
+  absl::Status TakeNamed();
   absl::Status TakeEvents(const Events& events);
   absl::Status TakeData(const Data& data);
   // The next DONE frame of a ring that has some, or DATA; rings take turns.
@@ -110,6 +111,7 @@ class FarEnd {
   Epoch epoch_;
   bool open_ = false;
   bool said_hello_ = false;
+  bool heard_all_ = false;          // NAMED
   uint64_t incarnation_ = 0;        // of the near host; the highest
   uint64_t connection_ = 0;         // of that one; the newest
   std::optional<GoneReason> lost_;  // why that one may not come again

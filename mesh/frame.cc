@@ -27,6 +27,7 @@ enum class Type : uint8_t {
   kDone = 6,
   kPing = 7,
   kData = 8,
+  kNamed = 9,
 };
 
 struct Header {
@@ -312,6 +313,11 @@ absl::StatusOr<Frame> ReadData(Payload in) {
   return Data{RingId(head.ring), Sequence(head.number), bytes};
 }
 
+absl::StatusOr<Frame> ReadNamed(Payload in) {
+  RETURN_IF_ERROR(in.CheckEnd());
+  return Named{};
+}
+
 absl::StatusOr<Frame> ReadPayload(Type type, std::string_view bytes) {
   switch (type) {
     case Type::kHello:
@@ -330,6 +336,8 @@ absl::StatusOr<Frame> ReadPayload(Type type, std::string_view bytes) {
       return ReadPing({"PING", bytes});
     case Type::kData:
       return ReadData({"DATA", bytes});
+    case Type::kNamed:
+      return ReadNamed({"NAMED", bytes});
   }
   return Broken("a frame has the unknown type {}", static_cast<int>(type));
 }
@@ -404,6 +412,7 @@ struct Writer {
     *to += data.bytes;
     return Type::kData;
   }
+  Type operator()(const Named&) const { return Type::kNamed; }
 };
 
 }  // namespace
@@ -422,8 +431,9 @@ absl::Status CheckLimits(const RingLimits& limits) {
 }
 
 std::string_view NameOf(const Frame& frame) {
-  constexpr std::string_view kNames[] = {"HELLO",  "REFUSAL", "RING", "CLOSE",
-                                         "EVENTS", "DONE",    "PING", "DATA"};
+  constexpr std::string_view kNames[] = {"HELLO", "REFUSAL", "RING",
+                                         "CLOSE", "EVENTS",  "DONE",
+                                         "PING",  "DATA",    "NAMED"};
   static_assert(std::size(kNames) == std::variant_size_v<Frame>);
   return kNames[frame.index()];
 }
@@ -478,7 +488,7 @@ absl::StatusOr<std::optional<Frame>> FrameDecoder::Read() {
                   header.payload_bytes, kMaxPayloadBytes);
   }
   const auto type = static_cast<Type>(header.type);
-  if (type < Type::kHello || type > Type::kData) {
+  if (type < Type::kHello || type > Type::kNamed) {
     return Broken("a frame has the unknown type {}", header.type);
   }
   if ((header.zero[0] | header.zero[1] | header.zero[2]) != 0) {

@@ -12,6 +12,7 @@
 //   REFUSAL  far       why there is no link; the last one
 //   RING     near      this ring is mine, and this is its last completed event
 //            far       the answer: its last accepted event
+//   NAMED    near      those were all my rings; once on a connection
 //   CLOSE    near      this ring is gone; far: the answer
 //   EVENTS   near      events of a ring, from `first` on, without a gap
 //   DONE     far       their ends, the same way
@@ -100,6 +101,11 @@ struct Close {
   bool operator==(const Close&) const = default;
 };
 
+// Those that no RING of this connection has named are gone.
+struct Named {
+  bool operator==(const Named&) const = default;
+};
+
 // At least one item. `completed`: all completions up to it are stored at the
 // near end, so that the far end may free their slots.
 struct Events {
@@ -142,7 +148,7 @@ struct Ping {
 };
 
 using Frame =
-    std::variant<Hello, Refusal, Ring, Close, Events, Done, Ping, Data>;
+    std::variant<Hello, Refusal, Ring, Close, Events, Done, Ping, Data, Named>;
 
 // "EVENTS"
 std::string_view NameOf(const Frame& frame);

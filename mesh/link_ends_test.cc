@@ -117,7 +117,7 @@ class NearEndTest : public testing::Test, public NearHost {
 
 TEST_F(NearEndTest, NoEventIsSentBeforeTheFarEndHasSaidWhatItHas) {
   Open();
-  EXPECT_THAT(Names(Said(near_, 0)), ElementsAre("HELLO", "RING"));
+  EXPECT_THAT(Names(Said(near_, 0)), ElementsAre("HELLO", "RING", "NAMED"));
   ASSERT_TRUE(Hear(FarOptions().self).ok());
   EXPECT_TRUE(near_.is_up());
   EXPECT_THAT(Said(near_, 0), IsEmpty());
@@ -705,6 +705,16 @@ TEST_F(FarEndTest, ALeaseThatIsOverAbortsAndStaysOver) {
       "host a was not heard of for longer than the lease of 1min, and its "
       "events are aborted");
   Accept(4);
+}
+
+TEST_F(FarEndTest, ARingThatIsNotNamedAgainIsDropped) {
+  Connect();
+  Accept();
+  ASSERT_TRUE(Hear(Ring{RingId(6), Sequence(0), kLimits}).ok());
+  EXPECT_THAT(Calls(), ElementsAre("make 6 0"));
+  ASSERT_TRUE(Hear(Named{}).ok());
+  EXPECT_THAT(Calls(), ElementsAre(Dropped(GoneReason::kClosed)));
+  EXPECT_EQ(Complaint(Named{}), "the near end sends NAMED twice");
 }
 
 TEST_F(FarEndTest, AClosedRingIsAnsweredAndDropped) {

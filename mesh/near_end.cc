@@ -78,7 +78,7 @@ absl::StatusOr<Epoch> NearEnd::Open(Nanoseconds now) {
   // By the clock, so that it grows from one near end to its successor, too.
   connection_ = std::max<uint64_t>(connection_ + 1, now);
   open_ = true;
-  said_hello_ = false;
+  said_hello_ = said_all_ = false;
   greeted_ = false;
   for (auto& [ring, state] : rings_) state.named = state.heard = false;
   for (auto& [ring, said] : closing_) said = false;
@@ -259,6 +259,11 @@ std::optional<Out> NearEnd::Poll(Nanoseconds now) {
     if (state.named) continue;
     state.named = true;
     AppendFrame(Ring{ring, state.stored, state.limits}, &out.bytes);
+    return out;
+  }
+  if (!said_all_) {
+    said_all_ = true;
+    AppendFrame(Named{}, &out.bytes);
     return out;
   }
   if (AppendEvents(&out.bytes)) return out;

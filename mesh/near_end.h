@@ -118,6 +118,7 @@ class NearEnd {
   uint64_t connection_ = 0;  // the number that HELLO says
   bool open_ = false;
   bool said_hello_ = false;
+  bool said_all_ = false;  // that all rings are named
   bool greeted_ = false;
   bool lost_ = false;
   uint64_t far_incarnation_ = 0;  // the newest
