@@ -63,7 +63,8 @@ struct RingPayload {
 };
 static_assert(sizeof(RingPayload) == 32);
 
-struct ClosePayload {
+// Then the text.
+struct CloseHead {
   uint64_t ring;
 };
 
@@ -249,9 +250,9 @@ absl::StatusOr<Frame> ReadRing(Payload in) {
 }
 
 absl::StatusOr<Frame> ReadClose(Payload in) {
-  ASSIGN_OR_RETURN(const auto close, in.Take<ClosePayload>());
-  RETURN_IF_ERROR(in.CheckEnd());
-  return Close{RingId(close.ring)};
+  ASSIGN_OR_RETURN(const auto close, in.Take<CloseHead>());
+  ASSIGN_OR_RETURN(std::string why, in.TakeText(in.size(), kMaxReasonBytes));
+  return Close{RingId(close.ring), std::move(why)};
 }
 
 absl::StatusOr<Frame> ReadEvents(Payload in) {
@@ -377,7 +378,8 @@ struct Writer {
     return Type::kRing;
   }
   Type operator()(const Close& close) const {
-    AppendPlain(ClosePayload{close.ring.value()}, to);
+    AppendPlain(CloseHead{close.ring.value()}, to);
+    *to += Clean(close.why, kMaxReasonBytes);
     return Type::kClose;
   }
   Type operator()(const Events& events) const {

@@ -57,7 +57,7 @@ Frame AnyFrame(Owned& owned) {
                    *rc::gen::inRange<uint32_t>(0, kMaxEventBytes + 1),
                    *rc::gen::inRange<uint32_t>(0, kMaxEventBytes + 1)}};
     case 3:
-      return Close{ring};
+      return Close{ring, AnyText(kMaxReasonBytes)};
     case 4: {
       Events events{ring, number, Sequence(AnyNumber()), {}};
       const int count = *rc::gen::inRange(1, 6);
