@@ -689,8 +689,10 @@ TEST_F(FarEndTest, WhoIsNotExpectedIsRefusedWithASentence) {
 TEST_F(FarEndTest, ALateConnectionOfTheSameHostTakesNobodysPlace) {
   Connect();
   Hello late = NearOptions().self;
-  late.connection = connections_;
-  EXPECT_EQ(Refused(late), "a newer connection of this host has come");
+  for (const uint64_t connection : {connections_, connections_ - 1}) {
+    late.connection = connection;
+    EXPECT_EQ(Refused(late), "a newer connection of this host has come");
+  }
   EXPECT_TRUE(far_.is_up());
   ASSERT_TRUE(Hear(Events{kRing, Sequence(5), Sequence(2), {"c"}}).ok());
   EXPECT_THAT(Calls(), ElementsAre("run 5 c"));
