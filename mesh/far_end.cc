@@ -31,18 +31,7 @@ std::variant<Epoch, Refusal> FarEnd::Accept(const Hello& hello,
         fmt::format("host {} of incarnation {} has come after the one of {}",
                     hello.host, incarnation_, hello.incarnation)};
   }
-  if (hello.incarnation == incarnation_ && lost_) {
-    if (*lost_ == GoneReason::kBroken) {
-      return Refusal{RefusalCode::kBadFrame,
-                     fmt::format("host {} of incarnation {} has broken a rule",
-                                 hello.host, incarnation_)};
-    }
-    return Refusal{
-        RefusalCode::kLinkLost,
-        fmt::format("host {} was not heard of for longer than the lease of "
-                    "{}, and its events are aborted",
-                    hello.host, FormatExactDuration(options_.times.lease))};
-  }
+  if (hello.incarnation == incarnation_ && lost_) return *lost_;
   // What the network has kept back must not take the newer one's place.
   if (hello.incarnation == incarnation_ && hello.connection <= connection_) {
     return Refusal{RefusalCode::kOther,
@@ -54,7 +43,7 @@ std::variant<Epoch, Refusal> FarEnd::Accept(const Hello& hello,
   lost_.reset();
   ++epoch_;
   open_ = true;
-  said_hello_ = false;
+  said_hello_ = heard_all_ = false;
   for (auto& [ring, state] : rings_) state.named = false;
   closed_.clear();
   decoder_ = {};
@@ -80,7 +69,9 @@ absl::Status FarEnd::Receive(Epoch epoch, std::string_view bytes,
     if (next.ok() && !next->has_value()) break;
     const absl::Status status = next.ok() ? Take(**next, now) : next.status();
     if (status.ok()) continue;
-    Lose(GoneReason::kBroken);
+    Lose(GoneReason::kBroken,
+         fmt::format("host {} of incarnation {} has broken a rule: {}",
+                     options_.peer, incarnation_, status.message()));
     return status;
   }
   return absl::OkStatus();
@@ -97,21 +88,25 @@ absl::Status FarEnd::Take(const Frame& frame, Nanoseconds now) {
     return absl::InvalidArgumentError("the near end answers no PING of ours");
   }
   if (const auto* close = std::get_if<Close>(&frame)) {
-    // What waits to be sent is bounded, whatever the near end sends.
-    if (closed_.size() == kMaxRings) {
-      return absl::InvalidArgumentError(
-          "the near end closes rings faster than it takes the answers");
-    }
+    RETURN_IF_ERROR(CheckClosed());
     if (rings_.erase(close->ring) > 0) {
       if (splitter_.ring() == close->ring) splitter_.Clear();
       if (joiner_.ring() == close->ring) joiner_.Clear();
       host_->DropRing(close->ring, GoneReason::kClosed);
     }
-    closed_.push_back(close->ring);
+    closed_.push_back({close->ring, {}});
     return absl::OkStatus();
   }
+  if (std::holds_alternative<Named>(frame)) return TakeNamed();
   return absl::InvalidArgumentError(
       fmt::format("the near end sends {}", NameOf(frame)));
+}
+
+// What waits to be sent is bounded, whatever the near end sends.
+absl::Status FarEnd::CheckClosed() const {
+  if (closed_.size() < kMaxRings) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "the near end closes rings faster than it takes the answers");
 }
 
 absl::Status FarEnd::TakeRing(const Ring& ring) {
@@ -121,18 +116,36 @@ absl::Status FarEnd::TakeRing(const Ring& ring) {
       return absl::InvalidArgumentError(
           fmt::format("the near end has more than {} rings", kMaxRings));
     }
-    rings_[ring.ring] = {.limits = ring.limits,
+    RETURN_IF_ERROR(CheckClosed());
+    ++serial_;
+    const absl::Status made =
+        host_->MakeRing(ring.ring, serial_, ring.limits, ring.number);
+    if (!made.ok()) {
+      // Without a reason it would be an answer.
+      closed_.push_back({ring.ring, made.message().empty()
+                                        ? "there is no place"
+                                        : std::string(made.message())});
+      return absl::OkStatus();
+    }
+    rings_[ring.ring] = {.serial = serial_,
+                         .limits = ring.limits,
                          .accepted = ring.number,
                          .done = ring.number,
                          .sent = ring.number,
                          .freed = ring.number,
                          .named = true};
-    host_->MakeRing(ring.ring, ring.limits, ring.number);
     return absl::OkStatus();
   }
   RingState& state = found->second;
-  if (state.named || ring.limits != state.limits || ring.number < state.freed ||
-      ring.number > state.done) {
+  if (state.named) {
+    return absl::InvalidArgumentError(
+        fmt::format("the near end names ring {} twice", ring.ring.value()));
+  }
+  if (ring.limits != state.limits) {
+    return absl::InvalidArgumentError(fmt::format(
+        "ring {}: the near end names it with other limits", ring.ring.value()));
+  }
+  if (ring.number < state.freed || ring.number > state.done) {
     return absl::InvalidArgumentError(fmt::format(
         "ring {}: the near end says that it has completed {}, of {} done and "
         "{} freed",
@@ -143,6 +156,22 @@ absl::Status FarEnd::TakeRing(const Ring& ring) {
   state.answered = false;
   state.sent = ring.number;
   Free(ring.ring, state, ring.number);
+  return absl::OkStatus();
+}
+
+// A near end that has died may have closed some, and its successor not know.
+absl::Status FarEnd::TakeNamed() {
+  if (std::exchange(heard_all_, true)) {
+    return absl::InvalidArgumentError("the near end sends NAMED twice");
+  }
+  std::vector<RingId> gone;
+  for (const auto& [ring, state] : rings_) {
+    if (!state.named) gone.push_back(ring);
+  }
+  for (const RingId ring : gone) {
+    rings_.erase(ring);
+    host_->DropRing(ring, GoneReason::kClosed);
+  }
   return absl::OkStatus();
 }
 
@@ -222,7 +251,7 @@ std::optional<Out> FarEnd::Poll(Nanoseconds now) {
     return out;
   }
   if (!closed_.empty()) {
-    AppendFrame(Close{closed_.front()}, &out.bytes);
+    AppendFrame(closed_.front(), &out.bytes);
     closed_.pop_front();
     return out;
   }
@@ -294,22 +323,28 @@ void FarEnd::AppendPart(std::string* to) {
   splitter_.Clear();
 }
 
-void FarEnd::Done(RingId ring, Sequence last) {
+void FarEnd::Done(RingId ring, RingSerial serial, Sequence last) {
   const auto found = rings_.find(ring);
-  if (found == rings_.end()) return;
+  if (found == rings_.end() || found->second.serial != serial) return;
   assert(last >= found->second.done && last <= found->second.accepted);
   found->second.done = last;
 }
 
 void FarEnd::Tick(Nanoseconds now) {
-  if (incarnation_ == 0 || lost_ || now - alive_ <= options_.times.lease) {
+  if (incarnation_ == 0 || lost_ ||
+      Since(alive_, now) <= options_.times.lease) {
     return;
   }
-  Lose(GoneReason::kLinkLost);
+  Lose(GoneReason::kLinkLost,
+       fmt::format("host {} was not heard of for longer than the lease of {}, "
+                   "and its events are aborted",
+                   options_.peer, FormatExactDuration(options_.times.lease)));
 }
 
-void FarEnd::Lose(GoneReason why) {
-  lost_ = why;
+void FarEnd::Lose(GoneReason why, std::string sentence) {
+  lost_ = {why == GoneReason::kBroken ? RefusalCode::kBadFrame
+                                      : RefusalCode::kLinkLost,
+           std::move(sentence)};
   open_ = false;
   DropAll(why);
 }

@@ -1,7 +1,8 @@
 // The far end of a link, on the GPU's host: it takes the events of a near host's
 // rings, and sends their completions. A state machine without sockets, threads or
-// clocks; link.pml is its model. What the near end says is judged as what a
-// hostile device says: one broken rule ends the link.
+// clocks; link.pml is the model of one ring of it, without leases, CLOSE and
+// fencing. What the near end says is judged as what a hostile device says: one
+// broken rule ends the link.
 //
 // A slot is the far end's until the near end has acknowledged its completion:
 // only then FarHost::Free() comes, and until then FarHost::ReadEnd() may, again
@@ -31,13 +32,19 @@ enum class GoneReason : uint8_t {
   kBroken,    // the near end has broken a rule
 };
 
+// Of all rings that a far end has had, from 1: a near host may use its ids again.
+using RingSerial = shm::Strong<struct RingSerialTag, uint64_t>;
+
 // Where the events run. Calls come from within the far end's own functions.
 class FarHost {
  public:
   virtual ~FarHost() = default;
-  // A new ring, whose first event will be `last` + 1.
-  virtual void MakeRing(RingId ring, const RingLimits& limits,
-                        shm::Sequence last) = 0;
+  // A new ring, whose first event will be `last` + 1. An error is for the near
+  // host: there is no such ring then, and the link goes on. Slots times bytes may
+  // be more than this host has.
+  virtual absl::Status MakeRing(RingId ring, RingSerial serial,
+                                const RingLimits& limits,
+                                shm::Sequence last) = 0;
   // The next event of a ring, to be run: each comes once, in order. Its bytes
   // are anything; the slot is free.
   virtual void Run(RingId ring, shm::Sequence number,
@@ -69,8 +76,9 @@ class FarEnd {
   std::optional<Out> Poll(Nanoseconds now);
   bool MayWrite(const Out& out) const { return open_ && out.epoch == epoch_; }
 
-  // Events up to `last` are done. A ring that is gone is none.
-  void Done(RingId ring, shm::Sequence last);
+  // Events up to `last` are done. A ring that is gone is none, whatever other one
+  // has its id now.
+  void Done(RingId ring, RingSerial serial, shm::Sequence last);
 
   bool IsSilent(Nanoseconds now) const { return open_ && pulse_.IsSilent(now); }
   // To be called at least once a `ping`: ends the link when its lease is over.
@@ -81,6 +89,7 @@ class FarEnd {
 
  private:
   struct RingState {
+    RingSerial serial;
     RingLimits limits;
     shm::Sequence accepted;
     shm::Sequence done;
@@ -92,6 +101,8 @@ class FarEnd {
 
   absl::Status Take(const Frame& frame, Nanoseconds now);
   absl::Status TakeRing(const Ring& ring);
+  absl::Status TakeNamed();
+  absl::Status CheckClosed() const;
   absl::Status TakeEvents(const Events& events);
   absl::Status TakeData(const Data& data);
   // The next DONE frame of a ring that has some, or DATA; rings take turns.
@@ -99,20 +110,22 @@ class FarEnd {
   void AppendPart(std::string* to);
   void Free(RingId ring, RingState& state, shm::Sequence last);
   // Nobody of this incarnation is let in any more.
-  void Lose(GoneReason why);
+  void Lose(GoneReason why, std::string sentence);
   void DropAll(GoneReason why);
 
   LinkOptions options_;
   FarHost* host_;
   std::map<RingId, RingState> rings_;
-  std::deque<RingId> closed_;  // to be answered
-  RingId turn_;                // whose completions were sent last
+  std::deque<Close> closed_;  // to be sent
+  RingSerial serial_;         // of the newest ring
+  RingId turn_;               // whose completions were sent last
   Epoch epoch_;
   bool open_ = false;
   bool said_hello_ = false;
-  uint64_t incarnation_ = 0;        // of the near host; the highest
-  uint64_t connection_ = 0;         // of that one; the newest
-  std::optional<GoneReason> lost_;  // why that one may not come again
+  bool heard_all_ = false;       // NAMED
+  uint64_t incarnation_ = 0;     // of the near host; the highest
+  uint64_t connection_ = 0;      // of that one; the newest
+  std::optional<Refusal> lost_;  // why that one may not come again
   Nanoseconds alive_;
   FrameDecoder decoder_;
   Splitter splitter_;

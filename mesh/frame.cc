@@ -27,6 +27,7 @@ enum class Type : uint8_t {
   kDone = 6,
   kPing = 7,
   kData = 8,
+  kNamed = 9,
 };
 
 struct Header {
@@ -62,7 +63,8 @@ struct RingPayload {
 };
 static_assert(sizeof(RingPayload) == 32);
 
-struct ClosePayload {
+// Then the text.
+struct CloseHead {
   uint64_t ring;
 };
 
@@ -248,9 +250,9 @@ absl::StatusOr<Frame> ReadRing(Payload in) {
 }
 
 absl::StatusOr<Frame> ReadClose(Payload in) {
-  ASSIGN_OR_RETURN(const auto close, in.Take<ClosePayload>());
-  RETURN_IF_ERROR(in.CheckEnd());
-  return Close{RingId(close.ring)};
+  ASSIGN_OR_RETURN(const auto close, in.Take<CloseHead>());
+  ASSIGN_OR_RETURN(std::string why, in.TakeText(in.size(), kMaxReasonBytes));
+  return Close{RingId(close.ring), std::move(why)};
 }
 
 absl::StatusOr<Frame> ReadEvents(Payload in) {
@@ -312,6 +314,11 @@ absl::StatusOr<Frame> ReadData(Payload in) {
   return Data{RingId(head.ring), Sequence(head.number), bytes};
 }
 
+absl::StatusOr<Frame> ReadNamed(Payload in) {
+  RETURN_IF_ERROR(in.CheckEnd());
+  return Named{};
+}
+
 absl::StatusOr<Frame> ReadPayload(Type type, std::string_view bytes) {
   switch (type) {
     case Type::kHello:
@@ -330,6 +337,8 @@ absl::StatusOr<Frame> ReadPayload(Type type, std::string_view bytes) {
       return ReadPing({"PING", bytes});
     case Type::kData:
       return ReadData({"DATA", bytes});
+    case Type::kNamed:
+      return ReadNamed({"NAMED", bytes});
   }
   return Broken("a frame has the unknown type {}", static_cast<int>(type));
 }
@@ -369,7 +378,8 @@ struct Writer {
     return Type::kRing;
   }
   Type operator()(const Close& close) const {
-    AppendPlain(ClosePayload{close.ring.value()}, to);
+    AppendPlain(CloseHead{close.ring.value()}, to);
+    *to += Clean(close.why, kMaxReasonBytes);
     return Type::kClose;
   }
   Type operator()(const Events& events) const {
@@ -404,6 +414,7 @@ struct Writer {
     *to += data.bytes;
     return Type::kData;
   }
+  Type operator()(const Named&) const { return Type::kNamed; }
 };
 
 }  // namespace
@@ -422,8 +433,9 @@ absl::Status CheckLimits(const RingLimits& limits) {
 }
 
 std::string_view NameOf(const Frame& frame) {
-  constexpr std::string_view kNames[] = {"HELLO",  "REFUSAL", "RING", "CLOSE",
-                                         "EVENTS", "DONE",    "PING", "DATA"};
+  constexpr std::string_view kNames[] = {"HELLO", "REFUSAL", "RING",
+                                         "CLOSE", "EVENTS",  "DONE",
+                                         "PING",  "DATA",    "NAMED"};
   static_assert(std::size(kNames) == std::variant_size_v<Frame>);
   return kNames[frame.index()];
 }
@@ -478,7 +490,7 @@ absl::StatusOr<std::optional<Frame>> FrameDecoder::Read() {
                   header.payload_bytes, kMaxPayloadBytes);
   }
   const auto type = static_cast<Type>(header.type);
-  if (type < Type::kHello || type > Type::kData) {
+  if (type < Type::kHello || type > Type::kNamed) {
     return Broken("a frame has the unknown type {}", header.type);
   }
   if ((header.zero[0] | header.zero[1] | header.zero[2]) != 0) {

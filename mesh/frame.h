@@ -12,7 +12,10 @@
 //   REFUSAL  far       why there is no link; the last one
 //   RING     near      this ring is mine, and this is its last completed event
 //            far       the answer: its last accepted event
-//   CLOSE    near      this ring is gone; far: the answer
+//   NAMED    near      those were all my rings; once on a connection
+//   CLOSE    near      this ring is gone
+//            far       the answer; or with a reason, instead of one to RING:
+//                      this ring is not taken
 //   EVENTS   near      events of a ring, from `first` on, without a gap
 //   DONE     far       their ends, the same way
 //   DATA     both      a part of an event, or of its output, that is larger than
@@ -48,7 +51,7 @@ inline constexpr size_t kMaxItems = 256;
 inline constexpr size_t kMaxItemBytes = kMaxPayloadBytes - 64;
 // The same, in parts.
 inline constexpr size_t kMaxEventBytes = 16 << 20;
-// A text of HELLO; of REFUSAL.
+// A text of HELLO; of REFUSAL and CLOSE.
 inline constexpr size_t kMaxNameBytes = 128;
 inline constexpr size_t kMaxReasonBytes = 512;
 
@@ -97,7 +100,13 @@ struct Ring {
 
 struct Close {
   RingId ring;
+  std::string why;  // for people; "": nothing is refused
   bool operator==(const Close&) const = default;
+};
+
+// Those that no RING of this connection has named are gone.
+struct Named {
+  bool operator==(const Named&) const = default;
 };
 
 // At least one item. `completed`: all completions up to it are stored at the
@@ -142,7 +151,7 @@ struct Ping {
 };
 
 using Frame =
-    std::variant<Hello, Refusal, Ring, Close, Events, Done, Ping, Data>;
+    std::variant<Hello, Refusal, Ring, Close, Events, Done, Ping, Data, Named>;
 
 // "EVENTS"
 std::string_view NameOf(const Frame& frame);
@@ -156,7 +165,8 @@ size_t EventsBytes(size_t items, size_t item_bytes);
 size_t DoneBytes(size_t items, size_t item_bytes);
 
 // Takes a stream apart. The other end is taken to be hostile: what is not
-// exactly a frame is an error, and holds no more memory than one frame.
+// exactly a frame is an error. It keeps what was appended and not yet asked for,
+// and, once Next() has no more, less than one frame.
 class FrameDecoder {
  public:
   void Append(std::string_view bytes);

@@ -42,7 +42,7 @@ Frame AnyFrame(Owned& owned) {
   const RingId ring(AnyNumber());
   const Sequence number(
       *rc::gen::inRange<uint64_t>(1, std::numeric_limits<uint64_t>::max() - 9));
-  switch (*rc::gen::inRange(0, 8)) {
+  switch (*rc::gen::inRange(0, 9)) {
     case 0:
       return Hello{AnyText(kMaxNameBytes), AnyText(kMaxNameBytes),
                    AnyText(kMaxNameBytes), AnyText(kMaxNameBytes),
@@ -57,7 +57,7 @@ Frame AnyFrame(Owned& owned) {
                    *rc::gen::inRange<uint32_t>(0, kMaxEventBytes + 1),
                    *rc::gen::inRange<uint32_t>(0, kMaxEventBytes + 1)}};
     case 3:
-      return Close{ring};
+      return Close{ring, AnyText(kMaxReasonBytes)};
     case 4: {
       Events events{ring, number, Sequence(AnyNumber()), {}};
       const int count = *rc::gen::inRange(1, 6);
@@ -78,6 +78,8 @@ Frame AnyFrame(Owned& owned) {
       const std::string_view bytes = AnyBytes(owned);
       return Data{ring, number, bytes.empty() ? "part" : bytes};
     }
+    case 7:
+      return Named{};
     default:
       return Ping{AnyNumber(), AnyNumber(), AnyNumber()};
   }
@@ -228,8 +230,10 @@ TEST(FrameTest, EachBrokenRuleHasItsSentence) {
             "frame DATA is too short: 1 bytes are missing");
   EXPECT_EQ(Complaint(data, Put(8, 0)), "frame DATA begins with number 0");
   EXPECT_EQ(Complaint(Ping{}, Resize(1)), "frame PING is too long by 1 bytes");
+  EXPECT_EQ(Complaint(Ping{}, [](std::string& b) { b[4] = 10; }),
+            "a frame has the unknown type 10");
   EXPECT_EQ(Complaint(Ping{}, [](std::string& b) { b[4] = 9; }),
-            "a frame has the unknown type 9");
+            "frame NAMED is too long by 24 bytes");
   EXPECT_EQ(Complaint(Ping{}, [](std::string& b) { b[4] = 0; }),
             "a frame has the unknown type 0");
   EXPECT_EQ(Complaint(Ping{}, [](std::string& b) { b[7] = 1; }),

@@ -7,8 +7,8 @@
  * a GPU runs them, and the far end sends the completions from there. Nothing is
  * copied aside: a slot is kept until nobody needs it. A link is one connection
  * after another; a frame that was sent on one that is cut may still be read by who
- * reads from it, until that takes the next. Frames of one connection arrive in
- * order.
+ * reads from it, until that takes the next; and one may come to the far end only
+ * after newer ones were opened. Frames of one connection arrive in order.
  *
  * The near end opens a connection and says hello with what it has completed; the
  * far end answers with what it has accepted. Each goes on from what the other one
@@ -31,6 +31,7 @@
  *   EARLY_FREE       the far end frees a slot when it has sent the completion
  *   ACK_BEFORE_STORE the near end acknowledges a completion before it stores it
  *   HELLO_BEFORE_STORE  it says hello before it has stored what it has read
+ *   LATE_CONNECTION  the far end takes one that is older than its own
  */
 #ifndef EVENTS
 #define EVENTS 4
@@ -187,15 +188,29 @@ end:
 proctype Far() {
   byte kind; byte n; byte acked;
   byte epoch;
+  byte next;
   byte dead;                    /* connections of those that have died */
   bool greeted;
   byte sent;
 end:
   do
-  :: atomic { epoch != opened && opened > dead ->
-       epoch = opened;
+  :: atomic { epoch < opened && opened > dead ->
+       /* Any newer one: the network may have kept others back. */
+       next = (epoch > dead -> epoch : dead) + 1;
+       do
+       :: next < opened -> next++
+       :: break
+       od;
+       epoch = next;
+       greeted = false;
+       next = 0
+     }
+#ifdef LATE_CONNECTION
+  :: atomic { epoch > dead + 1 ->
+       epoch = dead + 1;
        greeted = false
      }
+#endif
   :: atomic { len(to_far[epoch]) > 0 && (epoch != opened || is_cut || HAS_ROOM(to_near[epoch])) ->
        to_far[epoch]?kind, n, acked;
        if

@@ -18,3 +18,4 @@ breaks "$next|completed==" -DNO_REPLAY
 breaks 'sent>freed|acked>=freed|freed<=n' -DEARLY_FREE
 breaks 'sent>freed|freed<=n' -DNEAR_DEATHS=1 -DACK_BEFORE_STORE
 breaks 'sent>freed|n==\(completed' -DHELLO_BEFORE_STORE
+breaks "$next|freed<=n" -DLATE_CONNECTION

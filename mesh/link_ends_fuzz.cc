@@ -35,15 +35,20 @@ void Drain(End& end) {
 
 struct Gpu : FarHost {
   struct GpuRing {
+    RingSerial serial;
     RingLimits limits;
     uint64_t accepted = 0;
     uint64_t freed = 0;
   };
-  void MakeRing(RingId ring, const RingLimits& limits, Sequence last) override {
+  absl::Status MakeRing(RingId ring, RingSerial serial,
+                        const RingLimits& limits, Sequence last) override {
+    if (limits.slots == 1) return absl::ResourceExhaustedError("no place");
     const bool is_new =
-        rings.emplace(ring, GpuRing{limits, last.value(), last.value()}).second;
+        rings.emplace(ring, GpuRing{serial, limits, last.value(), last.value()})
+            .second;
     FUZZ_CHECK(is_new);
     FUZZ_CHECK(CheckLimits(limits).ok() && rings.size() <= kMaxRings);
+    return absl::OkStatus();
   }
   void Run(RingId ring, Sequence number, std::string_view event) override {
     GpuRing& at = rings.at(ring);
@@ -85,7 +90,7 @@ void RunFar(fuzz::FuzzInput input) {
       FUZZ_CHECK(gpu.rings.empty() && !far.is_up());
     }
     for (const auto& [ring, at] : gpu.rings) {
-      far.Done(ring, Sequence(at.accepted));
+      far.Done(ring, at.serial, Sequence(at.accepted));
     }
     Drain(far);
   }
@@ -98,10 +103,15 @@ struct Device : NearHost {
   }
   bool TakeEnd(RingId, Sequence number, const End& end) override {
     FUZZ_CHECK(number.value() == ended + 1 && number.value() <= rung);
+    FUZZ_CHECK(!refused);
     FUZZ_CHECK(end.output.size() <= kLimits.done_bytes);
     FUZZ_CHECK(end.state != EventState::kNone && !lost);
     ended = number.value();
     return true;
+  }
+  void LoseRing(RingId, const std::string& why) override {
+    FUZZ_CHECK(!why.empty() && !lost && !refused && ended == 0);
+    refused = true;
   }
   void LoseLink(const std::string& why) override {
     FUZZ_CHECK(!why.empty() && !lost);
@@ -111,6 +121,7 @@ struct Device : NearHost {
   uint64_t rung = 0;
   uint64_t ended = 0;
   bool lost = false;
+  bool refused = false;
 };
 
 void RunNear(fuzz::FuzzInput input) {

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "fmt/format.h"
@@ -71,6 +74,9 @@ class NearEndTest : public testing::Test, public NearHost {
         fmt::format("{} {} {}", number.value(), end.status, end.output));
     return true;
   }
+  void LoseRing(RingId, const std::string& why) override {
+    refused_.push_back(why);
+  }
   void LoseLink(const std::string& why) override { lost_.push_back(why); }
 
   absl::Status Hear(const Frame& frame) {
@@ -112,12 +118,13 @@ class NearEndTest : public testing::Test, public NearHost {
   NearEnd near_;
   Epoch epoch_;
   std::vector<std::string> ends_;
+  std::vector<std::string> refused_;
   std::vector<std::string> lost_;
 };
 
 TEST_F(NearEndTest, NoEventIsSentBeforeTheFarEndHasSaidWhatItHas) {
   Open();
-  EXPECT_THAT(Names(Said(near_, 0)), ElementsAre("HELLO", "RING"));
+  EXPECT_THAT(Names(Said(near_, 0)), ElementsAre("HELLO", "RING", "NAMED"));
   ASSERT_TRUE(Hear(FarOptions().self).ok());
   EXPECT_TRUE(near_.is_up());
   EXPECT_THAT(Said(near_, 0), IsEmpty());
@@ -154,7 +161,11 @@ TEST_F(NearEndTest, WhatBreaksARuleEndsTheLink) {
       "the far end completes events of ring 6, which is not there");
   ExpectEndsLink(Ring{kRing, Sequence(3), kLimits},
                  "the far end answers for ring 5 unasked");
-  ExpectEndsLink(Close{kRing}, "the far end sends CLOSE unasked");
+  ExpectEndsLink(Close{kRing}, "the far end closes ring 5 unasked");
+  ExpectEndsLink(Close{kRing, "too late, for it has answered"},
+                 "the far end closes ring 5 unasked");
+  ExpectEndsLink(Close{RingId(6), "no such ring"},
+                 "the far end closes ring 6 unasked");
   ExpectEndsLink(Events{kRing, Sequence(1), Sequence(0), {"x"}},
                  "the far end sends EVENTS unasked");
   ExpectEndsLink(FarOptions().self, "the far end sends HELLO after its HELLO");
@@ -163,18 +174,21 @@ TEST_F(NearEndTest, WhatBreaksARuleEndsTheLink) {
 }
 
 TEST_F(NearEndTest, AnAnswerThatCannotBeEndsTheLink) {
-  for (const auto& [number, limits] :
-       {std::pair(1u, kLimits), std::pair(5u, kLimits),
-        std::pair(3u, RingLimits{8, 32, 32})}) {
+  for (const auto& [number, limits, complaint] :
+       {std::tuple(1u, kLimits,
+                   "ring 5: the far end says that it has accepted 1, of 4 rung "
+                   "and 2 completed"),
+        std::tuple(5u, kLimits,
+                   "ring 5: the far end says that it has accepted 5, of 4 rung "
+                   "and 2 completed"),
+        std::tuple(3u, RingLimits{8, 32, 32},
+                   "ring 5: the far end answers for one of other limits")}) {
     near_ = NearEnd(NearOptions(), this, 0);
     ASSERT_TRUE(near_.AddRing(kRing, kLimits, Sequence(2), Sequence(4)).ok());
     Open();
     Said(near_, 0);
     ASSERT_TRUE(Hear(FarOptions().self).ok());
-    EXPECT_EQ(Complaint(Ring{kRing, Sequence(number), limits}),
-              fmt::format("ring 5: the far end says that it has accepted {}, "
-                          "of 4 rung and 2 completed",
-                          number));
+    EXPECT_EQ(Complaint(Ring{kRing, Sequence(number), limits}), complaint);
     EXPECT_TRUE(near_.is_lost());
   }
 }
@@ -256,6 +270,33 @@ TEST_F(NearEndTest, SilenceIsToldAfterTheTimeoutAndPingsGoOut) {
               ElementsAre(Encoded(Ping{1'100 * kMs, 77, 100 * kMs})));
 }
 
+TEST_F(NearEndTest, AFarClockThatRunsFasterIsNoBrokenRule) {
+  Connect();
+  Said(near_, 100 * kMs);
+  now_ = 500 * kMs;
+  ASSERT_TRUE(Hear(Ping{1, 100 * kMs, 401 * kMs}).ok());
+  EXPECT_FALSE(near_.rtt().has_value());
+  ASSERT_TRUE(Hear(Ping{1, 100 * kMs, 390 * kMs}).ok());
+  EXPECT_EQ(near_.rtt(), 10 * kMs);
+}
+
+TEST_F(NearEndTest, ATimeThatGoesBackEndsNothing) {
+  now_ = 200 * kMs;
+  Connect();
+  ASSERT_THAT(Names(Said(near_, 300 * kMs)), ElementsAre("PING"));
+  now_ = 300 * kMs;
+  ASSERT_TRUE(Hear(Ping{1, 300 * kMs, 0}).ok());
+  for (const Nanoseconds back : {Nanoseconds{1}, 250 * kMs}) {
+    now_ = 300 * kMs - back;
+    EXPECT_FALSE(near_.IsSilent(now_));
+    EXPECT_THAT(Said(near_, now_), IsEmpty());
+    near_.Tick(now_);
+    // It answers a PING that left later than now.
+    ASSERT_TRUE(Hear(Ping{1, 300 * kMs, 0}).ok());
+  }
+  EXPECT_THAT(lost_, IsEmpty());
+}
+
 TEST_F(NearEndTest, BytesOfAnEarlierConnectionAreDropped) {
   Connect();
   const Epoch old = epoch_;
@@ -280,6 +321,34 @@ TEST_F(NearEndTest, ARemovedRingIsClosedAtTheFarEndAndItsEndsAreDropped) {
   EXPECT_TRUE(Hear(Close{kRing}).ok());
   EXPECT_THAT(ends_, IsEmpty());
   EXPECT_FALSE(Hear(Close{kRing}).ok());
+}
+
+TEST_F(NearEndTest, ARingThatIsNotTakenIsGoneAndTheLinkGoesOn) {
+  ASSERT_TRUE(near_.AddRing(RingId(6), kLimits, Sequence(), Sequence(1)).ok());
+  Open();
+  Said(near_, 0);
+  ASSERT_TRUE(Hear(FarOptions().self).ok());
+  ASSERT_TRUE(Hear(Close{kRing, "no memory"}).ok());
+  EXPECT_THAT(refused_, ElementsAre("host b does not take ring 5: no memory"));
+  ASSERT_TRUE(Hear(Ring{RingId(6), Sequence(), kLimits}).ok());
+  EXPECT_THAT(Names(Said(near_, 0)), ElementsAre("EVENTS"));
+  EXPECT_THAT(lost_, IsEmpty());
+  // Neither is it named again.
+  near_.Cut(epoch_);
+  Open();
+  EXPECT_THAT(Names(Said(near_, 0)), ElementsAre("HELLO", "RING", "NAMED"));
+}
+
+TEST_F(NearEndTest, ARefusalThatCrossesACloseIsNoAnswerToIt) {
+  Open();
+  Said(near_, 0);
+  ASSERT_TRUE(Hear(FarOptions().self).ok());
+  near_.RemoveRing(kRing);
+  EXPECT_THAT(Names(Said(near_, 0)), ElementsAre("CLOSE"));
+  ASSERT_TRUE(Hear(Close{kRing, "no memory"}).ok());
+  EXPECT_THAT(refused_, IsEmpty());
+  ASSERT_TRUE(Hear(Close{kRing}).ok());
+  EXPECT_TRUE(near_.AddRing(kRing, kLimits, Sequence(), Sequence()).ok());
 }
 
 TEST_F(NearEndTest, WhatNoLinkCarriesIsRefusedAtOnce) {
@@ -331,6 +400,7 @@ TEST_F(NearEndTest, NoConnectionOpensWhileAnEndIsNotStored) {
    public:
     void ReadEvent(RingId, Sequence, std::string* to) override { *to += "x"; }
     bool TakeEnd(RingId, Sequence, const End&) override { return false; }
+    void LoseRing(RingId, const std::string&) override {}
     void LoseLink(const std::string&) override {}
   } forgetful;
   near_ = NearEnd(NearOptions(), &forgetful, 0);
@@ -389,14 +459,19 @@ class FarEndTest : public testing::Test, public FarHost {
  protected:
   FarEndTest() : far_(FarOptions(), this, 0) {}
 
-  void MakeRing(RingId ring, const RingLimits&, Sequence last) override {
+  absl::Status MakeRing(RingId ring, RingSerial serial, const RingLimits&,
+                        Sequence last) override {
+    if (!full_.empty()) return absl::ResourceExhaustedError(full_);
+    serial_ = serial;
     calls_.push_back(fmt::format("make {} {}", ring.value(), last.value()));
+    return absl::OkStatus();
   }
   void Run(RingId, Sequence number, std::string_view event) override {
     calls_.push_back(fmt::format("run {} {}", number.value(), event));
   }
   End ReadEnd(RingId, Sequence number, std::string* output) override {
-    *output += fmt::format("out {}", number.value());
+    *output +=
+        output_.empty() ? fmt::format("out {}", number.value()) : output_;
     return {EventState::kFailed, 9, {}};
   }
   void Free(RingId, Sequence last) override {
@@ -444,7 +519,7 @@ class FarEndTest : public testing::Test, public FarHost {
     EXPECT_EQ(Complaint(frame), complaint);
     EXPECT_THAT(Calls(), testing::Contains(Dropped(GoneReason::kBroken)));
     EXPECT_EQ(Refused(NearOptions().self),
-              "host a of incarnation 3 has broken a rule");
+              "host a of incarnation 3 has broken a rule: " + complaint);
     Accept(4);
   }
 
@@ -452,12 +527,16 @@ class FarEndTest : public testing::Test, public FarHost {
   uint64_t connections_ = 0;
   FarEnd far_;
   Epoch epoch_;
+  std::map<uint64_t, uint64_t> ran_;  // events, by ring
+  RingSerial serial_;                 // of the newest ring
+  std::string full_;                  // why no ring is made
+  std::string output_;                // else "out" and the number
   std::vector<std::string> calls_;
 };
 
 TEST_F(FarEndTest, ASlotIsFreeOnceItsEndIsAcknowledged) {
   Connect();
-  far_.Done(kRing, Sequence(4));
+  far_.Done(kRing, serial_, Sequence(4));
   const mesh::Done both{
       kRing,
       Sequence(3),
@@ -494,10 +573,8 @@ TEST_F(FarEndTest, WhatBreaksARuleEndsTheLinkAndItsRings) {
                  "ring 5: event 5 has 35 bytes: at most 32");
   ExpectEndsLink(Events{RingId(6), Sequence(1), Sequence(0), {"x"}},
                  "the near end sends events of ring 6, which is not there");
-  ExpectEndsLink(
-      Ring{kRing, Sequence(2), kLimits},
-      "ring 5: the near end says that it has completed 2, of 2 done and 2 "
-      "freed");
+  ExpectEndsLink(Ring{kRing, Sequence(2), kLimits},
+                 "the near end names ring 5 twice");
   ExpectEndsLink(mesh::Done{kRing, Sequence(1), {{EventState::kDone, 0, ""}}},
                  "the near end sends DONE");
   ExpectEndsLink(NearOptions().self, "the near end sends HELLO");
@@ -550,17 +627,20 @@ TEST_F(FarEndTest, PartsOfACutConnectionAreForgotten) {
 }
 
 TEST_F(FarEndTest, ANumberThatCannotBeEndsTheLink) {
-  for (const auto& [number, limits] :
-       {std::pair(1u, kLimits), std::pair(5u, kLimits),
-        std::pair(3u, RingLimits{8, 32, 32})}) {
+  for (const auto& [number, limits, complaint] :
+       {std::tuple(1u, kLimits,
+                   "ring 5: the near end says that it has completed 1, of 4 "
+                   "done and 2 freed"),
+        std::tuple(5u, kLimits,
+                   "ring 5: the near end says that it has completed 5, of 4 "
+                   "done and 2 freed"),
+        std::tuple(3u, RingLimits{8, 32, 32},
+                   "ring 5: the near end names it with other limits")}) {
     far_ = FarEnd(FarOptions(), this, 0);
     Connect();
-    far_.Done(kRing, Sequence(4));
+    far_.Done(kRing, serial_, Sequence(4));
     Accept();
-    EXPECT_EQ(Complaint(Ring{kRing, Sequence(number), limits}),
-              fmt::format("ring 5: the near end says that it has completed {}, "
-                          "of 4 done and 2 freed",
-                          number));
+    EXPECT_EQ(Complaint(Ring{kRing, Sequence(number), limits}), complaint);
   }
 }
 
@@ -609,8 +689,10 @@ TEST_F(FarEndTest, WhoIsNotExpectedIsRefusedWithASentence) {
 TEST_F(FarEndTest, ALateConnectionOfTheSameHostTakesNobodysPlace) {
   Connect();
   Hello late = NearOptions().self;
-  late.connection = connections_;
-  EXPECT_EQ(Refused(late), "a newer connection of this host has come");
+  for (const uint64_t connection : {connections_, connections_ - 1}) {
+    late.connection = connection;
+    EXPECT_EQ(Refused(late), "a newer connection of this host has come");
+  }
   EXPECT_TRUE(far_.is_up());
   ASSERT_TRUE(Hear(Events{kRing, Sequence(5), Sequence(2), {"c"}}).ok());
   EXPECT_THAT(Calls(), ElementsAre("run 5 c"));
@@ -624,11 +706,32 @@ TEST_F(FarEndTest, AReadOfNothingIsNoSignOfLife) {
 
 TEST_F(FarEndTest, ANearClockThatRunsFasterIsNoBrokenRule) {
   Connect();
+  Said(far_, 100 * kMs);
   now_ = 500 * kMs;
   ASSERT_TRUE(Hear(Ping{1, 100 * kMs, 401 * kMs}).ok());
   EXPECT_FALSE(far_.rtt().has_value());
   ASSERT_TRUE(Hear(Ping{1, 100 * kMs, 390 * kMs}).ok());
   EXPECT_EQ(far_.rtt(), 10 * kMs);
+}
+
+TEST_F(FarEndTest, ATimeThatGoesBackEndsNothing) {
+  now_ = 200 * kMs;
+  Connect();
+  ASSERT_THAT(Names(Said(far_, 300 * kMs)), ElementsAre("PING"));
+  now_ = 300 * kMs;
+  ASSERT_TRUE(Hear(Ping{1, 300 * kMs, 0}).ok());
+  now_ = 100 * kMs;
+  EXPECT_FALSE(far_.IsSilent(now_));
+  EXPECT_THAT(Said(far_, now_), IsEmpty());
+  far_.Tick(now_);
+  ASSERT_TRUE(Hear(Ping{1, 300 * kMs, 0}).ok());
+  EXPECT_THAT(Calls(), IsEmpty());
+}
+
+TEST_F(FarEndTest, SilenceIsToldAfterTheTimeout) {
+  Connect();
+  EXPECT_FALSE(far_.IsSilent(1'000 * kMs));
+  EXPECT_TRUE(far_.IsSilent(1'000 * kMs + 1));
 }
 
 TEST_F(FarEndTest, ANewerHostTakesTheRingsPlace) {
@@ -659,11 +762,103 @@ TEST_F(FarEndTest, ALeaseThatIsOverAbortsAndStaysOver) {
   Accept(4);
 }
 
+TEST_F(FarEndTest, ARingThatFindsNoPlaceIsRefusedWithAReason) {
+  Connect();
+  full_ = "no memory";
+  ASSERT_TRUE(Hear(Ring{RingId(6), Sequence(0), kLimits}).ok());
+  EXPECT_THAT(Said(far_, 0),
+              ElementsAre(Encoded(Close{RingId(6), "no memory"})));
+  // The other one is as it was.
+  ASSERT_TRUE(Hear(Events{kRing, Sequence(5), Sequence(2), {"c"}}).ok());
+  EXPECT_THAT(Calls(), ElementsAre("run 5 c"));
+  // What waits to be sent is bounded.
+  for (uint64_t i = 0; i < kMaxRings; ++i) {
+    ASSERT_TRUE(Hear(Ring{RingId(100 + i), Sequence(0), kLimits}).ok());
+  }
+  EXPECT_EQ(Complaint(Ring{RingId(99), Sequence(0), kLimits}),
+            "the near end closes rings faster than it takes the answers");
+}
+
+TEST_F(FarEndTest, WhatAnEarlierRingOfAnIdHasDoneIsNotTheNextOnes) {
+  Connect();
+  const RingSerial old = serial_;
+  ASSERT_TRUE(Hear(Close{kRing}).ok());
+  ASSERT_TRUE(Hear(Ring{kRing, Sequence(2), kLimits}).ok());
+  ASSERT_THAT(Names(Said(far_, 0)), ElementsAre("CLOSE", "RING"));
+  ASSERT_TRUE(Hear(Events{kRing, Sequence(3), Sequence(2), {"c", "d"}}).ok());
+  far_.Done(kRing, old, Sequence(4));
+  EXPECT_THAT(Said(far_, 0), IsEmpty());
+  far_.Done(kRing, serial_, Sequence(4));
+  EXPECT_THAT(Names(Said(far_, 0)), ElementsAre("DONE"));
+}
+
+TEST_F(FarEndTest, RingsTakeTurnsAndFramesAreBounded) {
+  Accept();
+  const RingLimits wide{1024, 8, 40'000};
+  std::vector<RingSerial> serials;
+  for (const uint64_t ring : {6, 7, 8}) {
+    ASSERT_TRUE(Hear(Ring{RingId(ring), Sequence(0), wide}).ok());
+    serials.push_back(serial_);
+  }
+  Said(far_, 0);
+  const auto run = [&](uint64_t ring, size_t count) {
+    while (count > 0) {
+      const size_t some = std::min(count, kMaxItems);
+      Events events{RingId(ring), Sequence(1 + ran_[ring]), Sequence(0), {}};
+      events.items.assign(some, "e");
+      ASSERT_TRUE(Hear(events).ok());
+      ran_[ring] += some;
+      count -= some;
+    }
+    far_.Done(RingId(ring), serials[ring - 6], Sequence(ran_[ring]));
+  };
+  const auto said = [&] {
+    std::vector<std::string> frames;
+    for (const std::string& bytes : Said(far_, 0)) {
+      EXPECT_LE(bytes.size(), kHeaderBytes + kMaxPayloadBytes);
+      FrameDecoder decoder;
+      decoder.Append(bytes);
+      const auto frame = decoder.Next();
+      EXPECT_TRUE(frame.ok()) << frame.status();
+      const auto& done = std::get<mesh::Done>(**frame);
+      frames.push_back(
+          fmt::format("{}: {}", done.ring.value(), done.items.size()));
+    }
+    return frames;
+  };
+  // Two do not fit one frame.
+  output_ = std::string(40'000, 'x');
+  run(6, 3);
+  run(7, 2);
+  EXPECT_THAT(said(), ElementsAre("6: 1", "7: 1", "6: 1", "7: 1", "6: 1"));
+  // As many items as a frame may have, and one more.
+  output_ = "x";
+  run(8, 257);
+  EXPECT_THAT(said(), ElementsAre("8: 256", "8: 1"));
+  // As many bytes as a frame may have, and one more.
+  output_ = std::string((kMaxPayloadBytes - DoneBytes(4, 0)) / 4, 'x');
+  run(8, 4);
+  EXPECT_THAT(said(), ElementsAre("8: 4"));
+  output_ += "x";
+  run(8, 4);
+  EXPECT_THAT(said(), ElementsAre("8: 3", "8: 1"));
+}
+
+TEST_F(FarEndTest, ARingThatIsNotNamedAgainIsDropped) {
+  Connect();
+  Accept();
+  ASSERT_TRUE(Hear(Ring{RingId(6), Sequence(0), kLimits}).ok());
+  EXPECT_THAT(Calls(), ElementsAre("make 6 0"));
+  ASSERT_TRUE(Hear(Named{}).ok());
+  EXPECT_THAT(Calls(), ElementsAre(Dropped(GoneReason::kClosed)));
+  EXPECT_EQ(Complaint(Named{}), "the near end sends NAMED twice");
+}
+
 TEST_F(FarEndTest, AClosedRingIsAnsweredAndDropped) {
   Connect();
   ASSERT_TRUE(Hear(Close{kRing}).ok());
   EXPECT_THAT(Calls(), ElementsAre(Dropped(GoneReason::kClosed)));
-  far_.Done(kRing, Sequence(4));
+  far_.Done(kRing, serial_, Sequence(4));
   EXPECT_THAT(Said(far_, 0), ElementsAre(Encoded(Close{kRing})));
 }
 

@@ -30,36 +30,60 @@ constexpr int kSeeds = 100;
 // Rings from this one on have events that are larger than a frame.
 constexpr uint64_t kLargeRings = 1'000'000;
 constexpr size_t kLargeBytes = 150'000;
-constexpr RingLimits kLimits{4, kLargeBytes + 64, kLargeBytes + 64};
+
+// Rings of 1 to 8 slots.
+RingLimits LimitsOf(RingId ring) {
+  return {1u << ring.value() % 4, kLargeBytes + 64, kLargeBytes + 64};
+}
+// What has ended before: some rings are about to pass 2^32, or near the end.
+uint64_t FirstOf(RingId ring) {
+  switch (ring.value() % 5) {
+    case 2:
+      return (1ull << 32) - 5;
+    case 4:
+      return ~0ull - 100'000;
+    default:
+      return 0;
+  }
+}
 
 // One event, whose text says which it is. Some rings have large ones, too.
-std::string EventText(RingId ring, uint64_t number) {
-  std::string text = fmt::format("event {} of ring {}", number, ring.value());
+std::string EventText(uint64_t incarnation, RingId ring, uint64_t number) {
+  std::string text = fmt::format("event {} of ring {} of {}", number,
+                                 ring.value(), incarnation);
   if (ring.value() >= kLargeRings && number % 3 == 0) {
-    text.resize(kLargeBytes - number, 'x');
+    text.resize(kLargeBytes - number % 1'000, 'x');
   }
   return text;
 }
 std::string OutputText(const std::string& event) { return "done: " + event; }
+End EndOf(RingId ring, uint64_t number) {
+  return {static_cast<EventState>(1 + number % 3),
+          static_cast<uint32_t>(number * 31 + ring.value()),
+          {}};
+}
 
 // What became of each event, by its text.
 class Ledger {
  public:
   struct Entry {
+    int deaths = 0;  // of far ends, before it was rung
     int runs = 0;
     int ends = 0;          // taken by the device
     int aborts = 0;        // at the near host
     bool dropped = false;  // at the GPU's host, before it was done
   };
 
-  void Ring(const std::string& event) {
-    if (!entries_.emplace(event, Entry()).second) Wrong(event, "rung twice");
-  }
   // `deaths`: of far ends so far.
+  void Ring(const std::string& event, int deaths) {
+    if (!entries_.emplace(event, Entry{.deaths = deaths}).second) {
+      Wrong(event, "rung twice");
+    }
+  }
   void Run(const std::string& event, int deaths) {
     Entry& entry = Of(event);
     if (entry.dropped) Wrong(event, "run after its abort");
-    if (++entry.runs > 1 + deaths) Wrong(event, "run too often");
+    if (++entry.runs > 1 + deaths - entry.deaths) Wrong(event, "run too often");
   }
   void End(const std::string& event, const std::string& output) {
     Entry& entry = Of(event);
@@ -126,13 +150,22 @@ struct Pipe {
     }
     return text;
   }
-  // Only so many bytes, of some part, still arrive.
-  void Truncate(uint64_t random) {
-    if (parts.empty()) return;
+  // Only so many bytes, of some part, still arrive. Whether they end amid a
+  // frame.
+  bool Truncate(uint64_t random) {
+    if (parts.empty()) return false;
     parts.resize(1 + random % parts.size());
     std::string& back = parts.back().second;
-    back.resize(random / 7 % (back.size() + 1));
+    const size_t whole = back.size();
+    back.resize(random / 7 % (whole + 1));
+    const bool amid = !back.empty() && back.size() < whole;
     if (back.empty()) parts.pop_back();
+    return amid;
+  }
+  // Nothing arrives before that.
+  void Stall(Nanoseconds until) {
+    last = std::max(last, until);
+    for (auto& [at, text] : parts) at = std::max(at, until);
   }
 };
 
@@ -145,9 +178,15 @@ struct Connection {
 
 // The memory of a device's ring, which outlives the near end.
 struct DeviceRing {
-  std::map<uint64_t, std::string> slots;  // number % slots -> event
-  uint64_t rung = 0;
-  uint64_t stored = 0;
+  explicit DeviceRing(RingId id)
+      : limits(LimitsOf(id)), rung(FirstOf(id)), stored(rung) {}
+
+  std::string& SlotOf(uint64_t number) { return slots[number % limits.slots]; }
+
+  RingLimits limits;
+  uint64_t rung;
+  uint64_t stored;
+  std::map<uint64_t, std::string> slots;
 };
 
 struct Faults {
@@ -166,8 +205,7 @@ class Simulation {
       : faults_(faults),
         most_read_(faults.large_events ? 60'000 : 200),
         random_(seed),
-        gpu_(this),
-        ring_ids_(faults.large_events ? kLargeRings : 0) {
+        gpu_(this) {
     MakeFarEnd();
     AddNear();
   }
@@ -183,29 +221,49 @@ class Simulation {
     ExpectNoRingLeftOver();
   }
 
+  // What happened, of all seeds.
+  struct Counts {
+    int openings = 0;
+    int losses = 0;
+    int fenced = 0;
+    int far_losses = 0;  // rings
+    int refused_as_lost = 0;
+    int refused_as_late = 0;
+    int refused_rings = 0;
+    int near_silences = 0;
+    int far_silences = 0;
+    int cuts_amid_frames = 0;
+  };
+
   Ledger& ledger() { return ledger_; }
-  int openings() const { return openings_; }
-  int losses() const { return losses_; }
-  int fenced() const { return fenced_; }
-  int far_losses() const { return far_losses_; }
-  int refused_as_lost() const { return refused_as_lost_; }
+  const Counts& counts() const { return counts_; }
 
  private:
   // A near host: its devices' rings, and the near end that lives now.
   struct Near : NearHost {
     Near(Simulation* simulation, uint64_t incarnation)
-        : simulation(simulation), incarnation(incarnation) {}
+        : simulation(simulation),
+          incarnation(incarnation),
+          ring_ids(simulation->faults_.large_events ? kLargeRings : 0) {}
 
     void ReadEvent(RingId ring, Sequence number, std::string* to) override {
-      *to += rings.at(ring).slots[number.value() % kLimits.slots];
+      *to += rings.at(ring).SlotOf(number.value());
     }
     bool TakeEnd(RingId ring, Sequence number, const mesh::End& end) override {
-      if (end.state != EventState::kDone || end.status != 7) {
-        simulation->ledger_.Wrong(EventText(ring, number.value()),
+      const mesh::End right = EndOf(ring, number.value());
+      if (end.state != right.state || end.status != right.status) {
+        simulation->ledger_.Wrong(EventText(incarnation, ring, number.value()),
                                   "another state");
       }
       to_store.push_back({ring, number, std::string(end.output)});
       return false;
+    }
+    void LoseRing(RingId id, const std::string& why) override {
+      if (why.find("no place today") == std::string::npos) {
+        simulation->ledger_.Wrong("a ring was refused", why);
+      }
+      AbortAll(id, rings.at(id));
+      rings.erase(id);
     }
     void LoseLink(const std::string& why) override {
       lost_because = why;
@@ -214,7 +272,7 @@ class Simulation {
     }
     void AbortAll(RingId id, DeviceRing& ring) {
       for (uint64_t n = ring.stored + 1; n <= ring.rung; ++n) {
-        simulation->ledger_.Abort(EventText(id, n));
+        simulation->ledger_.Abort(EventText(incarnation, id, n));
       }
       std::erase_if(to_store,
                     [&](const auto& each) { return each.ring == id; });
@@ -228,6 +286,7 @@ class Simulation {
 
     Simulation* const simulation;
     const uint64_t incarnation;
+    uint64_t ring_ids;
     std::map<RingId, DeviceRing> rings;
     std::unique_ptr<NearEnd> end;
     std::shared_ptr<Connection> connection;
@@ -242,33 +301,46 @@ class Simulation {
     explicit Gpu(Simulation* simulation) : simulation(simulation) {}
 
     struct GpuRing {
+      RingSerial serial;
+      RingLimits limits;
       uint64_t accepted = 0;
       uint64_t done = 0;
       uint64_t freed = 0;
       std::map<uint64_t, std::string> slots;
+
+      std::string& SlotOf(uint64_t number) {
+        return slots[number % limits.slots];
+      }
     };
 
-    void MakeRing(RingId ring, const RingLimits&, Sequence last) override {
-      rings[ring] = {last.value(), last.value(), last.value(), {}};
+    absl::Status MakeRing(RingId ring, RingSerial serial,
+                          const RingLimits& limits, Sequence last) override {
+      if (simulation->faults_.rings_come_and_go && simulation->OneIn(10)) {
+        ++simulation->counts_.refused_rings;
+        return absl::ResourceExhaustedError("no place today");
+      }
+      rings[ring] = {serial,       limits,       last.value(),
+                     last.value(), last.value(), {}};
+      return absl::OkStatus();
     }
     void Run(RingId ring, Sequence number, std::string_view event) override {
       GpuRing& at = rings.at(ring);
       if (number.value() != at.accepted + 1 ||
-          at.accepted - at.freed >= kLimits.slots) {
+          at.accepted - at.freed >= at.limits.slots) {
         simulation->ledger_.Wrong(std::string(event), "in a slot of another");
       }
       at.accepted = number.value();
-      at.slots[number.value() % kLimits.slots] = event;
+      at.SlotOf(number.value()) = event;
     }
     mesh::End ReadEnd(RingId ring, Sequence number,
                       std::string* output) override {
-      *output += rings.at(ring).slots[number.value() % kLimits.slots];
-      return {EventState::kDone, 7, {}};
+      *output += rings.at(ring).SlotOf(number.value());
+      return EndOf(ring, number.value());
     }
     void Free(RingId ring, Sequence last) override {
       GpuRing& at = rings.at(ring);
       for (uint64_t n = at.freed + 1; n <= last.value(); ++n) {
-        at.slots[n % kLimits.slots] = "freed";
+        at.SlotOf(n) = "freed";
       }
       at.freed = last.value();
     }
@@ -278,9 +350,9 @@ class Simulation {
       }
       GpuRing& at = rings.at(ring);
       for (uint64_t n = at.done + 1; n <= at.accepted; ++n) {
-        simulation->ledger_.Drop(at.slots[n % kLimits.slots]);
+        simulation->ledger_.Drop(at.SlotOf(n));
       }
-      if (why == GoneReason::kLinkLost) ++simulation->far_losses_;
+      if (why == GoneReason::kLinkLost) ++simulation->counts_.far_losses;
       rings.erase(ring);
     }
 
@@ -306,27 +378,40 @@ class Simulation {
             .times = {.lease = faults_.lease}};
   }
 
+  // Neither host's clock is the other one's, nor as fast; and who reads it may
+  // use what he read a little later.
+  Nanoseconds NearNow() {
+    return 5'000'000 * kMs + now_ + now_ / 50 - Below(3);
+  }
+  Nanoseconds FarNow() {
+    return 9'000'000 * kMs + now_ - now_ / 100 - Below(3);
+  }
+
   void MakeFarEnd() {
     gpu_.rings.clear();
+    done_.clear();
     far_chosen_.reset();
-    far_ = std::make_unique<FarEnd>(Options("b", "a", 1), &gpu_, now_);
+    far_ = std::make_unique<FarEnd>(Options("b", "a", 1), &gpu_, FarNow());
   }
   void MakeNearEnd(Near& near) {
     near.chosen.reset();
     near.to_store.clear();
     near.end = std::make_unique<NearEnd>(Options("a", "b", near.incarnation),
-                                         &near, now_);
+                                         &near, NearNow());
     for (const auto& [id, ring] : near.rings) {
-      ASSERT_TRUE(
-          near.end
-              ->AddRing(id, kLimits, Sequence(ring.stored), Sequence(ring.rung))
-              .ok());
+      ASSERT_TRUE(near.end
+                      ->AddRing(id, ring.limits, Sequence(ring.stored),
+                                Sequence(ring.rung))
+                      .ok());
     }
   }
   void AddNear() {
     nears_.push_back(std::make_unique<Near>(this, ++incarnations_));
     Near& near = *nears_.back();
-    for (int i = 0; i < 2; ++i) near.rings[RingId(++ring_ids_)] = {};
+    for (int i = 0; i < 2; ++i) {
+      const RingId id(++near.ring_ids);
+      near.rings.emplace(id, id);
+    }
     MakeNearEnd(near);
   }
 
@@ -340,19 +425,24 @@ class Simulation {
 
   void StepNear(Near& near, bool trouble) {
     NearEnd& end = *near.end;
+    const Nanoseconds now = NearNow();
     if (trouble && OneIn(2) && !end.is_lost() && !near.rings.empty()) {
       const auto at = std::next(near.rings.begin(),
                                 static_cast<long>(Below(near.rings.size())));
       DeviceRing& ring = at->second;
-      if (ring.rung - ring.stored < kLimits.slots) {
-        const std::string event = EventText(at->first, ++ring.rung);
-        ring.slots[ring.rung % kLimits.slots] = event;
-        ledger_.Ring(event);
+      if (ring.rung - ring.stored < ring.limits.slots) {
+        const std::string event =
+            EventText(near.incarnation, at->first, ++ring.rung);
+        ring.SlotOf(ring.rung) = event;
+        ledger_.Ring(event, far_deaths_);
         end.Rang(at->first, Sequence(ring.rung));
       }
     }
-    end.Tick(now_);
-    if (end.IsSilent(now_)) HangUp(near);
+    end.Tick(now);
+    if (end.IsSilent(now)) {
+      ++counts_.near_silences;
+      HangUp(near);
+    }
     if (end.is_lost()) {
       OnLost(near);
       return;
@@ -360,19 +450,19 @@ class Simulation {
     if (near.connection && near.connection->closed && OneIn(4)) HangUp(near);
     if (!near.connection && OneIn(4)) {
       // Which it refuses while something is not stored.
-      const auto epoch = end.Open(now_);
+      const auto epoch = end.Open(now);
       if (epoch.ok()) {
         near.epoch = *epoch;
         near.connection = std::make_shared<Connection>();
         accepted_.push_back({.connection = near.connection});
-        ++openings_;
+        ++counts_.openings;
       }
     }
     if (near.connection && OneIn(2)) {
       const std::string bytes =
           near.connection->to_near.Read(now_, 1 + Below(most_read_));
       if (!bytes.empty()) {
-        const absl::Status status = end.Receive(near.epoch, bytes, now_);
+        const absl::Status status = end.Receive(near.epoch, bytes, now);
         if (!status.ok()) {
           if (status.code() != absl::StatusCode::kAborted) {
             ledger_.Wrong("the far end", std::string(status.message()));
@@ -386,13 +476,18 @@ class Simulation {
       near.to_store.pop_front();
       const auto at = near.rings.find(first.ring);
       if (at != near.rings.end()) {
-        ledger_.End(EventText(first.ring, first.number.value()), first.output);
+        const std::string event =
+            EventText(near.incarnation, first.ring, first.number.value());
+        ledger_.End(event, first.output);
+        if (first.number.value() != at->second.stored + 1) {
+          ledger_.Wrong(event, "ended out of order");
+        }
         at->second.stored = first.number.value();
         end.Stored(first.ring, first.number);
       }
     }
     if (!near.chosen) {
-      if (OneIn(2)) near.chosen = end.Poll(now_);
+      if (OneIn(2)) near.chosen = end.Poll(now);
     } else if (OneIn(2)) {
       if (end.MayWrite(*near.chosen) && near.connection) {
         Write(*near.connection, near.connection->to_far, near.chosen->bytes);
@@ -404,8 +499,9 @@ class Simulation {
   void OnLost(Near& near) {
     HangUp(near);
     if (near.lost_because.empty()) return;
-    (near.lost_because.find("has come after") == std::string::npos ? losses_
-                                                                   : fenced_)++;
+    const bool fenced =
+        near.lost_because.find("has come after") != std::string::npos;
+    ++(fenced ? counts_.fenced : counts_.losses);
     near.lost_because.clear();
     // Its host registers anew, but for one that has been replaced.
     if (&near == nears_.back().get()) AddNear();
@@ -423,7 +519,8 @@ class Simulation {
   }
 
   void StepFar() {
-    far_->Tick(now_);
+    const Nanoseconds now = FarNow();
+    far_->Tick(now);
     for (Accepted& each : accepted_) {
       if (each.closing) {
         each.connection->closed = true;
@@ -432,16 +529,20 @@ class Simulation {
       const std::string bytes =
           OneIn(2) ? each.connection->to_far.Read(now_, 1 + Below(most_read_))
                    : "";
-      // The last bytes of a connection that is closed may still be read.
-      if (bytes.empty() && each.connection->closed && OneIn(4)) {
+      // What was sent before a connection was closed is still read, maybe
+      // seconds later.
+      if (each.connection->to_far.parts.empty() && bytes.empty() &&
+          each.connection->closed && OneIn(4)) {
         each.closing = true;
         far_->Cut(each.epoch);
         continue;
       }
-      if (each.epoch == Epoch()) {
-        Greet(each, bytes);
+      if (bytes.empty()) {
+        // A read that gives nothing.
+      } else if (each.epoch == Epoch()) {
+        Greet(each, bytes, now);
       } else {
-        const absl::Status status = far_->Receive(each.epoch, bytes, now_);
+        const absl::Status status = far_->Receive(each.epoch, bytes, now);
         if (!status.ok()) {
           ledger_.Wrong("the near end", std::string(status.message()));
         }
@@ -450,7 +551,7 @@ class Simulation {
       // It writes to the newest connection, whatever it has chosen before.
       if (each.epoch == newest_ && OneIn(2)) {
         if (!far_chosen_) {
-          far_chosen_ = far_->Poll(now_);
+          far_chosen_ = far_->Poll(now);
         } else {
           if (far_->MayWrite(*far_chosen_)) {
             Write(*each.connection, each.connection->to_near,
@@ -459,7 +560,8 @@ class Simulation {
           far_chosen_.reset();
         }
       }
-      if (each.epoch == newest_ && far_->IsSilent(now_)) {
+      if (each.epoch == newest_ && far_->IsSilent(now)) {
+        ++counts_.far_silences;
         far_->Cut(each.epoch);
         each.closing = true;
       }
@@ -469,21 +571,30 @@ class Simulation {
     });
     for (auto& [id, ring] : gpu_.rings) {
       if (ring.done == ring.accepted || !OneIn(3)) continue;
-      std::string& slot = ring.slots[++ring.done % kLimits.slots];
+      std::string& slot = ring.SlotOf(++ring.done);
       ledger_.Run(slot, far_deaths_);
       slot = OutputText(slot);
-      far_->Done(id, Sequence(ring.done));
+      done_.push_back({id, ring.serial, Sequence(ring.done)});
+    }
+    // Which is told later, maybe of a ring that is gone.
+    while (!done_.empty() && !OneIn(3)) {
+      const auto [id, serial, number] = done_.front();
+      done_.pop_front();
+      far_->Done(id, serial, number);
     }
   }
 
-  void Greet(Accepted& each, const std::string& bytes) {
+  void Greet(Accepted& each, const std::string& bytes, Nanoseconds now) {
     each.first.Append(bytes);
     const auto first = each.first.Next();
     ASSERT_TRUE(first.ok()) << first.status();
     if (!first->has_value()) return;
-    const auto answer = far_->Accept(std::get<Hello>(**first), now_);
+    const auto answer = far_->Accept(std::get<Hello>(**first), now);
     if (const auto* refusal = std::get_if<Refusal>(&answer)) {
-      if (refusal->code == RefusalCode::kLinkLost) ++refused_as_lost_;
+      if (refusal->code == RefusalCode::kLinkLost) ++counts_.refused_as_lost;
+      if (refusal->why.find("a newer connection") != std::string::npos) {
+        ++counts_.refused_as_late;
+      }
       std::string frame;
       AppendFrame(*refusal, &frame);
       Write(*each.connection, each.connection->to_near, frame);
@@ -494,7 +605,7 @@ class Simulation {
     }
     newest_ = each.epoch = std::get<Epoch>(answer);
     const absl::Status rest =
-        far_->Receive(each.epoch, each.first.TakeRest(), now_);
+        far_->Receive(each.epoch, each.first.TakeRest(), now);
     if (!rest.ok()) ledger_.Wrong("the near end", rest.ToString());
   }
 
@@ -508,14 +619,15 @@ class Simulation {
           case 0:
             cut.closed = true;
             for (Pipe* pipe : {&cut.to_far, &cut.to_near}) {
-              pipe->Truncate(random_());
+              counts_.cuts_amid_frames += pipe->Truncate(random_());
             }
             break;
           case 1:
             cut.carries = false;
             break;
           default:
-            cut.to_far.last = cut.to_near.last = now_ + Below(1'500 * kMs);
+            cut.to_far.Stall(now_ + Below(4'000 * kMs));
+            cut.to_near.Stall(now_ + Below(4'000 * kMs));
         }
       }
     }
@@ -536,10 +648,12 @@ class Simulation {
         near.end->RemoveRing(victim->first);
         near.rings.erase(victim);
       } else if (near.rings.size() < 4 && !near.end->is_lost()) {
-        const RingId id(++ring_ids_);
-        near.rings[id] = {};
-        ASSERT_TRUE(
-            near.end->AddRing(id, kLimits, Sequence(), Sequence()).ok());
+        const RingId id(++near.ring_ids);
+        const DeviceRing& ring = near.rings.emplace(id, id).first->second;
+        ASSERT_TRUE(near.end
+                        ->AddRing(id, ring.limits, Sequence(ring.stored),
+                                  Sequence(ring.rung))
+                        .ok());
       }
     }
     if (faults_.replaced_hosts && nears_.size() < 6 && OneIn(300)) AddNear();
@@ -550,16 +664,14 @@ class Simulation {
       while (now_ < until) {
         now_ += 50 * kMs;
         // In any order, or only one of them before the link is back.
-        if (OneIn(3)) far_->Tick(now_);
-        if (OneIn(3)) near.end->Tick(now_);
+        if (OneIn(3)) far_->Tick(FarNow());
+        if (OneIn(3)) near.end->Tick(NearNow());
       }
     }
   }
 
-  // What the near host has no more is gone at the GPU's, too. A near end that
-  // dies forgets what it was closing.
+  // What the near host has no more is gone at the GPU's, too.
   void ExpectNoRingLeftOver() {
-    if (faults_.near_deaths && faults_.rings_come_and_go) return;
     for (int i = 0; i < 3'000; ++i) Step(false);
     for (const auto& [id, ring] : gpu_.rings) {
       if (nears_.back()->rings.contains(id)) continue;
@@ -587,26 +699,22 @@ class Simulation {
   std::vector<Accepted> accepted_;
   Epoch newest_;
   std::optional<Out> far_chosen_;  // about to be written
+  struct Finished {
+    RingId ring;
+    RingSerial serial;
+    Sequence number;
+  };
+  std::deque<Finished> done_;  // about to be told
   uint64_t incarnations_ = 0;
-  uint64_t ring_ids_;
-  int openings_ = 0;
   int far_deaths_ = 0;
-  int losses_ = 0;
-  int fenced_ = 0;
-  int far_losses_ = 0;  // rings
-  int refused_as_lost_ = 0;
+  Counts counts_;
 };
 
-struct Totals {
+struct Totals : Simulation::Counts {
   size_t events = 0;
   int runs = 0;
   int ends = 0;
   int aborts = 0;
-  int openings = 0;
-  int losses = 0;
-  int fenced = 0;
-  int far_losses = 0;
-  int refused_as_lost = 0;
 };
 
 Totals RunSeeds(const Faults& faults, int seeds) {
@@ -621,11 +729,15 @@ Totals RunSeeds(const Faults& faults, int seeds) {
     totals.runs += ledger.runs();
     totals.ends += ledger.ends();
     totals.aborts += ledger.aborts();
-    totals.openings += simulation.openings();
-    totals.losses += simulation.losses();
-    totals.fenced += simulation.fenced();
-    totals.far_losses += simulation.far_losses();
-    totals.refused_as_lost += simulation.refused_as_lost();
+    using Counts = Simulation::Counts;
+    for (int Counts::*count :
+         {&Counts::openings, &Counts::losses, &Counts::fenced,
+          &Counts::far_losses, &Counts::refused_as_lost,
+          &Counts::refused_as_late, &Counts::refused_rings,
+          &Counts::near_silences, &Counts::far_silences,
+          &Counts::cuts_amid_frames}) {
+      totals.*count += simulation.counts().*count;
+    }
   }
   return totals;
 }
@@ -641,6 +753,11 @@ TEST(LinkSimulationTest, NothingIsLostOrDoubledWhereNothingBreaks) {
 TEST(LinkSimulationTest, ACutOrSilentLinkLosesDoublesAndRunsNothingTwice) {
   const Totals totals = RunSeeds({.cuts = true}, kSeeds);
   EXPECT_GT(totals.openings, 400);
+  EXPECT_GT(totals.near_silences, 100);
+  EXPECT_GT(totals.far_silences, 30);
+  EXPECT_GT(totals.cuts_amid_frames, 30);
+  // Connections that the network has kept back until there was a newer one.
+  EXPECT_GT(totals.refused_as_late, 10);
   EXPECT_EQ(static_cast<size_t>(totals.ends), totals.events);
   EXPECT_EQ(static_cast<size_t>(totals.runs), totals.events);
 }
@@ -665,6 +782,7 @@ TEST(LinkSimulationTest, RingsComeAndGo) {
       {.cuts = true, .near_deaths = true, .rings_come_and_go = true}, kSeeds);
   EXPECT_GT(totals.aborts, 1'000);
   EXPECT_GT(totals.ends, 1'000);
+  EXPECT_GT(totals.refused_rings, 30);
 }
 
 TEST(LinkSimulationTest, EventsInPartsAreLostAndDoubledNoMoreThanOthers) {

@@ -78,7 +78,7 @@ absl::StatusOr<Epoch> NearEnd::Open(Nanoseconds now) {
   // By the clock, so that it grows from one near end to its successor, too.
   connection_ = std::max<uint64_t>(connection_ + 1, now);
   open_ = true;
-  said_hello_ = false;
+  said_hello_ = said_all_ = false;
   greeted_ = false;
   for (auto& [ring, state] : rings_) state.named = state.heard = false;
   for (auto& [ring, said] : closing_) said = false;
@@ -130,13 +130,7 @@ absl::Status NearEnd::Take(const Frame& frame, Nanoseconds now) {
     if (pulse_.Take(*ping, now)) return absl::OkStatus();
     return absl::InvalidArgumentError("the far end answers no PING of ours");
   }
-  if (const auto* close = std::get_if<Close>(&frame)) {
-    const auto closing = closing_.find(close->ring);
-    if (closing != closing_.end() && closing->second) {
-      closing_.erase(closing);
-      return absl::OkStatus();
-    }
-  }
+  if (const auto* close = std::get_if<Close>(&frame)) return TakeClose(*close);
   return absl::InvalidArgumentError(
       fmt::format("the far end sends {} unasked", NameOf(frame)));
 }
@@ -170,8 +164,12 @@ absl::Status NearEnd::TakeRing(const Ring& answer) {
         "the far end answers for ring {} unasked", answer.ring.value()));
   }
   RingState& state = found->second;
-  if (answer.limits != state.limits || answer.number < state.stored ||
-      answer.number > state.rung) {
+  if (answer.limits != state.limits) {
+    return absl::InvalidArgumentError(
+        fmt::format("ring {}: the far end answers for one of other limits",
+                    answer.ring.value()));
+  }
+  if (answer.number < state.stored || answer.number > state.rung) {
     return absl::InvalidArgumentError(fmt::format(
         "ring {}: the far end says that it has accepted {}, of {} rung and {} "
         "completed",
@@ -181,6 +179,30 @@ absl::Status NearEnd::TakeRing(const Ring& answer) {
   state.sent = answer.number;
   state.heard = true;
   return absl::OkStatus();
+}
+
+absl::Status NearEnd::TakeClose(const Close& close) {
+  const auto closing = closing_.find(close.ring);
+  if (close.why.empty()) {
+    if (closing != closing_.end() && closing->second) {
+      closing_.erase(closing);
+      return absl::OkStatus();
+    }
+  } else {
+    // It crosses our CLOSE, whose answer follows.
+    if (closing != closing_.end()) return absl::OkStatus();
+    const auto found = rings_.find(close.ring);
+    if (found != rings_.end() && found->second.named && !found->second.heard) {
+      rings_.erase(found);
+      host_->LoseRing(
+          close.ring,
+          fmt::format("host {} does not take ring {}: {}", options_.peer,
+                      close.ring.value(), close.why));
+      return absl::OkStatus();
+    }
+  }
+  return absl::InvalidArgumentError(
+      fmt::format("the far end closes ring {} unasked", close.ring.value()));
 }
 
 absl::Status NearEnd::TakeData(const Data& data) {
@@ -252,13 +274,18 @@ std::optional<Out> NearEnd::Poll(Nanoseconds now) {
   for (auto& [ring, said] : closing_) {
     if (said) continue;
     said = true;
-    AppendFrame(Close{ring}, &out.bytes);
+    AppendFrame(Close{ring, {}}, &out.bytes);
     return out;
   }
   for (auto& [ring, state] : rings_) {
     if (state.named) continue;
     state.named = true;
     AppendFrame(Ring{ring, state.stored, state.limits}, &out.bytes);
+    return out;
+  }
+  if (!said_all_) {
+    said_all_ = true;
+    AppendFrame(Named{}, &out.bytes);
     return out;
   }
   if (AppendEvents(&out.bytes)) return out;
@@ -322,7 +349,7 @@ void NearEnd::AppendPart(std::string* to) {
 }
 
 void NearEnd::Tick(Nanoseconds now) {
-  if (lost_ || now - alive_ <= options_.times.lease) return;
+  if (lost_ || Since(alive_, now) <= options_.times.lease) return;
   Lose(fmt::format("host {} was not heard of for longer than the lease of {}",
                    options_.peer, FormatExactDuration(options_.times.lease)));
 }

@@ -1,6 +1,6 @@
 // The near end of a link, on the device's host: it sends the events of rings, and
 // takes their completions. A state machine without sockets, threads or clocks;
-// link.pml is its model.
+// link.pml is the model of one ring of it, without leases, CLOSE and fencing.
 //
 // A ring is the replay window: an event is read from its slot when it is sent,
 // and again after a reconnect if the far end has not accepted it.
@@ -36,6 +36,9 @@ class NearHost {
   // later near end finds it. True: that is done; else NearEnd::Stored() says so
   // later.
   virtual bool TakeEnd(RingId ring, shm::Sequence number, const End& end) = 0;
+  // The far end has no place for the ring, which is removed: its events in flight
+  // are to be aborted. `why` is a sentence for people.
+  virtual void LoseRing(RingId ring, const std::string& why) = 0;
   // Once: the link is lost, no end comes any more, and all events in flight are
   // to be aborted. `why` is a sentence for people.
   virtual void LoseLink(const std::string& why) = 0;
@@ -100,6 +103,7 @@ class NearEnd {
   absl::Status TakeHello(const Hello& hello);
   absl::Status TakeRefusal(const Refusal& refusal);
   absl::Status TakeRing(const Ring& answer);
+  absl::Status TakeClose(const Close& close);
   absl::Status TakeDone(const Done& done);
   absl::Status TakeData(const Data& data);
   // The next EVENTS frame of a ring that has some, or DATA; rings take turns.
@@ -118,6 +122,7 @@ class NearEnd {
   uint64_t connection_ = 0;  // the number that HELLO says
   bool open_ = false;
   bool said_hello_ = false;
+  bool said_all_ = false;  // that all rings are named
   bool greeted_ = false;
   bool lost_ = false;
   uint64_t far_incarnation_ = 0;  // the newest

@@ -9,7 +9,12 @@
 
 namespace carillon::mesh {
 
-// Not thread safe. Times only grow.
+// How long ago `then` was. Not all callers read the clock in one order.
+inline Nanoseconds Since(Nanoseconds then, Nanoseconds now) {
+  return now > then ? now - then : 0;
+}
+
+// Not thread safe.
 class Pulse {
  public:
   Pulse(const LinkTimes& times, Nanoseconds now)
@@ -18,20 +23,22 @@ class Pulse {
   // A new connection.
   void Restart(Nanoseconds now) { *this = Pulse(times_, now); }
   void Hear(Nanoseconds now) { heard_ = now; }
-  bool IsSilent(Nanoseconds now) const { return now - heard_ > times_.timeout; }
+  bool IsSilent(Nanoseconds now) const {
+    return Since(heard_, now) > times_.timeout;
+  }
 
   // The ping that is to be sent now, if one is due.
   std::optional<Ping> TakeDue(Nanoseconds now) {
-    if (now - sent_ < times_.ping) return std::nullopt;
+    if (Since(sent_, now) < times_.ping) return std::nullopt;
     sent_ = now;
-    return Ping{now, echo_, echo_ == 0 ? 0 : now - echo_came_};
+    return Ping{now, echo_, echo_ == 0 ? 0 : Since(echo_came_, now)};
   }
   // False: it answers one that was not sent yet.
   bool Take(const Ping& ping, Nanoseconds now) {
     if (ping.echoed != 0) {
-      if (ping.echoed > now) return false;
+      if (ping.echoed > sent_) return false;
       // The other host's clock may run faster: then it is no sample.
-      const Nanoseconds passed = now - ping.echoed;
+      const Nanoseconds passed = Since(ping.echoed, now);
       if (ping.held <= passed) rtt_ = passed - ping.held;
     }
     echo_ = ping.sent;

@@ -54,6 +54,7 @@ class Device : public NearHost {
     ended_ = number.value();
     return true;
   }
+  void LoseRing(RingId, const std::string&) override { ++wrong_; }
   void LoseLink(const std::string& why) override {
     MutexLock lock(mutex_);
     lost_ = why;
@@ -94,7 +95,11 @@ class Device : public NearHost {
 // lock.
 class Gpu : public FarHost {
  public:
-  void MakeRing(RingId, const RingLimits&, Sequence) override {}
+  absl::Status MakeRing(RingId, RingSerial serial, const RingLimits&,
+                        Sequence) override {
+    serial_ = serial;
+    return absl::OkStatus();
+  }
   void Run(RingId, Sequence number, std::string_view event) override {
     events_[number.value()] = event;
     ++runs_[number.value()];
@@ -120,7 +125,7 @@ class Gpu : public FarHost {
 
   void Work(TlsFarLink& link) {
     link.With([this](FarEnd& end) {
-      if (accepted_ > 0) end.Done(kRing, Sequence(accepted_));
+      if (accepted_ > 0) end.Done(kRing, serial_, Sequence(accepted_));
     });
   }
   // Rings that were dropped because the link was lost.
@@ -140,6 +145,7 @@ class Gpu : public FarHost {
   std::map<uint64_t, std::string> events_;
   std::map<uint64_t, int> runs_;
   uint64_t accepted_ = 0;
+  RingSerial serial_;
   int dropped_ = 0;
 };
 
@@ -610,7 +616,7 @@ TEST_F(TlsEngineTest, GarbageInALinkEndsItAndSaysWhy) {
   EXPECT_TRUE(Eventually([&] { return near_->status().lost; }));
   EXPECT_EQ(device_.lost(),
             "host b refuses the link: host a of incarnation 1 has broken a "
-            "rule");
+            "rule: the near end sends events of ring 1, which is not there");
 }
 
 TEST_F(TlsEngineTest, APeerThatSaysNothingKeepsNobodyOut) {
