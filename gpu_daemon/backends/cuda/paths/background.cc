@@ -365,8 +365,10 @@ absl::Status Background::Start(StreamSlot& slot, LaunchGate::Grant grant) {
   const KernelMetadata& kmd = slot.launch->kmd;
   ASSIGN_OR_RETURN(const auto sequence, LaunchSequence::Make(*gpu_, kmd));
   slot.in_slices = grant == LaunchGate::Grant::kSlice;
+  SliceSizes& sizes = gate_->slices();
+  slot.wave = sizes.WaveOf(sequence.CostOfSlice(kmd));
   if (slot.in_slices && !slot.slices &&
-      gate_->slices().First(kmd, sequence.WhyWhole(kmd)) != 0) {
+      sizes.First(kmd, slot.wave, sequence.WhyWhole(kmd)) != 0) {
     slot.slices.emplace();
   }
   simt::EventFrame frame{};
@@ -381,7 +383,7 @@ absl::Status Background::Start(StreamSlot& slot, LaunchGate::Grant grant) {
   GridSlice slice = {.size = kmd.grid};
   if (slot.slices) {
     slice = slot.slices->Begin(
-        kmd.grid, slot.in_slices ? gate_->slices().Next(kmd) : kmd.blocks());
+        kmd.grid, slot.in_slices ? sizes.Next(kmd, slot.wave) : kmd.blocks());
     frame.sequence = slot.slices->sequence();
   }
   const CUresult result = sequence.LaunchSlice(
@@ -404,7 +406,7 @@ void Background::LookAtSlice(StreamSlot& slot, std::vector<Ended>& ended) {
   const KernelMetadata& kmd = slot.launch->kmd;
   const Nanoseconds took_ns = slot.slices->End(completion);
   if (slot.in_slices) {
-    gate_->slices().Ran(kmd, slot.slices->slice().blocks(), took_ns);
+    gate_->slices().Ran(kmd, slot.wave, slot.slices->slice().blocks(), took_ns);
   }
   if (slot.slices->ended_blocks() == kmd.blocks()) {
     EndLaunch(slot, slot.slices->state(), slot.slices->status(), ended);

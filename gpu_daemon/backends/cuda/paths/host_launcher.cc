@@ -209,7 +209,7 @@ absl::Status HostLauncher::Start(Flight& flight) {
   }
   Resources& resources = *tenancies_[flight.event.get()].resources;
   if (flight.grant == LaunchGate::Grant::kSlice && !flight.slices &&
-      gate_->slices().First(flight.kmd,
+      gate_->slices().First(flight.kmd, WaveOf(resources, flight),
                             resources.sequence.WhyWhole(flight.kmd)) != 0) {
     flight.slices.emplace();
   }
@@ -220,12 +220,18 @@ absl::Status HostLauncher::Start(Flight& flight) {
   return ToStatus(gpu_->driver(), result, "launch");
 }
 
+uint64_t HostLauncher::WaveOf(const Resources& resources,
+                              const Flight& flight) const {
+  return gate_->slices().WaveOf(resources.sequence.CostOfSlice(flight.kmd));
+}
+
 CUresult HostLauncher::EnqueueSlice(const Resources& resources,
                                     Flight& flight) {
   const bool all = flight.grant == LaunchGate::Grant::kAll;
   const GridSlice& slice = flight.slices->Begin(
       flight.kmd.grid,
-      all ? flight.kmd.blocks() : gate_->slices().Next(flight.kmd));
+      all ? flight.kmd.blocks()
+          : gate_->slices().Next(flight.kmd, WaveOf(resources, flight)));
   simt::EventFrame frame = FrameOf(flight, resources);
   frame.ecq = &CompletionOf(flight, resources);
   frame.life = nullptr;
@@ -238,10 +244,11 @@ CUresult HostLauncher::EnqueueSlice(const Resources& resources,
 bool HostLauncher::GoesOn(Flight& flight) {
   if (!flight.slices || !flight.launched) return false;
   SlicedRun& slices = *flight.slices;
-  const Nanoseconds took_ns = slices.End(
-      CompletionOf(flight, *tenancies_[flight.event.get()].resources));
+  const Resources& resources = *tenancies_[flight.event.get()].resources;
+  const Nanoseconds took_ns = slices.End(CompletionOf(flight, resources));
   if (flight.grant == LaunchGate::Grant::kSlice) {
-    gate_->slices().Ran(flight.kmd, slices.slice().blocks(), took_ns);
+    gate_->slices().Ran(flight.kmd, WaveOf(resources, flight),
+                        slices.slice().blocks(), took_ns);
   }
   const bool all = slices.ended_blocks() == flight.kmd.blocks();
   if (!all && !flight.cancelled) {
