@@ -15,6 +15,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <vector>
 
 #include "gpu_daemon/backends/cuda/cuda_backend.h"
@@ -335,7 +337,8 @@ class UserPathsTest : public UserKernelsTest,
  protected:
   TestDevice::Event Add(const simt::KernelInfo* kernel,
                         std::vector<ParameterBinding> bindings,
-                        uint32_t entries = 8, simt::Dim3 grid = {1, 1, 1}) {
+                        uint32_t entries = 8, simt::Dim3 grid = {1, 1, 1},
+                        uint32_t priority = 0) {
     const auto found = backend_->paths().Find(GetParam());
     EXPECT_TRUE(found.ok()) << found.status();
     path_ = found->path;
@@ -343,7 +346,8 @@ class UserPathsTest : public UserKernelsTest,
                                     .bindings = std::move(bindings),
                                     .grid = grid,
                                     .block = {kFloats, 1, 1},
-                                    .entries = entries});
+                                    .entries = entries,
+                                    .priority = priority});
     const auto status = path_->Add(event.kernel);
     EXPECT_TRUE(status.ok()) << status;
     return event;
@@ -436,6 +440,129 @@ TEST_P(UserPathsTest, RunWholeWhenTheDriverRefusesTheirSlicedVersion) {
   EXPECT_EQ(backend_->figures().slices.whole[0].name, "refused");
   EXPECT_EQ(fake_.launches("saxpy"), 1u);
   TakeAway(event);
+}
+
+// What the driver says of slices' functions.
+std::atomic<CUresult (*)(CUfunction*, CUmodule, const char*)> real_find;
+std::atomic<CUresult (*)(int*, CUfunction_attribute, CUfunction)> real_ask;
+std::atomic<CUfunction> a_slice;
+CUresult FindButForSlices(CUfunction* function, CUmodule module,
+                          const char* name) {
+  if (std::string_view(name).starts_with("carillon_slice_")) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  return real_find.load()(function, module, name);
+}
+CUresult FindAndNoteSlice(CUfunction* function, CUmodule module,
+                          const char* name) {
+  const CUresult result = real_find.load()(function, module, name);
+  if (std::string_view(name) == "carillon_slice_saxpy") a_slice = *function;
+  return result;
+}
+// A block has an SM's registers.
+CUresult SaySlicesAreLarge(int* value, CUfunction_attribute attribute,
+                           CUfunction function) {
+  const CUresult result = real_ask.load()(value, attribute, function);
+  if (function == a_slice && attribute == CU_FUNC_ATTRIBUTE_NUM_REGS) {
+    *value = 2048;
+  }
+  return result;
+}
+
+TEST_P(UserPathsTest, RunWholeWhenTheDriverDoesNotFindTheirSlices) {
+  fake_.ChangeSettings([](FakeSettings& settings) { settings.sms = 2; });
+  Driver driver = fake_.driver();
+  real_find = driver.cuModuleGetFunction;
+  driver.cuModuleGetFunction = &FindButForSlices;
+  OpenOn(driver);
+  ASSERT_TRUE(backend_->SetPolicy("gpes").ok());
+  auto event = AddSaxpy(MustLoad(Saxpy()), {1000, 1, 1});
+  Commit(event, 2.0f);
+  event.ring->RingDoorbell();
+  EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+  ExpectY(1, 2);
+  ASSERT_EQ(backend_->figures().slices.whole.size(), 1u);
+  EXPECT_EQ(backend_->figures().slices.whole[0].name, "refused");
+  TakeAway(event);
+}
+
+TEST_P(UserPathsTest, ASliceHasTheBlocksThatTheGpuHoldsOfItsVersion) {
+  fake_.ChangeSettings([](FakeSettings& settings) { settings.sms = 2; });
+  Driver driver = fake_.driver();
+  real_find = driver.cuModuleGetFunction;
+  driver.cuModuleGetFunction = &FindAndNoteSlice;
+  real_ask = driver.cuFuncGetAttribute;
+  driver.cuFuncGetAttribute = &SaySlicesAreLarge;
+  OpenOn(driver);
+  ASSERT_TRUE(backend_->SetPolicy("gpes").ok());
+  auto event = AddSaxpy(MustLoad(Saxpy()), {64, 1, 1});
+  Commit(event, 0.0f);
+  event.ring->RingDoorbell();
+  EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+  // One an SM; of the kernel itself there would be more.
+  EXPECT_EQ(backend_->figures().slices.slices, 32u);
+  TakeAway(event);
+}
+
+// A more urgent launch has the GPU, between two slices, when it is cancelled.
+TEST_P(UserPathsTest, OneThatIsCancelledBetweenSlicesRunsNoFurther) {
+  std::atomic<int> slices{0};
+  std::atomic<bool> holds_slice{true};
+  std::atomic<bool> holds_urgent{true};
+  fake_.ChangeSettings([](FakeSettings& settings) { settings.sms = 2; });
+  const auto wait_while = [](KernelCall& call, std::atomic<bool>& holds) {
+    while (holds && !call.stopped()) std::this_thread::yield();
+    return CUDA_SUCCESS;
+  };
+  fake_.DefineKernel("carillon_slice_saxpy", {8, 8, 4, 4, 24},
+                     [&](KernelCall& call) {
+                       ++slices;
+                       return wait_while(call, holds_slice);
+                     });
+  fake_.DefineKernel("tick", {}, [&](KernelCall& call) {
+    return wait_while(call, holds_urgent);
+  });
+  Open();
+  ASSERT_TRUE(backend_->SetPolicy("gpes").ok());
+  const auto loaded = Load(
+      kPtx,
+      {Saxpy(),
+       {.symbol = "tick", .name = "tick", .summary = "", .parameters = {}}});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  auto event = AddSaxpy(loaded->front(), {1000, 1, 1});
+  auto urgent = Add(loaded->back(), {}, 8, {1, 1, 1}, 5);
+  const auto until = [&](const std::function<bool(const LaunchProgress&)>& is) {
+    while (!std::ranges::any_of(backend_->launches(), is)) {
+      std::this_thread::yield();
+    }
+  };
+  Commit(event, 1.0f);
+  event.ring->RingDoorbell();
+  while (slices == 0) std::this_thread::yield();
+  urgent.ring->Commit();
+  urgent.ring->RingDoorbell();
+  until([](const LaunchProgress& launch) {
+    return launch.priority == 5 && launch.wait_ns != 0;
+  });
+  holds_slice = false;
+  until([](const LaunchProgress& launch) {
+    return launch.priority == 0 && launch.slices == 1 && launch.running == 0;
+  });
+  backend_->Cancel(LaunchFilter::Of(*event.kernel), EventStatus::kUnregistered);
+  EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kAborted);
+  holds_urgent = false;
+  EXPECT_EQ(device_->Wait(*urgent.ring).state, EventState::kDone);
+  EXPECT_EQ(slices, 1);
+  // The next launch has its whole grid.
+  Commit(event, 1.0f);
+  event.ring->RingDoorbell();
+  EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+  EXPECT_EQ(backend_->figures().slices.slices,
+            static_cast<uint64_t>(slices.load()));
+  EXPECT_EQ(fake_.launches("saxpy"), 0u);
+  path_->Remove(event.kernel);
+  backend_->Cancel(LaunchFilter::Of(*event.kernel), EventStatus::kUnregistered);
+  TakeAway(urgent);
 }
 
 // Its blocks may wait for those of later slices, as they may in a whole launch.
@@ -850,19 +977,18 @@ TEST_F(UserKernelsTest, AKernelThatNothingFollowsRunsAgainInANewContext) {
 
 // Background kernels.
 
-TEST_F(UserKernelsTest, RunInTheBackgroundAndAgainAfterAFault) {
-  Open();
-  const simt::KernelInfo* kernel = MustLoad(Saxpy());
-  fake_.FaultOn("saxpy", FakeGpu::Nth(1));  // once
-  const auto plan = ArgumentPlan::Make(
-      *kernel, {Buffer(SaxpyDevice::Range(device_->x)),
-                Buffer(SaxpyDevice::Range(device_->y)),
-                Constant(std::bit_cast<uint32_t>(2.0f)), Constant(kFloats)});
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  std::vector<std::future<LaunchResult>> results;
-  for (int i = 0; i < 3; ++i) {
+class UserBackgroundTest : public UserKernelsTest {
+ protected:
+  // y += a * x, to its end.
+  LaunchResult Run(const simt::KernelInfo* kernel, float a,
+                   simt::Dim3 grid = {1, 1, 1}) {
+    const auto plan = ArgumentPlan::Make(
+        *kernel, {Buffer(SaxpyDevice::Range(device_->x)),
+                  Buffer(SaxpyDevice::Range(device_->y)),
+                  Constant(std::bit_cast<uint32_t>(a)), Constant(kFloats)});
+    EXPECT_TRUE(plan.ok()) << plan.status();
     auto launch = std::make_unique<KernelLaunch>();
-    launch->kmd = {.kernel = kernel, .block = {kFloats, 1, 1}};
+    launch->kmd = {.kernel = kernel, .grid = grid, .block = {kFloats, 1, 1}};
     launch->args = std::make_unique<std::byte[]>(kernel->args_size);
     plan->Build(0, nullptr, launch->args.get());
     launch->memory = device_->memory;
@@ -871,16 +997,40 @@ TEST_F(UserKernelsTest, RunInTheBackgroundAndAgainAfterAFault) {
     launch->on_end = [promise](const LaunchResult& result) {
       promise->set_value(result);
     };
-    results.push_back(promise->get_future());
+    auto result = promise->get_future();
     backend_->Submit(std::move(launch));
-    // One after the other: they add to the same memory.
-    ASSERT_EQ(results.back().wait_for(std::chrono::seconds(10)),
-              std::future_status::ready);
-    EXPECT_EQ(results.back().get().state, EventState::kDone);
+    return result.get();
+  }
+};
+
+TEST_F(UserBackgroundTest, RunAndAgainAfterAFault) {
+  Open();
+  const simt::KernelInfo* kernel = MustLoad(Saxpy());
+  fake_.FaultOn("saxpy", FakeGpu::Nth(1));  // once
+  // One after the other: they add to the same memory.
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(Run(kernel, 2).state, EventState::kDone);
   }
   for (uint32_t i = 0; i < kFloats; ++i) {
     EXPECT_EQ(device_->y[i], 1 + 6.0f * static_cast<float>(i));
   }
+}
+
+TEST_F(UserBackgroundTest, OneWhoseSliceDoesNotEndRunsWholeFromThenOn) {
+  fake_.ChangeSettings([](FakeSettings& settings) { settings.sms = 2; });
+  Open();
+  ASSERT_TRUE(backend_->SetPolicy("gpes").ok());
+  const simt::KernelInfo* kernel = MustLoad(Saxpy());
+  fake_.HangOn("carillon_slice_saxpy", FakeGpu::Nth(1));
+  EXPECT_EQ(Run(kernel, 0, {1000, 1, 1}).state, EventState::kDone);
+  EXPECT_EQ(fake_.launches("saxpy"), 1u);
+  EXPECT_EQ(Run(kernel, 3, {1000, 1, 1}).state, EventState::kDone);
+  EXPECT_EQ(fake_.launches("saxpy"), 2u);
+  for (uint32_t i = 0; i < kFloats; ++i) {
+    EXPECT_EQ(device_->y[i], 1 + 3.0f * static_cast<float>(i));
+  }
+  ASSERT_EQ(backend_->figures().slices.whole.size(), 1u);
+  EXPECT_EQ(backend_->figures().slices.whole[0].name, "waits");
 }
 
 }  // namespace

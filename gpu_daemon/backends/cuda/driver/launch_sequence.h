@@ -14,6 +14,7 @@
 #include "gpu_daemon/backends/cuda/driver/gpu.h"
 #include "gpu_daemon/backends/cuda/driver/grid_slice.h"
 #include "gpu_daemon/backends/cuda/driver/owned.h"
+#include "gpu_daemon/event/gpu_model.h"
 #include "gpu_daemon/event/kernel_metadata.h"
 #include "kernels/simt/event_frame.h"
 
@@ -101,6 +102,16 @@ class LaunchSequence {
   CUresult LaunchPtb(const Driver& driver, const KernelMetadata& kmd,
                      simt::EventFrame frame, std::byte* args, CUstream stream,
                      simt::BlockSupply supply, uint32_t resident) const;
+
+  // What a block of a slice takes from its SM.
+  BlockCost CostOfSlice(const KernelMetadata& kmd) const {
+    if (slice_.function == nullptr) {
+      return CostOf(kmd.threads(), kmd.kernel->registers_per_thread,
+                    kmd.total_shared());
+    }
+    return CostOf(kmd.threads(), slice_.registers_per_thread,
+                  slice_.static_shared_bytes + Modules::DynamicShared(kmd));
+  }
 
   // As a graph, with arguments that Set() must replace. `capture`: see
   // MakeKernelGraph().

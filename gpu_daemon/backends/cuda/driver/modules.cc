@@ -75,36 +75,42 @@ absl::Status Modules::LoadImage(const ModuleSource& source,
   return load(image);
 }
 
-absl::StatusOr<SliceFunction> Modules::SlicesOf(
-    const UserModule& user, const UserKernel& kernel) const {
-  const auto whole = user.whole.find(kernel.symbol());
-  if (user.none_sliced || whole != user.whole.end()) {
-    return SliceFunction{.why_whole = user.none_sliced
-                                          ? user.none_sliced->reason
-                                          : whole->second.reason};
+// The kernel itself is there: whatever fails here only leaves it whole.
+SliceFunction Modules::SlicesOf(const UserModule& user,
+                                const UserKernel& kernel) const {
+  const auto runs_whole = [&](WholeReason reason, std::string_view what) {
+    spdlog::info("kernel '{}' of {} runs whole under policy gpes: {}",
+                 kernel.symbol(), kernel.info().file, what);
+    return SliceFunction{.why_whole = reason};
+  };
+  if (user.none_sliced) {
+    return runs_whole(user.none_sliced->reason, user.none_sliced->what);
   }
+  const auto whole = user.whole.find(kernel.symbol());
+  if (whole != user.whole.end()) {
+    return runs_whole(whole->second.reason, whole->second.what);
+  }
+  const auto slice = AskForSlicesOf(user, kernel);
+  if (slice.ok()) return *slice;
+  return runs_whole(WholeReason::kRefused,
+                    std::string(slice.status().message()));
+}
+
+absl::StatusOr<SliceFunction> Modules::AskForSlicesOf(
+    const UserModule& user, const UserKernel& kernel) const {
   SliceFunction slice;
   ASSIGN_OR_RETURN(
       slice.function,
       FindFunction(driver_, user.module.get(),
                    fmt::format("{}{}", kSlicePrefix, kernel.symbol()).c_str()));
-  size_t offset = 0;
-  size_t bytes = 0;
-  RETURN_IF_ERROR(ToStatus(
-      driver_,
-      driver_.cuFuncGetParamInfo(slice.function, kernel.info().params.size(),
-                                 &offset, &bytes),
-      "ask for a slice's place"));
-  slice.part_offset = static_cast<uint32_t>(offset);
-  // It may need a register more than the kernel.
-  int most_threads = 0;
-  RETURN_IF_ERROR(ToStatus(
-      driver_,
-      driver_.cuFuncGetAttribute(&most_threads,
-                                 CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
-                                 slice.function),
-      "ask for a slice's largest block"));
-  slice.most_threads = static_cast<uint32_t>(std::max(most_threads, 0));
+  ASSIGN_OR_RETURN(const auto layout, LayoutOf(slice.function));
+  if (layout.parameters.size() != kernel.info().params.size() + 1) {
+    return absl::InternalError("its slices have other parameters");
+  }
+  slice.part_offset = layout.parameters.back().offset;
+  slice.most_threads = layout.most_threads;
+  slice.registers_per_thread = layout.registers_per_thread;
+  slice.static_shared_bytes = layout.static_shared_bytes;
   return slice;
 }
 
@@ -138,14 +144,7 @@ absl::StatusOr<std::unique_ptr<Modules::UserModule>> Modules::LoadUsers(
     ASSIGN_OR_RETURN(auto kernel,
                      UserKernel::Make(declaration, source.file, layout));
     UserFunctions functions{.whole = *function};
-    ASSIGN_OR_RETURN(functions.slice, SlicesOf(*user, *kernel));
-    if (functions.slice.function == nullptr) {
-      spdlog::info("kernel '{}' of {} runs whole under policy gpes: {}",
-                   declaration.symbol, source.file,
-                   user->none_sliced
-                       ? user->none_sliced->what
-                       : user->whole.find(declaration.symbol)->second.what);
-    }
+    functions.slice = SlicesOf(*user, *kernel);
     user->kernels.push_back(std::move(kernel));
     user->functions.push_back(functions);
   }
@@ -171,7 +170,7 @@ absl::Status Modules::LoadAgain(UserModule& user) {
     ASSIGN_OR_RETURN(user.functions[i].whole,
                      FindFunction(driver_, user.module.get(),
                                   user.kernels[i]->symbol().c_str()));
-    ASSIGN_OR_RETURN(user.functions[i].slice, SlicesOf(user, *user.kernels[i]));
+    user.functions[i].slice = SlicesOf(user, *user.kernels[i]);
     user_functions_[&user.kernels[i]->info()] = user.functions[i];
   }
   return absl::OkStatus();

@@ -31,6 +31,9 @@ struct SliceFunction {
   CUfunction function = nullptr;  // nullptr: there is none
   uint32_t part_offset = 0;       // of the GridPart
   uint32_t most_threads = 0;      // a block
+  // It may need more of both than the kernel.
+  uint32_t registers_per_thread = 0;
+  uint32_t static_shared_bytes = 0;
   WholeReason why_whole = WholeReason::kNoPtx;
 };
 
@@ -109,8 +112,10 @@ class Modules {
  private:
   // With its kernels' sliced versions, where that can be.
   absl::Status LoadImage(const ModuleSource& source, UserModule& user) const;
-  absl::StatusOr<SliceFunction> SlicesOf(const UserModule& user,
-                                         const UserKernel& kernel) const;
+  SliceFunction SlicesOf(const UserModule& user,
+                         const UserKernel& kernel) const;
+  absl::StatusOr<SliceFunction> AskForSlicesOf(const UserModule& user,
+                                               const UserKernel& kernel) const;
   // Tells a file that waits where the releases are counted.
   absl::Status ShowReleases(UserModule& user)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -37,6 +37,8 @@ constexpr uint64_t kArgsAlign = 8;
 // Of a kernel's parameters, in bytes (PTX ISA, 5.1.6.1).
 constexpr uint64_t kMostParameters = 4352;
 constexpr uint64_t kMostParametersSince81 = 32'764;  // on sm_70 and later
+// Of shared memory that its code declares.
+constexpr uint64_t kMostStaticShared = 48 * 1024;
 
 // Registers that say nothing of the grid; what is not listed may.
 constexpr std::string_view kHarmless[] = {"%tid",
@@ -110,6 +112,17 @@ bool IsGridWide(std::string_view name) {
          name.starts_with("%cluster") || name.starts_with("%ncluster");
 }
 
+// More than there may be of one counts as just too much.
+uint64_t SharedBytes(const std::vector<sim::ptx::Variable>& variables) {
+  uint64_t sum = 0;
+  for (const sim::ptx::Variable& variable : variables) {
+    if (variable.space != sim::ptx::Space::kShared) continue;
+    const uint64_t bytes = std::min(variable.bytes, kMostStaticShared + 1);
+    sum += (bytes + variable.align - 1) / variable.align * variable.align;
+  }
+  return sum;
+}
+
 bool Is32Bits(std::string_view type) {
   return type == "u32" || type == "s32" || type == "b32";
 }
@@ -128,7 +141,7 @@ class Rewriter {
     std::set<uint32_t> words;  // of GridPart that they read
     std::set<uint32_t> calls;  // functions, with a body or without
     std::vector<const Operand*> call_sites;
-    std::optional<WhyWhole> why_whole;
+    std::optional<WhyWhole> why_whole;  // of what it calls, too
     // It reads, or calls one that does: it has a version of its own.
     bool differs = false;
   };
@@ -141,17 +154,20 @@ class Rewriter {
     return lines_[at.line - 1] + at.column - 1;
   }
   void LookAt(const Function& function, Use& use);
-  void LookAt(const Instruction& instruction, Use& use);
+  void LookAt(const Function& function, const Instruction& instruction,
+              Use& use);
   // `source`: the instruction's second operand, by itself.
   void LookAt(const Instruction& instruction, const Operand& operand,
               bool source, Use& use);
-  void LookAtSkipped(const Instruction& instruction, Use& use);
+  void LookAtSkipped(const Function& function, const Instruction& instruction,
+                     Use& use);
+  bool IsDeclared(const Function& function, std::string_view name);
   bool IsState(const Operand& operand) const;
   void ReplaceVector(const Instruction& instruction, const Operand& special,
                      uint32_t first, Use& use);
   void Spread();
   std::optional<WhyWhole> WhyNot(uint32_t entry) const;
-  std::set<uint32_t> Reached(uint32_t entry) const;
+  std::set<uint32_t> VersionsCalledBy(std::vector<uint32_t> entries) const;
   std::string Version(uint32_t function) const;
   std::string Head(uint32_t function) const;
   std::string Prologue(const Function& function, const Use& use) const;
@@ -163,6 +179,9 @@ class Rewriter {
   std::vector<size_t> lines_;  // where each begins
   std::vector<std::optional<Extent>> extents_;
   std::vector<Use> uses_;
+  // Names of the function that is looked at; empty until they are asked for.
+  std::set<std::string_view> declared_;
+  uint64_t shared_bytes_ = 0;  // that any kernel may have beside its own
 };
 
 absl::Status Rewriter::FindExtents() {
@@ -238,17 +257,19 @@ void Rewriter::LookAt(const Function& function, Use& use) {
           fmt::format("the variable '{}' is in its body", variable.name)};
     }
   }
+  declared_.clear();
   for (const Instruction& instruction : function.body) {
-    LookAt(instruction, use);
+    LookAt(function, instruction, use);
   }
 }
 
-void Rewriter::LookAt(const Instruction& instruction, Use& use) {
+void Rewriter::LookAt(const Function& function, const Instruction& instruction,
+                      Use& use) {
   if (instruction.opcode == "clusterlaunchcontrol") {  // it gives out %ctaid
     use.why_whole = {WholeReason::kGridWide,
                      fmt::format("it has {}", instruction.name)};
   }
-  if (instruction.operands.empty()) LookAtSkipped(instruction, use);
+  if (instruction.operands.empty()) LookAtSkipped(function, instruction, use);
   if (instruction.opcode == "call") {
     const auto direct = std::ranges::find(
         instruction.operands, OperandKind::kFunction, &Operand::kind);
@@ -257,6 +278,10 @@ void Rewriter::LookAt(const Instruction& instruction, Use& use) {
     } else {
       use.calls.insert(direct->index);
       use.call_sites.push_back(&*direct);
+      if (module_.functions[direct->index].is_entry) {
+        use.why_whole = {WholeReason::kUnknownPtx,
+                         fmt::format("it calls the kernel {}", direct->name)};
+      }
     }
   }
   for (size_t i = 0; i < instruction.operands.size(); ++i) {
@@ -313,18 +338,43 @@ void Rewriter::LookAt(const Instruction& instruction, const Operand& operand,
 
 // The parser leaves out the operands of some (tex, wgmma, ...), where the assembler
 // takes special registers, too.
-void Rewriter::LookAtSkipped(const Instruction& instruction, Use& use) {
+void Rewriter::LookAtSkipped(const Function& function,
+                             const Instruction& instruction, Use& use) {
   Lexer lexer(std::string_view(text_).substr(OffsetOf(instruction.name)));
   for (Token token = lexer.Next();
        token.kind != Token::Kind::kEnd && !token.Is(";");
        token = lexer.Next()) {
-    if (token.text.starts_with("%ctaid") || token.text.starts_with("%nctaid") ||
-        IsGridWide(token.text)) {
+    if (!token.text.starts_with('%') || IsHarmless(token.text)) continue;
+    const bool grid = ReadOf(token.text) || IsGridWide(token.text);
+    if (grid || !IsDeclared(function, token.text)) {
       use.why_whole = {
           WholeReason::kUnknownPtx,
           fmt::format("it reads {} by {}", token.text, instruction.name)};
     }
   }
+}
+
+// As a name of the function's: "%r12" of %r<33>, too.
+bool Rewriter::IsDeclared(const Function& function, std::string_view name) {
+  if (declared_.empty()) {
+    declared_.insert("");
+    const char* last = nullptr;  // a range has its name many times
+    for (const sim::ptx::Register& declared : function.registers) {
+      if (declared.name.data() == last) continue;
+      last = declared.name.data();
+      declared_.insert(declared.name);
+    }
+    for (const auto* list : {&function.variables, &function.parameters,
+                             &function.results, &module_.variables}) {
+      for (const sim::ptx::Variable& declared : *list) {
+        declared_.insert(declared.name);
+      }
+    }
+  }
+  name = name.substr(0, name.find('.'));
+  return declared_.contains(name) ||
+         declared_.contains(
+             name.substr(0, name.find_last_not_of("0123456789") + 1));
 }
 
 // A variable that may be changed: strings of the compiler's are not.
@@ -357,14 +407,36 @@ void Rewriter::ReplaceVector(const Instruction& instruction,
   use.reads.push_back({begin, end - begin, std::move(moves)});
 }
 
-// Who differs, through calls.
+// Through calls: who differs, and why nothing that calls it has a version. The
+// work grows with the calls in the text, not with what each function reaches.
 void Rewriter::Spread() {
-  for (Use& use : uses_) use.differs = !use.words.empty();
-  for (bool changed = true; std::exchange(changed, false);) {
-    for (Use& use : uses_) {
-      if (use.differs || !CallsDiffering(use)) continue;
-      use.differs = true;
-      changed = true;
+  std::vector<std::vector<uint32_t>> callers(uses_.size());
+  std::vector<uint32_t> differ;
+  std::vector<uint32_t> whole;
+  for (uint32_t f = 0; f < uses_.size(); ++f) {
+    const Function& function = module_.functions[f];
+    Use& use = uses_[f];
+    if (!function.defined &&
+        std::ranges::count(kSystemCalls, function.name) == 0) {
+      use.why_whole = {WholeReason::kForeignCall,
+                       fmt::format("it calls {}", function.name)};
+    }
+    for (const uint32_t called : use.calls) callers[called].push_back(f);
+    use.differs = !use.words.empty();
+    if (use.differs) differ.push_back(f);
+    if (use.why_whole) whole.push_back(f);
+  }
+  for (size_t i = 0; i < differ.size(); ++i) {
+    for (const uint32_t caller : callers[differ[i]]) {
+      if (std::exchange(uses_[caller].differs, true)) continue;
+      differ.push_back(caller);
+    }
+  }
+  for (size_t i = 0; i < whole.size(); ++i) {
+    for (const uint32_t caller : callers[whole[i]]) {
+      if (uses_[caller].why_whole) continue;
+      uses_[caller].why_whole = uses_[whole[i]].why_whole;
+      whole.push_back(caller);
     }
   }
 }
@@ -374,28 +446,31 @@ bool Rewriter::CallsDiffering(const Use& use) const {
       use.calls, [&](uint32_t called) { return uses_[called].differs; });
 }
 
-std::set<uint32_t> Rewriter::Reached(uint32_t entry) const {
-  std::set<uint32_t> reached = {entry};
-  std::vector<uint32_t> open = {entry};
+// At any depth.
+std::set<uint32_t> Rewriter::VersionsCalledBy(
+    std::vector<uint32_t> open) const {
+  std::set<uint32_t> called;
   while (!open.empty()) {
     const Use& use = uses_[open.back()];
     open.pop_back();
-    for (const uint32_t called : use.calls) {
-      if (reached.insert(called).second) open.push_back(called);
+    for (const uint32_t f : use.calls) {
+      if (uses_[f].differs && called.insert(f).second) open.push_back(f);
     }
   }
-  return reached;
+  return called;
 }
 
 std::optional<WhyWhole> Rewriter::WhyNot(uint32_t entry) const {
-  for (const uint32_t f : Reached(entry)) {
-    const Function& function = module_.functions[f];
-    if (!function.defined) {
-      if (std::ranges::count(kSystemCalls, function.name) != 0) continue;
-      return WhyWhole{WholeReason::kForeignCall,
-                      fmt::format("it calls {}", function.name)};
-    }
-    if (uses_[f].why_whole) return uses_[f].why_whole;
+  const Use& use = uses_[entry];
+  if (use.why_whole) return use.why_whole;
+  // More than it may need: the variables of functions that it does not call, too.
+  const uint64_t shared =
+      shared_bytes_ + SharedBytes(module_.functions[entry].variables);
+  if (CallsDiffering(use) &&
+      shared + sizeof(simt::GridPart) > kMostStaticShared) {
+    return WhyWhole{WholeReason::kRefused,
+                    fmt::format("{} bytes of shared memory leave no room in {}",
+                                shared, kMostStaticShared)};
   }
   const uint64_t bytes = module_.functions[entry].ParameterBytes();
   uint32_t sm = 0;
@@ -500,8 +575,12 @@ absl::StatusOr<SlicedPtx> Rewriter::Run() {
     if (extents_[f]) LookAt(module_.functions[f], uses_[f]);
   }
   Spread();
+  shared_bytes_ = SharedBytes(module_.variables);
+  for (const Function& function : module_.functions) {
+    if (!function.is_entry) shared_bytes_ += SharedBytes(function.variables);
+  }
   SlicedPtx made;
-  std::set<uint32_t> called;  // versions of functions
+  std::vector<uint32_t> sliced;
   std::string entries;
   for (uint32_t f = 0; f < uses_.size(); ++f) {
     const Function& function = module_.functions[f];
@@ -511,10 +590,9 @@ absl::StatusOr<SlicedPtx> Rewriter::Run() {
       continue;
     }
     entries += Version(f);
-    for (const uint32_t r : Reached(f)) {
-      if (r != f && uses_[r].differs) called.insert(r);
-    }
+    sliced.push_back(f);
   }
+  const std::set<uint32_t> called = VersionsCalledBy(std::move(sliced));
   made.text = text_;
   if (!called.empty()) {
     made.text += fmt::format("\n.shared .align 4 .b8 {}[{}];\n", kShared,

@@ -196,6 +196,8 @@ TEST(SlicedPtxTest, WhatCannotBeRewrittenIsLeftWithTheReason) {
        "it has clusterlaunchcontrol.query_cancel.is_canceled.pred.b128"},
       {"tex.2d.v4.f32.s32 {%r1, %r2, %r3, %r4}, [%l, {%ctaid.x, %r1}];",
        WholeReason::kUnknownPtx, "it reads %ctaid.x by tex.2d.v4.f32.s32"},
+      {"tex.2d.v4.f32.s32 {%r1, %r2, %r3, %r4}, [%l, {%new.x, %r1}];",
+       WholeReason::kUnknownPtx, "it reads %new.x by tex.2d.v4.f32.s32"},
       {"mov.u16 %h, %ctaid.x;", WholeReason::kUnknownPtx,
        "it reads %ctaid.x by mov.u16"},
       {"add.u32 %r1, %ctaid.x, %r2;", WholeReason::kUnknownPtx,
@@ -212,7 +214,9 @@ TEST(SlicedPtxTest, WhatCannotBeRewrittenIsLeftWithTheReason) {
     EXPECT_EQ(made.whole.at("k").what, what);
   }
   EXPECT_TRUE(Made(Entry("cvt.u64.u32 %l, %ctaid.x;\nmov.u32 %r1, %tid.x;\n"
-                         "mov.u32 %r2, %smid;"))
+                         "mov.u32 %r2, %smid;\n"
+                         "tex.2d.v4.f32.s32 {%r1, %r2, %r3, %r4}, "
+                         "[%l, {%tid.x, %r8}];"))
                   .whole.empty());
 }
 
@@ -239,6 +243,61 @@ TEST(SlicedPtxTest, CallsDecideByWhatTheyMayReach) {
   EXPECT_THAT(made.text, HasSubstr("call carillon_slice_deeper, ();"));
   EXPECT_THAT(made.text, HasSubstr("call carillon_slice_reads, ();"));
   EXPECT_THAT(made.text, Not(HasSubstr("carillon_slice_syncs")));
+}
+
+std::string EntryNamed(const std::string& name, const std::string& body) {
+  return ".visible .entry " + name + "()\n{\n" + body + "ret;\n}\n";
+}
+constexpr char kReads[] =
+    ".func reads() { .reg .b32 %r; mov.u32 %r, %ctaid.x; ret; }\n";
+
+TEST(SlicedPtxTest, AKernelThatIsCalledIsNotUnderstood) {
+  const SlicedPtx made =
+      Made(Module(EntryNamed("k", "") + EntryNamed("other", "call k, ();\n")));
+  ASSERT_EQ(made.whole.size(), 1u);
+  EXPECT_EQ(made.whole.at("other").what, "it calls the kernel k");
+}
+
+// Of functions that read the grid, both are in shared memory.
+TEST(SlicedPtxTest, FullSharedMemoryHasNoRoomForTheGridOfCalls) {
+  const auto body = [](int bytes, const char* call) {
+    return ".shared .align 16 .b8 mine[" + std::to_string(bytes) + "];\n" +
+           call;
+  };
+  const auto with = [&](const std::string& shared) {
+    return Made(Module(shared + kReads +
+                       EntryNamed("full", body(49'152, "call reads, ();\n")) +
+                       EntryNamed("fits", body(49'120, "call reads, ();\n")) +
+                       EntryNamed("alone", body(49'152, ""))))
+        .whole;
+  };
+  const auto whole = with("");
+  ASSERT_EQ(whole.size(), 1u);
+  EXPECT_EQ(whole.at("full").reason, WholeReason::kRefused);
+  EXPECT_EQ(whole.at("full").what,
+            "49152 bytes of shared memory leave no room in 49152");
+  EXPECT_TRUE(with(".shared .align 4 .b8 files[4096];\n").contains("fits"));
+}
+
+// Of a text of 4 MB, where each kernel reaches each function: it takes as long
+// as it has calls, not hours.
+TEST(SlicedPtxTest, ManyKernelsMayReachManyFunctions) {
+  constexpr int kMany = 20'000;
+  std::string text = kReads;
+  std::string last = "reads";
+  for (int i = 0; i < kMany; ++i) {
+    const std::string name = "f" + std::to_string(i);
+    text += ".func " + name + "() { call " + last + ", (); ret; }\n";
+    last = name;
+  }
+  for (int i = 0; i < kMany; ++i) {
+    text += EntryNamed("k" + std::to_string(i), "call " + last + ", ();\n");
+  }
+  const auto made = MakeSlicedPtx(Module(text));
+  ASSERT_TRUE(made.ok()) << made.status();
+  EXPECT_TRUE(made->whole.empty());
+  EXPECT_THAT(made->text, HasSubstr("call carillon_slice_f0, ();"));
+  EXPECT_THAT(made->text, HasSubstr("call carillon_slice_f19999, ();"));
 }
 
 // One that was cancelled between slices would have changed a part of it.

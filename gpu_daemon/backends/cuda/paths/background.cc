@@ -407,8 +407,10 @@ absl::Status Background::Start(StreamSlot& slot, LaunchGate::Grant grant) {
   const KernelMetadata& kmd = slot.launch->kmd;
   ASSIGN_OR_RETURN(const auto sequence, LaunchSequence::Make(*gpu_, kmd));
   slot.in_slices = grant == LaunchGate::Grant::kSlice;
+  SliceSizes& sizes = gate_->slices();
+  slot.wave = sizes.WaveOf(sequence.CostOfSlice(kmd));
   if (slot.in_slices && !slot.slices &&
-      gate_->slices().First(kmd, sequence.WhyWhole(kmd)) != 0) {
+      sizes.First(kmd, slot.wave, sequence.WhyWhole(kmd)) != 0) {
     slot.slices.emplace();
   }
   uint32_t resident = 0;
@@ -432,7 +434,7 @@ absl::Status Background::Start(StreamSlot& slot, LaunchGate::Grant grant) {
   GridSlice slice = {.size = kmd.grid};
   if (slot.slices && resident == 0) {
     slice = slot.slices->Begin(
-        kmd.grid, slot.in_slices ? gate_->slices().Next(kmd) : kmd.blocks());
+        kmd.grid, slot.in_slices ? sizes.Next(kmd, slot.wave) : kmd.blocks());
     frame.sequence = slot.slices->sequence();
   }
   const CUresult result =
@@ -473,7 +475,8 @@ void Background::LookAtSlice(StreamSlot& slot, std::vector<Ended>& ended) {
   const Nanoseconds took_ns =
       slot.slices->End(completion, ptb_words_.ended(place));
   if (slot.in_slices) {
-    gate_->slices().Ran(kmd, slot.slices->slice()->blocks(), took_ns);
+    gate_->slices().Ran(kmd, slot.wave, slot.slices->slice()->blocks(),
+                        took_ns);
   }
   const bool all = slot.slices->ended_blocks() == kmd.blocks();
   if (!all && !slot.slices->slice()) gate_->ptb().Stopped();

@@ -80,6 +80,7 @@ class Background : private Gpu::ContextUser {
     std::optional<SlicedRun> slices;
     bool in_slices = false;          // so it was launched last
     bool between_slices = false;     // it waits at the gate
+    uint64_t wave = 0;               // of its slices
     Nanoseconds waits_since_ns = 0;  // between slices
     bool launched = false;
     bool overdue = false;

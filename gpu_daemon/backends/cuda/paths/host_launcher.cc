@@ -229,7 +229,7 @@ absl::Status HostLauncher::Start(Flight& flight) {
   }
   Resources& resources = *tenancies_[flight.event.get()].resources;
   if (flight.grant == LaunchGate::Grant::kSlice && !flight.slices &&
-      gate_->slices().First(flight.kmd,
+      gate_->slices().First(flight.kmd, WaveOf(resources, flight),
                             resources.sequence.WhyWhole(flight.kmd)) != 0) {
     flight.slices.emplace();
   }
@@ -254,6 +254,11 @@ uint32_t HostLauncher::PtbBlocks(const Resources& resources,
   return has_ptb ? gate_->ptb().Resident(flight.kmd) : 0;
 }
 
+uint64_t HostLauncher::WaveOf(const Resources& resources,
+                              const Flight& flight) const {
+  return gate_->slices().WaveOf(resources.sequence.CostOfSlice(flight.kmd));
+}
+
 CUresult HostLauncher::EnqueueSlice(const Resources& resources,
                                     Flight& flight) {
   SlicedRun& slices = *flight.slices;
@@ -272,9 +277,10 @@ CUresult HostLauncher::EnqueueSlice(const Resources& resources,
         flight.ptb_blocks);
   }
   const bool all = flight.grant != LaunchGate::Grant::kSlice;
-  const GridSlice& slice =
-      slices.Begin(flight.kmd.grid, all ? flight.kmd.blocks()
-                                        : gate_->slices().Next(flight.kmd));
+  const GridSlice& slice = slices.Begin(
+      flight.kmd.grid,
+      all ? flight.kmd.blocks()
+          : gate_->slices().Next(flight.kmd, WaveOf(resources, flight)));
   frame.sequence = slices.sequence();
   return resources.sequence.LaunchSlice(gpu_->driver(), flight.kmd, frame,
                                         flight.args.data(), StreamOf(flight),
@@ -289,7 +295,8 @@ bool HostLauncher::GoesOn(Flight& flight) {
   const Nanoseconds took_ns = slices.End(CompletionOf(flight, resources),
                                          resources.ptb_words.ended(slot));
   if (flight.grant == LaunchGate::Grant::kSlice) {
-    gate_->slices().Ran(flight.kmd, slices.slice()->blocks(), took_ns);
+    gate_->slices().Ran(flight.kmd, WaveOf(resources, flight),
+                        slices.slice()->blocks(), took_ns);
   }
   const bool all = slices.ended_blocks() == flight.kmd.blocks();
   if (!all && flight.ptb_blocks != 0) gate_->ptb().Stopped();

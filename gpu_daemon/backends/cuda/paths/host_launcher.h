@@ -160,6 +160,7 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
   // What the gate lets begin, under a use. True: something has ended by it.
   bool StartWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool ReapFlights() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  uint64_t WaveOf(const Resources& resources, const Flight& flight) const;
   CUresult EnqueueSlice(const Resources& resources, Flight& flight);
   // So many persistent blocks it is to run as; 0: as none.
   uint32_t PtbBlocks(const Resources& resources, const Flight& flight) const;

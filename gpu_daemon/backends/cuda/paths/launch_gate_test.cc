@@ -297,20 +297,24 @@ class SliceSizesTest : public testing::Test {
 
 TEST_F(SliceSizesTest, ASliceIsWhatTheGpuHoldsAtOnce) {
   SliceSizes sizes(kGpu, 0);
-  EXPECT_EQ(sizes.First(Kmd(own_, 1000)), kWave);
-  sizes.Ran(Kmd(own_, 1000), kWave, 1);
-  EXPECT_EQ(sizes.Next(Kmd(own_, 1000)), kWave) << "no bound asks for more";
+  EXPECT_EQ(sizes.WaveOf(CostOf(256, 32, 0)), kWave);
+  EXPECT_EQ(sizes.WaveOf(CostOf(256, 64, 0)), kWave / 2);
+  EXPECT_EQ(sizes.WaveOf(CostOf(256, 32, 1 << 30)), 1u);
+  EXPECT_EQ(sizes.First(Kmd(own_, 1000), kWave), kWave);
+  sizes.Ran(Kmd(own_, 1000), kWave, kWave, 1);
+  EXPECT_EQ(sizes.Next(Kmd(own_, 1000), kWave), kWave)
+      << "no bound asks for more";
 }
 
 TEST_F(SliceSizesTest, LaunchesThatRunWholeAreCountedWithTheReason) {
   SliceSizes sizes(kGpu, 0);
-  EXPECT_EQ(sizes.First(Kmd(own_, 1)), 0u);
-  EXPECT_EQ(sizes.First(Kmd(own_, kWave)), 0u);
-  EXPECT_EQ(sizes.First(Kmd(users_, 1000), WholeReason::kNoPtx), 0u);
-  EXPECT_EQ(sizes.First(Kmd(users_, 1), WholeReason::kNoPtx), 0u)
+  EXPECT_EQ(sizes.First(Kmd(own_, 1), kWave), 0u);
+  EXPECT_EQ(sizes.First(Kmd(own_, kWave), kWave), 0u);
+  EXPECT_EQ(sizes.First(Kmd(users_, 1000), kWave, WholeReason::kNoPtx), 0u);
+  EXPECT_EQ(sizes.First(Kmd(users_, 1), kWave, WholeReason::kNoPtx), 0u)
       << "it would be one slice";
-  EXPECT_EQ(sizes.First(Kmd(users_, 1000)), kWave);
-  EXPECT_EQ(sizes.First(Kmd(own_, kWave + 1)), kWave);
+  EXPECT_EQ(sizes.First(Kmd(users_, 1000), kWave), kWave);
+  EXPECT_EQ(sizes.First(Kmd(own_, kWave + 1), kWave), kWave);
   const SliceFigures figures = sizes.figures();
   ASSERT_EQ(figures.whole.size(), 2u);
   EXPECT_EQ(figures.whole[0].name, "one_slice");
@@ -323,22 +327,22 @@ TEST_F(SliceSizesTest, LaunchesThatRunWholeAreCountedWithTheReason) {
 TEST_F(SliceSizesTest, WithABoundASliceIsAsManyWavesAsItsTimeAllows) {
   SliceSizes sizes(kGpu, 100'000);
   const KernelMetadata kmd = Kmd(own_, 1000);
-  EXPECT_EQ(sizes.First(kmd), kWave) << "nothing is measured yet";
-  sizes.Ran(kmd, kWave, 20'000);
-  EXPECT_EQ(sizes.Next(kmd), 5 * kWave);
-  sizes.Ran(kmd, 5 * kWave, 100'000);
-  EXPECT_EQ(sizes.Next(kmd), 5 * kWave);
+  EXPECT_EQ(sizes.First(kmd, kWave), kWave) << "nothing is measured yet";
+  sizes.Ran(kmd, kWave, kWave, 20'000);
+  EXPECT_EQ(sizes.Next(kmd, kWave), 5 * kWave);
+  sizes.Ran(kmd, kWave, 5 * kWave, 100'000);
+  EXPECT_EQ(sizes.Next(kmd, kWave), 5 * kWave);
   // Now its blocks take longer.
-  for (int i = 0; i < 40; ++i) sizes.Ran(kmd, kWave, 45'000);
-  EXPECT_EQ(sizes.Next(kmd), 2 * kWave);
+  for (int i = 0; i < 40; ++i) sizes.Ran(kmd, kWave, kWave, 45'000);
+  EXPECT_EQ(sizes.Next(kmd, kWave), 2 * kWave);
   EXPECT_EQ(sizes.figures().over_bound, 0u);
 }
 
 TEST_F(SliceSizesTest, ABoundBelowOneWaveIsNotKeptAndSaidSo) {
   SliceSizes sizes(kGpu, 100'000);
   const KernelMetadata kmd = Kmd(own_, 1000);
-  sizes.Ran(kmd, kWave, 300'000);
-  EXPECT_EQ(sizes.Next(kmd), kWave);
+  sizes.Ran(kmd, kWave, kWave, 300'000);
+  EXPECT_EQ(sizes.Next(kmd, kWave), kWave);
   EXPECT_EQ(sizes.figures().over_bound, 1u);
   EXPECT_EQ(sizes.figures().slices, 1u);
 }

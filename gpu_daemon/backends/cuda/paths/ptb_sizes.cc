@@ -2,12 +2,13 @@
 
 #include <algorithm>
 
-#include "gpu_daemon/backends/cuda/paths/slice_sizes.h"
-
 namespace carillon::gpud::cuda {
 
 uint32_t PtbSizes::Resident(const KernelMetadata& kmd) const {
-  return static_cast<uint32_t>(std::min(WaveOf(gpu_, kmd), kmd.blocks()));
+  const BlockCost cost = CostOf(kmd.threads(), kmd.kernel->registers_per_thread,
+                                kmd.total_shared());
+  const uint64_t held = std::max<uint64_t>(SmOccupancy(gpu_).Capacity(cost), 1);
+  return static_cast<uint32_t>(std::min(held, kmd.blocks()));
 }
 
 uint32_t PtbSizes::First(const KernelMetadata& kmd, uint32_t priority,

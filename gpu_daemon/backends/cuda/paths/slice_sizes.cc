@@ -10,15 +10,13 @@ constexpr size_t kMostShapes = 256;
 
 }  // namespace
 
-uint64_t WaveOf(const GpuModel& gpu, const KernelMetadata& kmd) {
-  const BlockCost cost = CostOf(kmd.threads(), kmd.kernel->registers_per_thread,
-                                kmd.total_shared());
-  return std::max<uint64_t>(SmOccupancy(gpu).Capacity(cost), 1);
+uint64_t SliceSizes::WaveOf(const BlockCost& cost) const {
+  return std::max<uint64_t>(SmOccupancy(gpu_).Capacity(cost), 1);
 }
 
-uint64_t SliceSizes::First(const KernelMetadata& kmd,
+uint64_t SliceSizes::First(const KernelMetadata& kmd, uint64_t wave,
                            std::optional<WholeReason> why_whole) {
-  const uint64_t blocks = Next(kmd);
+  const uint64_t blocks = Next(kmd, wave);
   MutexLock lock(mutex_);
   if (waits_.contains(kmd.kernel)) why_whole = WholeReason::kWaits;
   if (kmd.blocks() <= blocks) why_whole = WholeReason::kOneSlice;
@@ -45,17 +43,15 @@ SliceFigures SliceSizes::figures() const {
   return figures;
 }
 
-uint64_t SliceSizes::Next(const KernelMetadata& kmd) const {
-  const uint64_t wave = WaveOf(gpu_, kmd);
+uint64_t SliceSizes::Next(const KernelMetadata& kmd, uint64_t wave) const {
   MutexLock lock(mutex_);
   const auto known = wave_ns_.find(KeyOf(kmd));
   if (bound_ns_ == 0 || known == wave_ns_.end()) return wave;
   return wave * std::max<uint64_t>(bound_ns_ / known->second, 1);
 }
 
-void SliceSizes::Ran(const KernelMetadata& kmd, uint64_t blocks,
+void SliceSizes::Ran(const KernelMetadata& kmd, uint64_t wave, uint64_t blocks,
                      Nanoseconds took_ns) {
-  const uint64_t wave = WaveOf(gpu_, kmd);
   const uint64_t waves = (blocks + wave - 1) / wave;
   const Nanoseconds each = std::max<Nanoseconds>(took_ns / waves, 1);
   MutexLock lock(mutex_);

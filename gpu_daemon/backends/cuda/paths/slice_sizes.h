@@ -24,9 +24,6 @@
 
 namespace carillon::gpud::cuda {
 
-// So many blocks of the kernel the GPU holds at once; 1 at least.
-uint64_t WaveOf(const GpuModel& gpu, const KernelMetadata& kmd);
-
 // Thread safe.
 class SliceSizes {
  public:
@@ -34,18 +31,22 @@ class SliceSizes {
   SliceSizes(const GpuModel& gpu, Nanoseconds bound_ns)
       : gpu_(gpu), bound_ns_(bound_ns) {}
 
+  // The blocks that the GPU holds at once, of those of a slice; one at least.
+  uint64_t WaveOf(const BlockCost& cost) const;
+
   // A launch begins under gpes. 0: it runs whole; else its first slice's blocks.
   // Its blocks do not wait for later ones: no kernel of kernels/ may, and a user's
   // is sliced until NoteWaits(). `why_whole`: its code has no slices.
-  uint64_t First(const KernelMetadata& kmd,
+  uint64_t First(const KernelMetadata& kmd, uint64_t wave,
                  std::optional<WholeReason> why_whole = std::nullopt)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // The blocks of a slice now.
-  uint64_t Next(const KernelMetadata& kmd) const ABSL_LOCKS_EXCLUDED(mutex_);
+  uint64_t Next(const KernelMetadata& kmd, uint64_t wave) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // A slice of so many blocks took so long, its launch and its end's notice
   // with it.
-  void Ran(const KernelMetadata& kmd, uint64_t blocks, Nanoseconds took_ns)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  void Ran(const KernelMetadata& kmd, uint64_t wave, uint64_t blocks,
+           Nanoseconds took_ns) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // A slice of the kernel has not ended: its blocks may wait for those of later
   // slices. It runs whole from now on.
