@@ -228,6 +228,40 @@ TEST_F(MalformedRequest, Attach) {
       });
 }
 
+TEST_F(MalformedRequest, StreamSnapshots) {
+  using R = v1::StreamSnapshotsRequest;
+  const ResourceUse before = Held();
+  for (const Row<R>& row : std::vector<Row<R>>{
+           {"too impatient", [](R& r) { r.set_interval_ms(49); }, kInvalid,
+            reason::kBadInterval,
+            "interval_ms 49: must be from 50 to 3600000, or 0 for 100"},
+           {"most milliseconds", [](R& r) { r.set_interval_ms(kMax32); },
+            kInvalid, reason::kBadInterval,
+            "interval_ms 4294967295: must be from 50 to 3600000, or 0 for 100"},
+           {"histograms too often", [](R& r) { r.set_histograms_ms(499); },
+            kInvalid, reason::kBadInterval,
+            "histograms_ms 499: must be from 500 to 3600000, or 0 for 1000"},
+           {"histograms of most milliseconds",
+            [](R& r) { r.set_histograms_ms(kMax32); }, kInvalid,
+            reason::kBadInterval,
+            "histograms_ms 4294967295: must be from 500 to 3600000, or 0 for "
+            "1000"}}) {
+    SCOPED_TRACE(row.what);
+    R request;
+    row.spoil(request);
+    const auto context = Within();
+    const auto stream =
+        testbed_.admin().StreamSnapshots(context.get(), request);
+    v1::Snapshot message;
+    EXPECT_FALSE(stream->Read(&message));
+    const grpc::Status status = stream->Finish();
+    EXPECT_EQ(status.error_code(), row.code);
+    EXPECT_EQ(DetailIn(*context).reason(), row.reason);
+    EXPECT_EQ(status.error_message(), row.words);
+    EXPECT_EQ(Held(), before);
+  }
+}
+
 TEST_F(MalformedRequest, ReportReady) {
   using R = v1::ReportReadyRequest;
   R good;

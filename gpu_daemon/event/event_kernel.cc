@@ -73,9 +73,19 @@ EventCounts EventKernel::counts() const {
 uint64_t EventKernel::ended_in_order() const {
   // What a GPU ends is in no slot of the ledger.
   if (gpu_ledger_.following()) return gpu_ledger_.EndedInOrder();
-  uint64_t ended = cursor_.completed_in_order();
   const uint64_t last = launched();
-  while (ended < last && ledger_.IsFinished(shm::Sequence(ended + 1))) ++ended;
+  uint64_t ended = cursor_.completed_in_order();
+  while (ended < last) {
+    if (ledger_.IsFinished(shm::Sequence(ended + 1))) {
+      ++ended;
+      continue;
+    }
+    // The slot is used again, or the event has not ended. Before a slot is used
+    // again, the front-end has counted the event that it had.
+    const uint64_t counted = cursor_.completed_in_order();
+    if (counted <= ended) break;
+    ended = counted;
+  }
   return ended;
 }
 

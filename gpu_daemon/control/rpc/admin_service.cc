@@ -223,8 +223,9 @@ absl::Status AdminService::Serve(grpc::ServerContext* context,
     MutexLock lock(streams_mutex_);
     if (streams_.size() >= kMaxStreams) {
       return Error(absl::StatusCode::kResourceExhausted,
-                   fmt::format("{} calls watch already: that is the limit; use "
-                               "the event bus instead",
+                   fmt::format("{} calls watch or read snapshots already: that "
+                               "is the limit; end one, or follow changes on "
+                               "the event bus",
                                kMaxStreams),
                    reason::kTooMany, "watchers");
     }

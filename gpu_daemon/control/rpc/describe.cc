@@ -170,7 +170,8 @@ void DescribeState(const Session& session, Nanoseconds now, v1::Device* out) {
   out->set_completion_bytes(
       session.space().reserved_bytes(shm::RegionKind::kCompletion));
   out->set_gpu_memory_bytes(session.gpu_memory_bytes());
-  out->set_attached_ns_ago(now - identity.attached_ns);
+  // It may have come after `now` was read.
+  out->set_attached_ns_ago(now - std::min(now, identity.attached_ns));
   v1::DeviceShare* share = out->mutable_share();
   share->set_device(identity.name);
   share->set_weight(session.memory().share().weight());

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -16,6 +17,7 @@ namespace {
 
 constexpr Nanoseconds kMillisecond = 1'000'000;
 constexpr uint32_t kLeastIntervalMs = 50;
+constexpr uint32_t kMostIntervalMs = 3'600'000;
 constexpr uint32_t kIntervalMs = 100;
 constexpr uint32_t kLeastHistogramsMs = 500;
 constexpr uint32_t kHistogramsMs = 1000;
@@ -29,13 +31,22 @@ absl::StatusOr<Nanoseconds> IntervalOf(uint32_t asked_ms, uint32_t least_ms,
                                        uint32_t default_ms,
                                        std::string_view field) {
   if (asked_ms == 0) return default_ms * kMillisecond;
-  if (asked_ms < least_ms) {
+  if (asked_ms < least_ms || asked_ms > kMostIntervalMs) {
     return Error(absl::StatusCode::kInvalidArgument,
-                 fmt::format("{} {}: must be at least {}, or 0 for {}", field,
-                             asked_ms, least_ms, default_ms),
+                 fmt::format("{} {}: must be from {} to {}, or 0 for {}", field,
+                             asked_ms, least_ms, kMostIntervalMs, default_ms),
                  reason::kBadInterval, field);
   }
   return asked_ms * kMillisecond;
+}
+
+// By their generations.
+std::set<uint32_t> RingsOf(const v1::Snapshot& picture) {
+  std::set<uint32_t> rings;
+  for (const v1::SnapshotEventKernel& event : picture.event_kernels()) {
+    rings.insert(event.ring().generation());
+  }
+  return rings;
 }
 
 std::chrono::steady_clock::time_point TimePoint(Nanoseconds at) {
@@ -93,21 +104,41 @@ uint64_t SnapshotSampler::samples() const {
 }
 
 Nanoseconds SnapshotSampler::NextSample() const {
-  Nanoseconds interval = std::numeric_limits<Nanoseconds>::max() / 2;
-  for (const Reader* reader : readers_) {
-    interval = std::min(interval, reader->intervals_.pictures_ns);
-  }
   // Readers that come and go by the dozen do not hurry it further.
-  if (awaited_) interval = kLeastIntervalMs * kMillisecond;
-  return sampled_ns_ + interval;
+  if (awaited_) return sampled_ns_ + kLeastIntervalMs * kMillisecond;
+  Nanoseconds due = std::numeric_limits<Nanoseconds>::max() / 2;
+  for (const Reader* reader : readers_) due = std::min(due, reader->due_ns_);
+  return std::max(due, sampled_ns_ + kEarly);
 }
 
 bool SnapshotSampler::HistogramsDue(Nanoseconds now) const {
-  if (awaited_) return true;
+  if (newest_.histograms == nullptr) return true;
+  if (now + kEarly < histograms_ns_ + kLeastHistogramsMs * kMillisecond) {
+    return false;
+  }
   for (const Reader* reader : readers_) {
-    if (now >= histograms_ns_ + reader->intervals_.histograms_ns) return true;
+    if (now + kEarly >= reader->histograms_due_ns_) return true;
   }
   return false;
+}
+
+void SnapshotSampler::Offer(Reader& reader, const Wanted& wanted,
+                            Nanoseconds now) {
+  if (samples_ < reader.first_sample_) return;
+  const bool first = reader.due_ns_ == 0;
+  if (first ||
+      (wanted.histograms && now + kEarly >= reader.histograms_due_ns_)) {
+    reader.histograms_due_ns_ =
+        histograms_ns_ + reader.intervals_.histograms_ns;
+  }
+  const Nanoseconds taken = newest_.picture->monotonic_ns();
+  if (taken + kEarly < reader.due_ns_) return;
+  const Nanoseconds interval = reader.intervals_.pictures_ns;
+  reader.number_ +=
+      first ? 1 : 1 + (taken + kEarly - reader.due_ns_) / interval;
+  // What comes early does not make the next one early.
+  reader.due_ns_ = std::max(taken, reader.due_ns_) + interval;
+  reader.ready_ = true;
 }
 
 void SnapshotSampler::Run() {
@@ -134,57 +165,49 @@ void SnapshotSampler::Run() {
     Sample sample = take_(wanted);
     lock.Lock();
     sampling_ = false;
+    newest_.picture = std::move(sample.picture);
+    if (wanted.histograms) newest_.histograms = std::move(sample.histograms);
+    ++samples_;
+    const std::set<uint32_t> rings = RingsOf(*newest_.picture);
     for (Reader* reader : readers_) {
+      std::erase_if(reader->peaks_, [&](const auto& ring_and_peak) {
+        return !rings.contains(ring_and_peak.first);
+      });
       for (const auto& [ring, peak] : sample.peaks) {
         uint32_t& most = reader->peaks_[ring];
         most = std::max(most, peak);
       }
+      Offer(*reader, wanted, now);
     }
-    newest_.picture = std::move(sample.picture);
-    if (wanted.histograms) newest_.histograms = std::move(sample.histograms);
-    ++samples_;
     changed_.NotifyAll();
   }
-}
-
-bool SnapshotSampler::Due(const Reader& reader) const {
-  if (newest_.picture == nullptr || samples_ < reader.first_sample_) {
-    return false;
-  }
-  return reader.sent_.picture == nullptr ||
-         newest_.picture->monotonic_ns() + kEarly >=
-             reader.sent_.picture->monotonic_ns() +
-                 reader.intervals_.pictures_ns;
 }
 
 SnapshotSampler::Reader::Outcome SnapshotSampler::Reader::Next(
     std::chrono::milliseconds timeout, v1::Snapshot* message) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   Sample next;
+  uint64_t number = 0;
   {
     MutexLock lock(sampler_->mutex_);
-    while (!sampler_->closed_ && !sampler_->Due(*this)) {
+    while (!sampler_->closed_ && !ready_) {
       if (!sampler_->changed_.WaitUntil(sampler_->mutex_, deadline)) {
         return Outcome::kTimedOut;
       }
     }
     if (sampler_->closed_) return Outcome::kClosed;
+    ready_ = false;
+    number = number_;
     next = sampler_->newest_;
     next.peaks = std::exchange(peaks_, {});
   }
-  if (sent_.picture == nullptr) {
-    number_ = 1;
-  } else {
-    const Nanoseconds passed =
-        next.picture->monotonic_ns() - sent_.picture->monotonic_ns();
-    number_ += (passed + kEarly) / intervals_.pictures_ns;
-    if (next.histograms->taken_ns + kEarly <
-        sent_.histograms->taken_ns + intervals_.histograms_ns) {
-      next.histograms = sent_.histograms;
-    }
+  if (sent_.histograms != nullptr &&
+      next.histograms->taken_ns + kEarly <
+          sent_.histograms->taken_ns + intervals_.histograms_ns) {
+    next.histograms = sent_.histograms;
   }
   *message = ChangesBetween(sent_, next);
-  message->set_number(number_);
+  message->set_number(number);
   sent_ = std::move(next);
   return Outcome::kSnapshot;
 }

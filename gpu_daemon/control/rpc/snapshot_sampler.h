@@ -20,9 +20,10 @@
 
 namespace carillon::gpud {
 
-// One thread samples, only while somebody reads, as often as the most impatient
-// reader asks. Each reader finds what has changed for it in a thread of its own,
-// and nothing waits for it: one that comes late finds the newest sample only.
+// One thread samples, only while somebody reads, whenever it is some reader's
+// time; readers whose times are close share a sample. Each reader finds what has
+// changed for it in a thread of its own, and nothing waits for it: one that comes
+// late finds the newest sample only.
 // Thread safe.
 class SnapshotSampler {
  public:
@@ -74,18 +75,27 @@ class SnapshotSampler {
 
     SnapshotSampler* const sampler_;
     const Intervals intervals_;
-    // Since its last message. The sampler's mutex guards it.
+    // The sampler's mutex guards these:
+    // Since its last message, of the rings that there are.
     std::map<uint32_t, uint32_t> peaks_;
-    // Samples before this one were there before the reader. The mutex, too.
+    // Samples before this one were there before the reader.
     uint64_t first_sample_ = 0;
+    // When the next picture and the next histograms are for it; 0: the first
+    // ones that come.
+    Nanoseconds due_ns_ = 0;
+    Nanoseconds histograms_due_ns_ = 0;
+    // How many of its intervals have come.
+    uint64_t number_ = 0;
+    // One of them has come since it took the newest sample.
+    bool ready_ = false;
     // The reader's own thread's:
     Sample sent_;
-    uint64_t number_ = 0;
     // Writer: the reader's thread; reader: who looks for stuck calls. Relaxed:
     // it says nothing about other memory.
     std::atomic<Nanoseconds> writing_since_ns_{0};
   };
-  // The first sample that the reader gets is younger than this call.
+  // The first sample that the reader gets is younger than this call; beside other
+  // readers, its histograms may be half a second older.
   std::unique_ptr<Reader> Subscribe(const Intervals& intervals);
 
   // All readers find the stream closed. Returns when no sample is being taken.
@@ -99,8 +109,9 @@ class SnapshotSampler {
   Nanoseconds NextSample() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HistogramsDue(Nanoseconds now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether the newest sample is one for the reader.
-  bool Due(const Reader& reader) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The newest sample has come, with histograms if they were wanted at `now`.
+  void Offer(Reader& reader, const Wanted& wanted, Nanoseconds now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Take take_;
   mutable Mutex mutex_;

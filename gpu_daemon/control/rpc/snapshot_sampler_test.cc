@@ -1,6 +1,7 @@
 // Who reads snapshots slowly skips some, misses nothing and delays nobody.
 #include "gpu_daemon/control/rpc/snapshot_sampler.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,6 +25,7 @@ using std::chrono::seconds;
 constexpr Nanoseconds kMs = 1'000'000;
 constexpr SnapshotSampler::Intervals kFast = {50 * kMs, 500 * kMs};
 constexpr uint32_t kGeneration = 7;
+using ::testing::ElementsAre;
 
 // Samples a ring that launches an event each time, 50 ms later by their own
 // clock, whenever they are taken. Its peaks are the test's.
@@ -40,18 +42,19 @@ class SnapshotSamplerTest : public ::testing::Test {
     const auto picture = std::make_shared<v1::Snapshot>();
     picture->set_monotonic_ns(number * 50 * kMs);
     picture->mutable_totals()->mutable_events()->set_rung(number);
-    picture->add_event_kernels()->mutable_ring()->set_generation(kGeneration);
+    picture->add_event_kernels()->mutable_ring()->set_generation(generation_);
     picture->add_ring_figures()->set_launched(number);
     Sample sample;
     sample.picture = picture;
     if (wanted.first) ++first_;
     if (const uint32_t peak = peak_.exchange(0); peak != 0) {
-      sample.peaks[kGeneration] = peak;
+      sample.peaks[generation_] = peak;
     }
     if (wanted.histograms) {
+      ++histograms_;
       auto histograms = std::make_shared<HistogramSample>();
       histograms->taken_ns = picture->monotonic_ns();
-      v1::Histogram* const stage = histograms->of_ring[kGeneration].Add();
+      v1::Histogram* const stage = histograms->of_ring[generation_].Add();
       stage->set_name("stage");
       stage->add_bucket(1);
       stage->add_count(number);
@@ -68,7 +71,9 @@ class SnapshotSamplerTest : public ::testing::Test {
   // Writer: the sampler's thread; readers: the test's.
   std::atomic<uint64_t> begun_{0};
   std::atomic<uint32_t> first_{0};
+  std::atomic<uint32_t> histograms_{0};
   std::atomic<uint32_t> peak_{0};
+  std::atomic<uint32_t> generation_{kGeneration};
   std::counting_semaphore<> permits_{0};
   SnapshotSampler sampler_{
       [this](const SnapshotSampler::Wanted& wanted) { return Take(wanted); }};
@@ -87,8 +92,11 @@ TEST_F(SnapshotSamplerTest, IntervalsHaveDefaultsAndBounds) {
   auto refused = SnapshotSampler::IntervalsOf(request).status();
   EXPECT_EQ(DetailOf(refused).reason(), reason::kBadInterval);
   EXPECT_EQ(refused.message(),
-            "interval_ms 49: must be at least 50, or 0 for 100");
-  request.set_interval_ms(~0u);
+            "interval_ms 49: must be from 50 to 3600000, or 0 for 100");
+  request.set_interval_ms(3'600'001);
+  refused = SnapshotSampler::IntervalsOf(request).status();
+  EXPECT_EQ(DetailOf(refused).subject(), "interval_ms");
+  request.set_interval_ms(3'600'000);
   request.set_histograms_ms(499);
   refused = SnapshotSampler::IntervalsOf(request).status();
   EXPECT_EQ(DetailOf(refused).subject(), "histograms_ms");
@@ -143,20 +151,61 @@ TEST_F(SnapshotSamplerTest, AStoppedReaderDelaysNobodySkipsAndMissesNoPeak) {
   EXPECT_EQ(next.ring_figures(0).peak(), 0u);
 }
 
-TEST_F(SnapshotSamplerTest, APatientReaderGetsEachOfItsIntervals) {
-  Permit(kMany);
-  const auto fast = sampler_.Subscribe(kFast);
+TEST_F(SnapshotSamplerTest, AReaderGetsItsIntervalsWhoeverElseReads) {
   const auto patient = sampler_.Subscribe({200 * kMs, 1000 * kMs});
-  uint64_t last = 0;
-  for (uint64_t number = 1; number <= 3; ++number) {
-    const v1::Snapshot message = Next(*patient);
-    if (number > 1) {
-      EXPECT_GE(message.monotonic_ns(), last + 200 * kMs);
-      EXPECT_GE(message.number(), number);
-    }
-    last = message.monotonic_ns();
+  ASSERT_TRUE(Eventually([&] { return begun_ == 1; }));
+  const auto uneven = sampler_.Subscribe({75 * kMs, 500 * kMs});
+  const auto fast = sampler_.Subscribe(kFast);
+  std::vector<uint64_t> patients;
+  std::vector<uint64_t> unevens;
+  Permit(1);
+  for (int sample = 1; sample <= 9; ++sample) {
+    v1::Snapshot message;
+    Permit(1);
+    Next(*fast);  // from the second sample on
+    const auto take = [&](SnapshotSampler::Reader& reader, auto& times) {
+      if (reader.Next(std::chrono::milliseconds(0), &message) !=
+          Outcome::kSnapshot) {
+        return;
+      }
+      times.push_back(message.monotonic_ns() / kMs);
+      EXPECT_EQ(message.number(), times.size());
+    };
+    take(*patient, patients);
+    take(*uneven, unevens);
   }
-  EXPECT_EQ(Next(*fast).number(), 1u);
+  // A late look at the first sample has found the second one.
+  EXPECT_THAT(patients, ElementsAre(100, 250, 450));
+  EXPECT_THAT(unevens, ElementsAre(100, 150, 250, 300, 400, 450));
+}
+
+TEST_F(SnapshotSamplerTest, ReadersThatComeAndGoDoNotHurryHistograms) {
+  Permit(kMany);
+  const Nanoseconds begin = NowNs();
+  const auto stays = sampler_.Subscribe({3'600'000 * kMs, 3'600'000 * kMs});
+  Next(*stays);
+  for (int i = 0; i < 20; ++i) {
+    const v1::Snapshot whole = Next(*sampler_.Subscribe(kFast));
+    ASSERT_EQ(whole.ring_figures_size(), 1);
+    EXPECT_EQ(whole.ring_figures(0).stages_size(), 1) << "of an earlier sample";
+  }
+  // Half a second, less what is on time.
+  EXPECT_LE(histograms_, 1 + (NowNs() - begin) / (475 * kMs));
+}
+
+TEST_F(SnapshotSamplerTest, ARingThatHasGoneLeavesNoPeakBehind) {
+  const auto stopped = sampler_.Subscribe(kFast);
+  peak_ = 9;
+  Permit(1);
+  ASSERT_TRUE(Eventually([&] { return sampler_.samples() == 1; }));
+  generation_ = kGeneration + 1;
+  Permit(1);
+  ASSERT_TRUE(Eventually([&] { return sampler_.samples() == 2; }));
+  // At the same index, and by a number that may come again.
+  generation_ = kGeneration;
+  Permit(1);
+  ASSERT_TRUE(Eventually([&] { return sampler_.samples() == 3; }));
+  EXPECT_EQ(Next(*stopped).ring_figures(0).peak(), 0u);
 }
 
 TEST_F(SnapshotSamplerTest, WhileNobodyReadsNothingIsSampled) {
@@ -167,10 +216,20 @@ TEST_F(SnapshotSamplerTest, WhileNobodyReadsNothingIsSampled) {
   Next(*reader);
   EXPECT_EQ(first_, 1u);
   reader = nullptr;
+  // One may have been taken as it went.
+  const uint64_t most = sampler_.samples() + 1;
+  {
+    SnapshotSampler other(
+        [this](const SnapshotSampler::Wanted& wanted) { return Take(wanted); });
+    const auto long_enough = other.Subscribe(kFast);
+    for (int i = 0; i < 6; ++i) Next(*long_enough);
+  }
+  EXPECT_LE(sampler_.samples(), most);
   // The next one is told that nobody has read before.
+  const uint32_t before = first_;
   reader = sampler_.Subscribe(kFast);
   EXPECT_TRUE(Next(*reader).whole());
-  EXPECT_EQ(first_, 2u);
+  EXPECT_EQ(first_, before + 1);
 }
 
 TEST_F(SnapshotSamplerTest, AMessageThatIsBeingWrittenIsKnownToWait) {

@@ -1,6 +1,7 @@
 #include "gpu_daemon/control/rpc/unread_calls.h"
 
 #include <grpcpp/server_context.h>
+#include <grpcpp/support/byte_buffer.h>
 
 #include <charconv>
 #include <string_view>
@@ -19,9 +20,11 @@ constexpr uint64_t kCallBytes = 32 << 10;
 constexpr char kImageMethod[] = "/carillon.v1.Admin/RegisterModule";
 constexpr uint64_t kImageCallBytes = kMaxImageBytes + (2 << 20);
 
-// What a client sends for a message of a stream at most: two WINDOW_UPDATEs,
+// What a client sends for a frame of a message at most: two WINDOW_UPDATEs,
 // SETTINGS, a PING and an acknowledgement, each in a record of TLS.
 constexpr uint64_t kAnswerBytes = 256;
+// A frame of HTTP/2 has at most so many bytes unless the client allows more.
+constexpr uint64_t kFrameBytes = 16 << 10;
 
 // 0: it has none.
 uint64_t NumberOf(const grpc::AuthContext& context) {
@@ -71,8 +74,9 @@ void UnreadCalls::Arrive(const grpc::AuthContext& context,
 }
 
 void UnreadCalls::Answer(const grpc::AuthContext& context,
-                         const std::string& grpc_peer) {
-  if (NumberOf(context) != 0) callbacks_.served(grpc_peer, kAnswerBytes);
+                         const std::string& grpc_peer, uint64_t bytes) {
+  if (NumberOf(context) == 0) return;
+  callbacks_.served(grpc_peer, kAnswerBytes * (1 + bytes / kFrameBytes));
 }
 
 namespace {
@@ -97,7 +101,10 @@ class CallWatch final : public grpc::experimental::Interceptor {
         calls_->Arrive(*connection, context_->peer(), bytes_);
       }
       if (has(InterceptionHookPoints::PRE_SEND_MESSAGE)) {
-        calls_->Answer(*connection, context_->peer());
+        // gRPC makes these bytes here instead of afterwards, and once.
+        const grpc::ByteBuffer* const bytes = batch->GetSerializedSendMessage();
+        calls_->Answer(*connection, context_->peer(),
+                       bytes == nullptr ? 0 : bytes->Length());
       }
     }
     batch->Proceed();

@@ -46,9 +46,10 @@ class UnreadCalls {
   // Its message has come, and had at most so many bytes.
   void Arrive(const grpc::AuthContext& context, const std::string& grpc_peer,
               uint64_t bytes);
-  // A message of a stream has gone to a connection, which answers it with
-  // flow control.
-  void Answer(const grpc::AuthContext& context, const std::string& grpc_peer);
+  // A message of so many bytes goes to a connection, which answers it with flow
+  // control.
+  void Answer(const grpc::AuthContext& context, const std::string& grpc_peer,
+              uint64_t bytes);
 
  private:
   // Far more than connections can be open. An older one than so many loses its
