@@ -1,14 +1,19 @@
 // The MasterKernel of launch path `pagoda_ring` on the fake GPU: its own code, each
-// warp a thread. Approximated: a block runs whole in its first warp's thread, and
-// its other warps only hold their executors.
+// warp a thread. Approximated: a block runs whole in the thread of the warp that
+// comes first, and its other warps hold their executors until it has ended.
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gpu_daemon/backends/cpu/run_block.h"
@@ -58,17 +63,47 @@ class MasterGpu : public EdgeThreadGpu {
     gpud::RunBlock(kmd, block, task.args, &record.fail_status);
   }
 
+  // The same, by each of its `warps` warps, which end together.
+  void RunBlock(const TaskEntry& task, RingTask& record, uint64_t block,
+                uint32_t warps) {
+    if (warps == 1) return RunBlock(task, record, block);
+    std::unique_lock lock(mutex_);
+    const auto [running, first] = running_.try_emplace({&record, block});
+    if (first) {
+      lock.unlock();
+      RunBlock(task, record, block);
+      lock.lock();
+      running->second.ended = true;
+      changed_.notify_all();
+    }
+    while (!running->second.ended) {
+      changed_.wait_for(lock, std::chrono::milliseconds(1));
+      if (!alive()) throw EdgeContextLost();
+    }
+    if (++running->second.left == warps) running_.erase(running);
+  }
+
   CUresult fault() const { return fault_; }
 
  private:
+  struct Running {
+    bool ended = false;
+    uint32_t left = 0;  // warps
+  };
   KernelCall* const call_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::pair<const RingTask*, uint64_t>, Running> running_;
   std::atomic<CUresult> fault_{CUDA_SUCCESS};  // writers, readers: the warps
 };
 
 class MasterPort : public EdgeThreadPort {
  public:
-  MasterPort(MasterGpu* gpu, const PagodaRingTable* table)
-      : EdgeThreadPort(gpu, 0), gpu_(gpu), table_(*table) {}
+  MasterPort(MasterGpu* gpu, const PagodaRingTable* table, bool schedules)
+      : EdgeThreadPort(gpu, 0),
+        gpu_(gpu),
+        table_(*table),
+        schedules_(schedules) {}
 
   // Acquire, as TSan knows no fences.
   TaskState PollState(const TaskState* state) {
@@ -80,14 +115,18 @@ class MasterPort : public EdgeThreadPort {
         from, to, std::memory_order_acq_rel);
   }
   void RunTask(const TaskEntry& task, const TaskWarp& warp) {
-    if (warp.warp == 0) gpu_->RunBlock(task, RecordOf(task), warp.block);
+    gpu_->RunBlock(task, RecordOf(task), warp.block, TaskWarps(task.threads));
   }
   void EndTask(const TaskEntry& task) { EndRingTask(*this, RecordOf(task)); }
   bool SkipsTask(const TaskEntry&) { return false; }
-  // A core has many warps to play.
+  // A core has many warps to play: executors without work sleep the longer the
+  // longer, or 31 an MTB that look would leave no time for anything else.
   void Pause(uint32_t round) {
     EdgeThreadPort::Pause(round);
-    if (round > 64) std::this_thread::sleep_for(std::chrono::microseconds(20));
+    if (round <= 64) return;
+    const uint32_t doublings =
+        schedules_ ? 0u : std::min((round - 64) / 16, 6u);
+    std::this_thread::sleep_for(std::chrono::microseconds(20 << doublings));
   }
 
  private:
@@ -97,11 +136,12 @@ class MasterPort : public EdgeThreadPort {
 
   MasterGpu* const gpu_;
   const PagodaRingTable& table_;
+  const bool schedules_;
 };
 
 void RunWarp(MasterGpu& gpu, const PagodaRingTable& table, MtbBlock& block,
              uint32_t column, uint32_t warp) {
-  MasterPort port(&gpu, &table);
+  MasterPort port(&gpu, &table, warp == 0);
   try {
     if (warp == 0) {
       alignas(16) std::byte copy[kPagodaEntryBytes];

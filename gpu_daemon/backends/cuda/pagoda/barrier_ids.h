@@ -16,6 +16,7 @@ inline constexpr uint32_t kTaskBarriers = 15;
 // The scheduler warp's own.
 class BarrierIds {
  public:
+  CARILLON_EDGE bool AllTaken() const { return free_ == 0; }
   // 1 to 15; 0: all are taken.
   CARILLON_EDGE uint32_t Take() {
     if (free_ == 0) return 0;

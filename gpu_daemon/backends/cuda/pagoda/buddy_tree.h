@@ -46,7 +46,7 @@ class BuddyTree {
 
   // The lowest free node of the smallest size that holds `bytes`, which is 1 to
   // kTaskSharedBytes; 0: none is free.
-  CARILLON_EDGE uint32_t Allocate(uint32_t bytes) {
+  CARILLON_EDGE uint32_t Find(uint32_t bytes) {
     uint32_t first = kBuddyLeaves;  // of the level
     while (kTaskSharedBytes / first < bytes) first >>= 1;
     uint32_t node = 0;
@@ -58,6 +58,11 @@ class BuddyTree {
       });
       if (free != 0) node = word * simt::kWarpSize + LowestLane(free);
     }
+    return node;
+  }
+  // That node, which is the caller's then.
+  CARILLON_EDGE uint32_t Allocate(uint32_t bytes) {
+    const uint32_t node = Find(bytes);
     if (node == 0) return 0;
     for (uint32_t word = 0; word < kWords; ++word) {
       marked_[word] |= port_.Ballot([&](uint32_t lane) {

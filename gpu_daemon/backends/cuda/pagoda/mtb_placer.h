@@ -29,6 +29,23 @@ class MtbPlacer {
         executors_(table.executors),
         tree_(port) {}
 
+  // Whether all that a block like this needs is free, for a task that would be
+  // begun now. Requires that all warps of the one before are placed.
+  CARILLON_EDGE bool HasRoom(uint32_t warps, bool sync, uint32_t shared_bytes) {
+    uint32_t free = port_.Ballot([&](uint32_t lane) {
+      return lane < executors_ &&
+             port_.LoadBlock(&block_.warps[lane].exec) == 0;
+    });
+    uint32_t count = 0;
+    for (; free != 0; free &= free - 1) ++count;
+    if (count < warps) return false;
+    const bool meets = sync && warps > 1;
+    if (!meets && shared_bytes == 0) return true;
+    FreeEnded();
+    return !(meets && barriers_.AllTaken()) &&
+           (shared_bytes == 0 || tree_.Find(shared_bytes) != 0);
+  }
+
   // Takes the task of a row that is released. Requires that all warps of the one
   // before are placed.
   CARILLON_EDGE void Begin(uint32_t row) {

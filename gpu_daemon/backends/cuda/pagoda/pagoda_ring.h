@@ -40,6 +40,9 @@ inline constexpr uint32_t kPagodaMaxRings = 32;
 static_assert(kPagodaMaxRings == simt::kWarpSize);
 // Column 0's looks from one report to the next.
 inline constexpr uint32_t kPagodaLooksAReport = 256;
+// Looks for which a column without room for the ring whose turn it is keeps that
+// turn, and gives its executors to no other ring.
+inline constexpr uint32_t kPagodaPatience = 1 << 14;
 // A task's arguments, a ring's own dimensions and the header.
 inline constexpr uint32_t kPagodaEntryBytes =
     sizeof(shm::EsqEntryHeader) + sizeof(shm::KmdOverride) + kTaskMaxArgs;
@@ -76,6 +79,7 @@ struct alignas(128) PagodaReport {
   uint64_t reports;  // a heartbeat: of kPagodaLooksAReport looks each
   uint64_t tasks;    // that were begun
   uint32_t up;       // columns, once all of them are on the GPU; 0 before
+  uint32_t any;      // 1: one of them is. Writer: the first one's warp
 };
 
 // In device memory. The host writes it while nothing runs.
@@ -114,6 +118,9 @@ struct alignas(128) PagodaWords {
   // Columns that are on the GPU. Writers: all, once.
   alignas(128) uint32_t up;
   uint64_t tasks;  // begun; writers: scheduler warps
+  // Columns none of whose warps has anything to do any more. Writers: all, once;
+  // reader: column 0, which looks for a trap until then.
+  alignas(128) uint32_t out;
 };
 
 // A task besides its TaskEntry. Writer: the scheduler warp while the entry is

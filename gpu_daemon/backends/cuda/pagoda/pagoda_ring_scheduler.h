@@ -11,6 +11,9 @@
 // What holds
 //   An event is taken once, and only when it will be run or refused: heads are
 //   whole. So whoever stops the MTBs knows what was taken.
+//   It is taken where all that its first block needs is free, by the ring's own
+//   dimensions: so a block that does not end keeps no event from another column.
+//   A ring whose turn it is waits for that, but not for ever.
 //   No event is taken before all columns are on the GPU: a ring never waits for an
 //   MTB that has found no room.
 //   A slot's next event is taken when the one before it has ended (EdgeEntry::ended).
@@ -78,8 +81,10 @@ class PagodaRingScheduler {
         placer_(port, table.tasks, block, column) {}
 
   CARILLON_EDGE void Run() {
-    if (AwaitAll()) Serve();
+    const bool all = AwaitAll();
+    if (all) Serve();
     port_.Elect([&] { port_.StoreBlock(&block_.leave, 1); });
+    AwaitEnd(all);
   }
 
  private:
@@ -90,18 +95,26 @@ class PagodaRingScheduler {
     uint32_t shared_bytes;
   };
 
-  // The host's command, in one lane.
-  CARILLON_EDGE uint32_t PollCommand() {
+  // In one lane.
+  CARILLON_EDGE void PollTrap() {
     if (column_ == 0 && port_.PollWord(&table_.control->trap) != 0) {
       port_.Trap();
     }
+  }
+  // The host's command, in one lane.
+  CARILLON_EDGE uint32_t PollCommand() {
+    PollTrap();
     return port_.PollWord(&table_.control->command);
   }
 
   // False: the host does not want to wait any more.
   CARILLON_EDGE bool AwaitAll() {
     const uint32_t columns = table_.tasks.columns;
-    port_.Elect([&] { port_.AddDevice(&table_.words->up, 1u); });
+    port_.Elect([&] {
+      if (port_.AddDevice(&table_.words->up, 1u) == 0) {
+        port_.StoreSystem(&table_.report->any, 1u);
+      }
+    });
     for (uint32_t round = 0; port_.Elect([&] {
            return port_.LoadDevice(&table_.words->up);
          }) != columns;
@@ -118,10 +131,35 @@ class PagodaRingScheduler {
     return true;
   }
 
+  // Its own executors, then, in column 0, all others: what was taken may not end.
+  CARILLON_EDGE void AwaitEnd(bool all) {
+    const auto busy = [&] {
+      return port_.Ballot([&](uint32_t lane) {
+        return lane < table_.tasks.executors &&
+               port_.LoadBlock(&block_.warps[lane].exec) != 0;
+      }) != 0;
+    };
+    for (uint32_t round = 0; busy(); ++round) {
+      port_.Elect([&] { PollTrap(); });
+      port_.Pause(round);
+    }
+    port_.Elect([&] { port_.AddDevice(&table_.words->out, 1u); });
+    // Else some may never come, and nothing was taken.
+    if (column_ != 0 || !all) return;
+    for (uint32_t round = 0; port_.Elect([&] {
+           return port_.PeekDevice(&table_.words->out);
+         }) != table_.tasks.columns;
+         ++round) {
+      port_.Elect([&] { PollTrap(); });
+      port_.Pause(round);
+    }
+  }
+
   CARILLON_EDGE void Serve() {
     port_.EachLane([&](uint32_t lane) {
       doorbells_[lane] = port_.PeekDevice(&table_.words->doorbells[lane]);
     });
+    port_.AcquirePolled();
     for (uint32_t round = 0;; ++round) {
       Look();
       if ((command_ & kPagodaLeave) != 0) return;
@@ -134,13 +172,18 @@ class PagodaRingScheduler {
   CARILLON_EDGE void Look() {
     ++looks_;
     if (column_ != 0) {
-      port_.EachLane([&](uint32_t lane) {
-        doorbells_[lane] = port_.LoadDevice(&table_.words->doorbells[lane]);
+      // An acquire empties the SM's L1: only where there is something to see.
+      const uint32_t rung = port_.Ballot([&](uint32_t lane) {
+        const uint32_t now = port_.PeekDevice(&table_.words->doorbells[lane]);
+        const bool changed = now != doorbells_[lane];
+        doorbells_[lane] = now;
+        return changed;
       });
+      if (rung != 0) port_.AcquirePolled();
       // The host's word itself now and then, should column 0 be gone.
       command_ = port_.Elect([&] {
         return looks_ % 1024 == 0 ? PollCommand()
-                                  : port_.LoadDevice(&table_.words->command);
+                                  : port_.PeekDevice(&table_.words->command);
       });
       return;
     }
@@ -210,8 +253,19 @@ class PagodaRingScheduler {
     if (rung == 0 || !FindRow()) return false;
     // All rings in turn.
     const uint32_t after = rung & ~((2u << last_) - 1);
-    last_ = LowestLane(after != 0 ? after : rung);
-    PagodaRing& ring = table_.rings[last_];
+    const uint32_t next = LowestLane(after != 0 ? after : rung);
+    PagodaRing& ring = table_.rings[next];
+    if (!placer_.HasRoom(TaskWarps(ring.block.x * ring.block.y * ring.block.z),
+                         ring.sync != 0, ring.shared_bytes)) {
+      // Another column may have it; or others' turn comes while it waits.
+      if (++kept_ >= kPagodaPatience) {
+        kept_ = 0;
+        last_ = next;
+      }
+      return false;
+    }
+    kept_ = 0;
+    last_ = next;
     const uint64_t sequence = port_.Value(heads, last_);
     const EdgeEntry& entry = ring.entry;
     const uint64_t ended = port_.Elect(
@@ -358,6 +412,7 @@ class PagodaRingScheduler {
   uint64_t reports_ = 0;
   uint32_t free_rows_ = 0;
   uint32_t last_ = 0;  // the ring that was served last
+  uint32_t kept_ = 0;  // looks for which the turn of the next one was kept
 };
 
 }  // namespace carillon::gpud

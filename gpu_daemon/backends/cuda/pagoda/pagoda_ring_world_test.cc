@@ -32,7 +32,8 @@ constexpr uint64_t kPatience = 2'000'000;
 
 class RingWorld {
  public:
-  RingWorld(WorldCode* code, uint64_t seed)
+  // `meets`: one of the rings is of a kernel with barriers and shared memory.
+  RingWorld(WorldCode* code, uint64_t seed, bool meets = false)
       : code_(code),
         random_(seed * 0x9e3779b97f4a7c15 + 3),
         memory_(code),
@@ -57,7 +58,7 @@ class RingWorld {
     records_ = memory_.Take<RingTask>(columns_ * rows_);
     tracing_ = static_cast<EdgeTracing>(Below(3));
     control_->clock_offset_ns = kWorldClockOffset;
-    for (uint32_t i = 0; i < 2; ++i) Make(i, seed);
+    for (uint32_t i = 0; i < 2; ++i) Make(i, seed, meets && i == 0);
   }
 
   void Run() {
@@ -103,18 +104,24 @@ class RingWorld {
  private:
   uint32_t Below(uint64_t n) { return static_cast<uint32_t>(random_.Below(n)); }
 
-  void Make(uint32_t i, uint64_t seed) {
+  void Make(uint32_t i, uint64_t seed, bool meets) {
     constexpr uint32_t kThreads[] = {8, 20, 32, 40, 64};
     const uint32_t rings = random_.OneIn(2) ? 0u - 5 : 7;  // wraps early
     std::atomic_ref(device_.memory->submission().doorbells()[i]).store(rings);
     const WorldRing::Spec spec = {
         .seed = seed,
         .id = i,
-        .kernel = i == 0 ? WorldKernel::kEcho : WorldKernel::kFailIf,
+        .kernel = meets    ? WorldKernel::kMatmul
+                  : i == 0 ? WorldKernel::kEcho
+                           : WorldKernel::kFailIf,
+        .matmul = "matmul_shared",
         .entries = 1u << Below(4),
         .grid = {1 + Below(3), 1, 1},
-        .block = {kThreads[Below(std::size(kThreads))], 1, 1},
+        .block = {meets ? 32 * (1 + Below(2))
+                        : kThreads[Below(std::size(kThreads))],
+                  1, 1},
         .skipped = 1,
+        .longest = meets ? 8u : 48u,
         .bad_headers = true};
     of_device_.push_back(std::make_unique<WorldRing>(spec, device_));
     const EventKernel& event = *of_device_[i]->event.kernel;
@@ -125,8 +132,13 @@ class RingWorld {
       ring.entry.ended[slot] = FirstSlotEnded(1, slot, spec.entries);
     }
     ring.doorbell = &device_.memory->submission().doorbells()[event.event_id()];
-    ring.kernel =
-        static_cast<uint64_t>(i == 0 ? TaskKernel::echo : TaskKernel::fail_if);
+    ring.kernel = static_cast<uint64_t>(meets    ? TaskKernel::matmul_shared
+                                        : i == 0 ? TaskKernel::echo
+                                                 : TaskKernel::fail_if);
+    const KernelMetadata& kmd = event.kmd();
+    ring.sync = kmd.kernel->uses_barriers ? 1 : 0;
+    ring.static_shared_bytes = kmd.kernel->static_shared_bytes;
+    ring.shared_bytes = kmd.total_shared();
     ring.ring_of_zero = event.cursor().first_ring();
     ring.grid = spec.grid;
     ring.block = spec.block;
@@ -265,6 +277,13 @@ TEST_F(PagodaRingWorldTest, EveryEventEndsOnceWithItsOutputAndIsTakenInOrder) {
   for (uint64_t seed = 0; seed < 100 && !HasFailure(); ++seed) {
     SCOPED_TRACE(seed);
     std::make_unique<RingWorld>(code_.get(), seed)->Run();
+  }
+}
+
+TEST_F(PagodaRingWorldTest, BlocksThatMeetInSharedMemoryComputeWhatTheyShall) {
+  for (uint64_t seed = 0; seed < 25 && !HasFailure(); ++seed) {
+    SCOPED_TRACE(seed);
+    std::make_unique<RingWorld>(code_.get(), seed, true)->Run();
   }
 }
 

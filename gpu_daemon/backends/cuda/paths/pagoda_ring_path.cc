@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <memory>
 #include <optional>
 #include <span>
@@ -16,6 +17,8 @@
 #include "base/status.h"
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cuda/driver/owned.h"
+#include "gpu_daemon/backends/cuda/pagoda/barrier_ids.h"
+#include "gpu_daemon/backends/cuda/pagoda/buddy_tree.h"
 #include "gpu_daemon/backends/cuda/pagoda/pagoda_module.h"
 #include "gpu_daemon/backends/cuda/pagoda/pagoda_ring.h"
 #include "gpu_daemon/backends/cuda/pagoda/task_kernels.h"
@@ -44,6 +47,12 @@ struct Ring : ResidentEvent {
   uint64_t reports = 0;
   Nanoseconds reported_since = 0;
 };
+
+// Of kTaskKernelNames; nullptr: none.
+const std::string_view* FindTaskKernel(std::string_view kernel) {
+  const auto* const found = std::ranges::find(kTaskKernelNames, kernel);
+  return found == std::end(kTaskKernelNames) ? nullptr : found;
+}
 
 absl::Status Refusal(const simt::KernelInfo& kernel, std::string_view why) {
   return absl::InvalidArgumentError(
@@ -187,7 +196,11 @@ absl::StatusOr<uint32_t> PagodaRingEngine::MostColumns() const {
         "gives out",
         kMtbThreads, registers, shared_bytes, host_.name()));
   }
-  return gpu_model.sms - gpu().reserved_sms();
+  // Some SMs stay whole: `edge`'s dispatchers count in no half, and others'
+  // blocks may need more than one.
+  const uint32_t reserved = gpu().reserved_sms();
+  const uint32_t whole = reserved != 0 ? 1 : kEdgeMaxDispatchers + 1;
+  return std::max(gpu_model.sms, reserved + whole + 1) - reserved - whole;
 }
 
 void PagodaRingEngine::FreeShared() {
@@ -210,6 +223,9 @@ absl::Status PagodaRingEngine::CheckKernel(const EventKernel& event) const {
       "CUDA calls no kernel, and no function of another module"));
   if (const std::string_view why = WhyNoTask(kernel); !why.empty()) {
     return Refusal(kernel, why);
+  }
+  if (FindTaskKernel(kernel.name) == nullptr) {
+    return Refusal(kernel, "it has no task form in this gpud");
   }
   const absl::Status status =
       CheckTask({.blocks = static_cast<uint32_t>(
@@ -258,9 +274,8 @@ absl::StatusOr<ResidentEventPtr> PagodaRingEngine::NewEvent(
   ring->index = static_cast<uint32_t>(free - taken.begin());
   ring->shown = &words_->report.rings[ring->index].totals;
   ring->next = event.ended_before() + 1;
-  const auto name =
-      std::ranges::find(kTaskKernelNames, event.kmd().kernel->name);
-  ring->kernel = static_cast<uint64_t>(name - std::begin(kTaskKernelNames));
+  ring->kernel = static_cast<uint64_t>(
+      FindTaskKernel(event.kmd().kernel->name) - std::begin(kTaskKernelNames));
   return ring;
 }
 
@@ -300,14 +315,29 @@ PagodaRing PagodaRingEngine::FilledIn(const Ring& ring) const {
 
 // --- Serving.
 
+// Rows never run out before executors do: a task has at least a warp.
 uint32_t PagodaRingEngine::WantedColumns() const {
   uint64_t warps = 0;
+  uint64_t barriers = 0;
+  uint64_t shared_bytes = 0;
   for (const ResidentEventPtr& resident : host_.residents()) {
     const EventKernel& event = *resident->event;
-    warps += event.ring().layout().entries * event.kmd().blocks() *
-             TaskWarps(event.kmd().threads());
+    const KernelMetadata& kmd = event.kmd();
+    const uint64_t blocks = event.ring().layout().entries * kmd.blocks();
+    const uint64_t warps_of_block = TaskWarps(kmd.threads());
+    warps += blocks * warps_of_block;
+    if (kmd.kernel->uses_barriers && warps_of_block > 1) barriers += blocks;
+    if (const uint64_t bytes = kmd.total_shared(); bytes != 0) {
+      shared_bytes +=
+          blocks * std::max<uint64_t>(kBuddyLeafBytes, std::bit_ceil(bytes));
+    }
   }
-  const uint64_t wanted = (warps + kTaskMaxExecutors - 1) / kTaskMaxExecutors;
+  const auto mtbs = [](uint64_t all, uint64_t of_mtb) {
+    return (all + of_mtb - 1) / of_mtb;
+  };
+  const uint64_t wanted =
+      std::max({mtbs(warps, kTaskMaxExecutors), mtbs(barriers, kTaskBarriers),
+                mtbs(shared_bytes, kTaskSharedBytes)});
   return static_cast<uint32_t>(std::clamp<uint64_t>(wanted, 1, most_columns_));
 }
 
@@ -347,6 +377,7 @@ absl::Status PagodaRingEngine::Begin() {
   }
   if (result == CUDA_SUCCESS) {
     StoreWord(words_->report.up, 0u);
+    StoreWord(words_->report.any, 0u);
     StoreWord(words_->report.reports, 0u);
     StoreWord(words_->control.trap, 0u);
     StoreWord(words_->control.command, shared.command);
@@ -430,7 +461,8 @@ std::string PagodaRingEngine::WhyLost() {
   if (LoadWord(words_->report.up) == 0 &&
       NowNs() - launched_at_ > host_.longest_kernel_ns()) {
     return fmt::format(
-        "its {} MTBs have found no room on the GPU at once within {} ms",
+        "{} of its {} MTBs have found room on the GPU within {} ms",
+        LoadWord(words_->report.any) == 0 ? "none" : "not all",
         columns_.load(std::memory_order_relaxed),
         host_.longest_kernel_ns() / 1'000'000);
   }

@@ -2,11 +2,11 @@
 // scheduler warps of resident thread blocks, the MTBs, take events and place their
 // warps on executor warps (pagoda_ring_scheduler.h).
 //
-//   how many   as many MTBs as the rings' events can fill, at most one an SM, and no
-//              more than fit at once in half of each SM, with the registers that the
-//              driver names. The MasterKernel takes no event before all of its
-//              blocks are on the GPU: where they find no room, it leaves, and is
-//              launched again; after three times in vain the path gives up.
+//   how many   as many MTBs as the rings' events can fill, at most one an SM, in half
+//              of it, with the registers that the driver names; some SMs stay
+//              whole. The MasterKernel takes no event before all of its blocks are
+//              on the GPU: where they find no room, it leaves, and is launched
+//              again; after three times in vain the path gives up.
 //   which      kernels with a task form (task_kernels.h), in blocks of at most 31
 //              warps and 32 KB of shared memory.
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_PATHS_PAGODA_RING_PATH_H_

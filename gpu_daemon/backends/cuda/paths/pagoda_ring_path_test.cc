@@ -36,6 +36,47 @@ class PagodaRingPathTest : public CudaBackendFixture {
     const auto found = std::ranges::find(counters, name, &PathCounter::name);
     return found == counters.end() ? ~uint64_t{0} : found->value;
   }
+  void HangOnCode13() {
+    fake_.HangOn("fail_if", [](const KernelCall& call) {
+      uint32_t code = 0;
+      if (call.args().empty()) return false;
+      std::memcpy(&code, call.args().data(), sizeof(code));
+      return code == 13;
+    });
+  }
+  // One of them does not end, and fills an MTB; the others do meanwhile.
+  void RunBesideOneThatHangs(uint32_t threads, uint32_t shared_bytes) {
+    fake_.ChangeSettings([](FakeSettings& s) { s.sms = 7; });
+    Open(std::chrono::milliseconds(4'000));
+    constexpr uint32_t kEvents = 16;
+    auto event = Add(*device_, {.kernel = simt::FindKernel("fail_if"),
+                                .bindings = {{.writable = true}},
+                                .block = {threads, 1, 1},
+                                .shared_bytes = shared_bytes,
+                                .entries = kEvents});
+    // Two MTBs, whatever the ring needs.
+    auto more = AddFailIf(*device_, 32);
+    ASSERT_EQ(Counter("MTBs"), 2u);
+    HangOnCode13();
+    Commit(event, 13);
+    for (uint32_t i = 1; i < kEvents; ++i) Commit(event, 4);
+    event.ring->RingDoorbell();
+    const shm::GpuRing& ring = event.kernel->ring();
+    EXPECT_TRUE(Until([&] {
+      for (uint32_t s = 2; s <= kEvents; ++s) {
+        if (ring.LoadCompletedSequence(s % kEvents) != s) return false;
+      }
+      return true;
+    })) << "an event waits in the MTB that is full";
+    EXPECT_EQ(ring.LoadCompletedSequence(1), 0u) << "it has ended";
+    EXPECT_EQ(device_->Wait(*event.ring).status,
+              static_cast<uint32_t>(EventStatus::kTimedOut));
+    for (uint32_t i = 1; i < kEvents; ++i) {
+      EXPECT_EQ(device_->Wait(*event.ring).status, KernelCode(4));
+    }
+    EXPECT_EQ(TakeAway(event), 0u);
+    EXPECT_EQ(TakeAway(more), 0u);
+  }
   // Why a kernel of this shape is not taken.
   std::string Refusal(const simt::KernelInfo& kernel, simt::Dim3 block,
                       uint32_t shared_bytes = 0, bool modifyable = false) {
@@ -74,6 +115,9 @@ TEST_F(PagodaRingPathTest, RefusesWhatNoMtbHolds) {
   users.symbol = "fail_if";
   EXPECT_THAT(Refusal(users, {32, 1, 1}),
               HasSubstr("no function of another module"));
+  simt::KernelInfo formless = fail_if;
+  formless.name = "formless";
+  EXPECT_THAT(Refusal(formless, {32, 1, 1}), HasSubstr("has no task form"));
   simt::KernelInfo checks = fail_if;
   checks.check_shape = [](const simt::LaunchShape&) -> const char* {
     return nullptr;
@@ -148,12 +192,7 @@ TEST_F(PagodaRingPathTest, AnEntryMayBringItsOwnDimensionsAsFarAsAnMtbHasThem) {
 TEST_F(PagodaRingPathTest, ATaskThatDoesNotEndHoldsUpNoOtherOfItsRing) {
   Open(std::chrono::milliseconds(2'000));
   auto event = AddFailIf(*device_, 8);
-  fake_.HangOn("fail_if", [](const KernelCall& call) {
-    uint32_t code = 0;
-    if (call.args().empty()) return false;
-    std::memcpy(&code, call.args().data(), sizeof(code));
-    return code == 13;
-  });
+  HangOnCode13();
   for (const uint32_t code : {13, 4, 0}) Commit(event, code);
   event.ring->RingDoorbell();
   const shm::GpuRing& ring = event.kernel->ring();
@@ -172,8 +211,17 @@ TEST_F(PagodaRingPathTest, ATaskThatDoesNotEndHoldsUpNoOtherOfItsRing) {
   EXPECT_EQ(event.kernel->counts().rung, 4u);
 }
 
-TEST_F(PagodaRingPathTest, AsManyMtbsStayAsTheRingsFillAndNoMoreThanSms) {
-  fake_.ChangeSettings([](FakeSettings& s) { s.sms = 3; });
+TEST_F(PagodaRingPathTest, AnMtbWithoutExecutorsLeavesEventsToAnother) {
+  RunBesideOneThatHangs(992, 0);
+}
+
+TEST_F(PagodaRingPathTest, AnMtbWithoutSharedMemoryLeavesEventsToAnother) {
+  RunBesideOneThatHangs(32, kTaskSharedBytes);
+}
+
+TEST_F(PagodaRingPathTest, AsManyMtbsStayAsTheRingsFillAndSomeSmsStayWhole) {
+  // Five: edge's dispatchers may be four.
+  fake_.ChangeSettings([](FakeSettings& s) { s.sms = 3 + 5; });
   Open();
   // Three warps an event.
   auto small = AddFailIf(*device_, 8);
@@ -186,6 +234,34 @@ TEST_F(PagodaRingPathTest, AsManyMtbsStayAsTheRingsFillAndNoMoreThanSms) {
     EXPECT_EQ(RingAndWait(*device_, *event, 7).status, KernelCode(7));
     EXPECT_EQ(TakeAway(*event), 0u);
   }
+}
+
+// By what runs out first in an MTB, be it barriers or shared memory.
+TEST_F(PagodaRingPathTest, WhatTheRingsFillIsMoreThanExecutors) {
+  Open();
+  const auto mtbs = [&](const TestDevice::Spec& spec) {
+    auto event = Add(*device_, spec);
+    const uint64_t found = Counter("MTBs");
+    EXPECT_EQ(TakeAway(event), 0u);
+    return found;
+  };
+  const auto of = [&](const char* kernel, uint32_t threads,
+                      uint32_t shared_bytes, uint32_t entries) {
+    const simt::KernelInfo* const info = simt::FindKernel(kernel);
+    return TestDevice::Spec{
+        .kernel = info,
+        .bindings = std::vector<ParameterBinding>(
+            info->params.size(),
+            {.buffer = {device_->memory->completion().At(0), 64}}),
+        .block = {threads, 1, 1},
+        .shared_bytes = shared_bytes,
+        .entries = entries};
+  };
+  // 16 KB each, as the buddy tree has it.
+  EXPECT_EQ(mtbs(of("fail_if", 32, 9 * 1024, 8)), 4u);
+  TestDevice::Spec meets = of("reduce", 64, 0, 2);
+  meets.grid = {23, 1, 1};  // 46 barriers, and 92 warps
+  EXPECT_EQ(mtbs(meets), 4u);
 }
 
 TEST_F(PagodaRingPathTest, AGpuWhoseSmsHoldNoMtbHasNoSuchPath) {
@@ -204,6 +280,7 @@ TEST_F(PagodaRingPathTest,
       "carillon_pagoda_ring", {sizeof(PagodaRingTable)}, [](KernelCall& call) {
         const auto table = call.param<PagodaRingTable>(0);
         std::atomic_ref command(const_cast<uint32_t&>(table.control->command));
+        std::atomic_ref(table.report->any).store(1);
         while (!call.stopped() && (command.load() & kPagodaLeave) == 0) {
           std::this_thread::yield();
         }
@@ -217,10 +294,42 @@ TEST_F(PagodaRingPathTest,
   EXPECT_EQ(device_->Wait(*event.ring).status,
             static_cast<uint32_t>(EventStatus::kNotLaunched));
   EXPECT_EQ(Counter("restarts"), 2u);
-  EXPECT_THAT(path_->notice(), HasSubstr("have found no room on the GPU"));
+  EXPECT_THAT(path_->notice(),
+              HasSubstr("not all of its 1 MTBs have found room"));
   auto other = device_->Register({.kernel = simt::FindKernel("fail_if"),
                                   .bindings = {{.writable = true}}});
   EXPECT_EQ(path_->Add(other.kernel).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(TakeAway(event), 0u);
+}
+
+// One that finds no room at all cannot be told to leave: each try costs the
+// context, and recovery ends the events.
+TEST_F(PagodaRingPathTest, WithoutRoomForAnyMtbThePathGivesUp) {
+  std::atomic<int> launches = 0;
+  fake_.DefineKernel(
+      "carillon_pagoda_ring", {sizeof(PagodaRingTable)},
+      [&launches](KernelCall& call) {
+        const auto table = call.param<PagodaRingTable>(0);
+        std::atomic_ref command(const_cast<uint32_t&>(table.control->command));
+        // The first is asked whether it comes to rest.
+        const bool there = ++launches == 1;
+        while (!call.stopped() &&
+               !(there && (command.load() & kPagodaLeave) != 0)) {
+          std::this_thread::yield();
+        }
+        return CUDA_SUCCESS;
+      });
+  Open(std::chrono::milliseconds(1'000));
+  auto event = AddFailIf(*device_);
+  EXPECT_EQ(RingAndWait(*device_, event, 3).status, KernelCode(3));
+  EXPECT_TRUE(Until([&] { return !path_->notice().empty(); }));
+  EXPECT_THAT(path_->notice(), HasSubstr("none of its 1 MTBs have found room"));
+  // When there is a context again.
+  auto other = device_->Register({.kernel = simt::FindKernel("fail_if"),
+                                  .bindings = {{.writable = true}}});
+  EXPECT_EQ(path_->Add(other.kernel).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(RingAndWait(*device_, event, 3).status,
+            static_cast<uint32_t>(EventStatus::kNotLaunched));
   EXPECT_EQ(TakeAway(event), 0u);
 }
 

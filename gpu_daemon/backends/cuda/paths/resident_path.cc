@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cuda/paths/gpu_rings.h"
+#include "gpu_daemon/backends/cuda/paths/host_words.h"
 
 namespace carillon::gpud::cuda {
 namespace {
@@ -303,13 +304,22 @@ void ResidentPath::LookWhetherSeen(ResidentEvent& resident, Nanoseconds now) {
   host_.NoteViolation(resident, UnseenViolation(resident));
 }
 
-void ResidentPath::BeginAgain(const std::string& why) {
-  spdlog::warn("launch path {} begins anew: {}", host_.name(), why);
-  if (!StopAll()) return;
+uint64_t ResidentPath::Ended(bool exactly) const {
   uint64_t ended = 0;
   for (const ResidentEventPtr& resident : residents_) {
-    ended += resident->totals.done + resident->totals.failed;
+    ended += exactly ? resident->totals.done + resident->totals.failed
+                     : LoadWord(resident->shown->done) +
+                           LoadWord(resident->shown->failed);
   }
+  return ended;
+}
+
+void ResidentPath::BeginAgain(const std::string& why) {
+  spdlog::warn("launch path {} begins anew: {}", host_.name(), why);
+  // False: the context is lost. That counts as well, or what finds no room would
+  // cost one context after another.
+  const bool stopped = StopAll();
+  const uint64_t ended = Ended(stopped);
   if (ended != std::exchange(ended_at_loss_, ended)) losses_in_a_row_ = 0;
   if (++losses_in_a_row_ >= kMaxLosses) {
     given_up_ = absl::UnavailableError(
@@ -320,6 +330,7 @@ void ResidentPath::BeginAgain(const std::string& why) {
     spdlog::error("{}", given_up_.message());
     return;
   }
+  if (!stopped) return;  // Resume() starts it
   host_.restarts_.fetch_add(1, std::memory_order_relaxed);
   // What fails now is seen at the next look.
   StartAll().IgnoreError();
@@ -420,6 +431,7 @@ void ResidentPath::Abandon() {
 
 void ResidentPath::TakeUnfinished(LostWork& lost) {
   std::lock_guard lock(mutex_);
+  const uint64_t ended = Ended(false);
   for (ResidentEventPtr& resident : residents_) {
     engine_->CountEnded(*resident);
     // While the doorbell was moved, Wake() could not.
@@ -432,6 +444,8 @@ void ResidentPath::TakeUnfinished(LostWork& lost) {
     resident->stands_still_since = 0;
     engine_->ContinueAfter(*resident, rung);
   }
+  // What recovery ends was not ended by what serves.
+  ended_at_loss_ += Ended(true) - ended;
 }
 
 absl::Status ResidentPath::Settle() {

@@ -84,8 +84,10 @@ class ResidentPath final : public LaunchPath,
   std::vector<std::shared_ptr<EventKernel>> TakeOutAll(
       const std::function<bool(const ResidentEvent&)>& match);
   void Watch();
+  // Events. Not exactly: as the GPU has reported.
+  uint64_t Ended(bool exactly) const;
   // Ends what still serves and begins anew; gives up when that was for nothing
-  // kMaxLosses times: no event has ended in between.
+  // kMaxLosses times: no event has ended in between, but by recovery.
   void BeginAgain(const std::string& why);
   // Evicts a device that rings where the GPU does not look.
   void LookWhetherSeen(ResidentEvent& resident, Nanoseconds now);

@@ -112,7 +112,7 @@ WorldRing::WorldRing(const Spec& of, TestDevice& device) : spec(of) {
       kernel.bindings = {{.writable = true}};
       break;
     case WorldKernel::kMatmul:
-      kernel.kernel = simt::FindKernel("matmul");
+      kernel.kernel = simt::FindKernel(spec.matmul);
       kernel.bindings = {
           {.buffer = {in_, kMatrixBytes}, .slot_stride = in_bytes_},
           {.buffer = {in_ + kMatrixBytes, kMatrixBytes},

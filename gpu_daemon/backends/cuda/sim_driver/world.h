@@ -78,6 +78,8 @@ struct WorldRing {
     uint64_t seed = 0;
     uint32_t id = 0;
     WorldKernel kernel = WorldKernel::kEcho;
+    // kMatmul's, or another one that computes the same.
+    std::string_view matmul = "matmul";
     uint32_t entries = 4;
     simt::Dim3 grid;
     simt::Dim3 block = {32, 1, 1};
