@@ -10,7 +10,7 @@
 namespace carillon::gpud {
 
 // `header` is from gpud's own copy of the entry. `allowed_flags`: kEsqKmdOverride
-// for a modifyable event kernel, which only a CPU launches; else 0. kOk, or why
+// for a modifyable event kernel; else 0. kOk, or why
 // the entry is refused.
 CARILLON_HOST_DEVICE constexpr shm::EventStatus CheckEsqHeader(
     const shm::EsqEntryHeader& header, uint32_t generation, uint64_t sequence,
