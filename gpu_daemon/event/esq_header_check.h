@@ -10,8 +10,7 @@
 namespace carillon::gpud {
 
 // `header` is from gpud's own copy of the entry. `allowed_flags`: kEsqKmdOverride
-// for a modifyable event kernel; else 0. kOk, or why
-// the entry is refused.
+// for a modifyable event kernel; else 0. kOk, or why the entry is refused.
 CARILLON_HOST_DEVICE constexpr shm::EventStatus CheckEsqHeader(
     const shm::EsqEntryHeader& header, uint32_t generation, uint64_t sequence,
     uint32_t allowed_flags) {
