@@ -21,6 +21,7 @@
 #include "absl/strings/ascii.h"
 #include "base/file_error.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "fmt/format.h"
 
 namespace carillon::shm {
@@ -29,6 +30,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kExtension[] = ".rec";
+constexpr char kGpud[] = "gpud";
 // A process that attaches under one name again and again, and pids that come
 // again.
 constexpr int kMaxOfOneName = 10'000;
@@ -94,16 +96,20 @@ std::string_view TextIn(const char (&text)[kSize]) {
   return {text, strnlen(text, kSize)};
 }
 
-// Empty: there is none, or it is torn, or would steer a terminal.
+// As it may be shown on a terminal.
+template <size_t kSize>
+std::string ShownIn(const char (&text)[kSize]) {
+  return EscapeBytes(TextIn(text), [](unsigned char byte) {
+    return !absl::ascii_isprint(byte);
+  });
+}
+
+// Empty: there is none, or it is torn.
 std::optional<RingName> Decode(const FlightRingName& name, uint64_t place) {
   if (name.generation == 0 || name.check != Check(place, name)) return {};
-  for (const std::string_view text :
-       {TextIn(name.device), TextIn(name.kernel), TextIn(name.label)}) {
-    if (std::ranges::any_of(text, absl::ascii_iscntrl)) return {};
-  }
-  return RingName{.device = std::string(TextIn(name.device)),
-                  .kernel = std::string(TextIn(name.kernel)),
-                  .label = std::string(TextIn(name.label))};
+  return RingName{.device = ShownIn(name.device),
+                  .kernel = ShownIn(name.kernel),
+                  .label = ShownIn(name.label)};
 }
 
 bool IsName(std::string_view name) {
@@ -148,6 +154,12 @@ absl::Status CheckHeader(const FlightHeader& header, uint64_t file_bytes,
   if (header.magic != FlightHeader::kMagic) {
     return wrong("magic", header.magic,
                  fmt::format("{:#x}", FlightHeader::kMagic));
+  }
+  if (header.version == FlightHeader::kVersion - 1) {
+    return absl::FailedPreconditionError(
+        fmt::format("{} was recorded by an older Carillon, in layout {}: this "
+                    "one reads {}",
+                    path, header.version, FlightHeader::kVersion));
   }
   if (header.version != FlightHeader::kVersion) {
     return wrong("version", header.version,
@@ -204,8 +216,14 @@ std::optional<OldFile> LookAtOld(const std::string& path) {
   struct flock lock = WholeFile(F_RDLCK);
   if (!fd || fstat(fd.get(), &facts) != 0 || !S_ISREG(facts.st_mode) ||
       ReadAt(fd.get(), &file.header, sizeof(file.header), 0) !=
-          sizeof(file.header) ||
-      !CheckHeader(file.header, static_cast<uint64_t>(facts.st_size), path)
+          sizeof(file.header)) {
+    return std::nullopt;
+  }
+  // The layout before had zeros where this one has ring names and clocks.
+  if (file.header.version == FlightHeader::kVersion - 1) {
+    file.header.version = FlightHeader::kVersion;
+  }
+  if (!CheckHeader(file.header, static_cast<uint64_t>(facts.st_size), path)
            .ok() ||
       fcntl(fd.get(), F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK) {
     return std::nullopt;
@@ -511,6 +529,8 @@ absl::StatusOr<FlightRecording> ReadFlightRecording(const std::string& path) {
   for (size_t place = 0; place < named; ++place) {
     auto name = Decode(names[place], place);
     if (!name) continue;
+    // A device has rings of its own only.
+    if (recording.name != kGpud) name->device = recording.name;
     recording.ring_names.emplace(
         std::pair(names[place].event_id, names[place].generation),
         *std::move(name));

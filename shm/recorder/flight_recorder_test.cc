@@ -244,6 +244,24 @@ TEST_F(FlightRecorderTest, ARingsNameOutlivesSigkill) {
   EXPECT_EQ(read.NameOf(3, 8), nullptr);
 }
 
+TEST_F(FlightRecorderTest, NoNameSteersATerminal) {
+  const auto recorder = Make("gpud");
+  recorder->NameRing(3, Generation(7), "a\x1b[2J", "\x9b[2J",
+                     "\xc2\x9b[2J \xe2\x80\xae");
+  const FlightRecording read = Read(recorder->path());
+  ASSERT_NE(read.NameOf(3, 7), nullptr);
+  EXPECT_EQ(*read.NameOf(3, 7), (RingName{"a\\x1b[2J", "\\x9b[2J",
+                                          "\\xc2\\x9b[2J \\xe2\\x80\\xae"}));
+}
+
+TEST_F(FlightRecorderTest, ADevicesRingsAreItsOwn) {
+  const auto recorder = Make("nic0");
+  recorder->NameRing(3, Generation(7), "camera0", "echo", "");
+  const FlightRecording read = Read(recorder->path());
+  ASSERT_NE(read.NameOf(3, 7), nullptr);
+  EXPECT_EQ(*read.NameOf(3, 7), (RingName{"nic0", "echo", ""}));
+}
+
 TEST_F(FlightRecorderTest, TheNewestRingsKeepTheirNames) {
   const auto recorder = Make();
   constexpr uint32_t kMore = 5;
@@ -263,7 +281,6 @@ TEST_F(FlightRecorderTest, TheNewestRingsKeepTheirNames) {
 TEST_F(FlightRecorderTest, ATornNameIsNoName) {
   const auto recorder = Make();
   recorder->NameRing(3, Generation(7), "nic0", "echo", "small");
-  recorder->NameRing(4, Generation(8), "nic0", "echo", "l\x1b[2J");
   EXPECT_THAT(Read(recorder->path()).ring_names, SizeIs(1));
   for (size_t at = 0; at < sizeof(FlightRingName); ++at) {
     const uint64_t place = sizeof(FlightHeader) + at;
@@ -363,7 +380,9 @@ TEST_F(FlightRecorderTest, FilesThatNoRecorderMadeAreRefused) {
   };
   for (const Case& bad : std::vector<Case>{
            {offsetof(FlightHeader, magic), 1, 8, "magic"},
-           {offsetof(FlightHeader, version), 1, 4, "version"},
+           {offsetof(FlightHeader, version), 3, 4, "version"},
+           {offsetof(FlightHeader, version), 1, 4,
+            "an older Carillon, in layout 1"},
            {offsetof(FlightHeader, ring_names), 257, 4, "ring names"},
            {offsetof(FlightHeader, ring_names), 255, 4, "size"},
            {offsetof(FlightHeader, record_bytes), 31, 4, "record size"},
@@ -446,6 +465,23 @@ TEST_F(FlightRecorderTest, TheOldestRecordingsOfANameMakeRoom) {
   constexpr uint64_t kLives = 300;
   const auto other = FlightRecorder::Create(directory_, "nic00", 64);
   ASSERT_TRUE(other.ok());
+  // What a Carillon before has left: a recording, and what stands for others.
+  constexpr uint64_t kBefore[] = {10, 1000};
+  FlightHeader old{.magic = FlightHeader::kMagic,
+                   .version = 1,
+                   .record_bytes = sizeof(FlightSlot),
+                   .capacity = 64,
+                   .pid = 1,
+                   .name = "nic0",
+                   .next = kBefore[0]};
+  std::ofstream(directory_ + "/nic0-1.rec")
+      .write(reinterpret_cast<const char*>(&old), sizeof(old));
+  std::filesystem::resize_file(directory_ + "/nic0-1.rec",
+                               sizeof(old) + 64 * sizeof(FlightSlot));
+  old.capacity = 0;
+  old.next = kBefore[1];
+  std::ofstream(directory_ + "/nic0-removed.rec")
+      .write(reinterpret_cast<const char*>(&old), sizeof(old));
   const auto running = FlightRecorder::Create(directory_, "nic0", 1 << 16);
   ASSERT_TRUE(running.ok());
   RingDoorbell(**running, 1);
@@ -469,7 +505,7 @@ TEST_F(FlightRecorderTest, TheOldestRecordingsOfANameMakeRoom) {
     }
   }
   // Not one record is forgotten: it is there, or counted as overwritten.
-  EXPECT_EQ(written, kLives + 1);
+  EXPECT_EQ(written, kLives + 1 + kBefore[0] + kBefore[1]);
   EXPECT_GT(overwritten, 0);
   EXPECT_EQ(newest, kLives);
   EXPECT_TRUE(std::filesystem::exists((*running)->path()));

@@ -45,7 +45,12 @@ _carillon() {
   typed=${cur##*[=:]}
   [[ $COMP_WORDBREAKS == *=* ]] || typed=$cur
   COMPREPLY=("${COMPREPLY[@]#"${cur%"$typed"}"}")
-  if [[ -n $files ]]; then
+  # Readline quotes names of files only.
+  if [[ -z $files ]]; then
+    for line in "${!COMPREPLY[@]}"; do
+      printf -v "COMPREPLY[line]" %q "${COMPREPLY[line]}"
+    done
+  else
     compopt -o filenames
     while IFS= read -r line; do
       COMPREPLY+=("$line")

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import pty
+import re
 import select
 import shutil
 import subprocess
@@ -112,6 +113,17 @@ class CompletionTest(unittest.TestCase):
         terminal = self.bash("true")
         self.completes(terminal)
         self.assertEqual(terminal.completed("carillon status --output=j", "\t"), ["status", "--output=json"])
+
+    def test_bash_takes_no_word_for_a_command(self):
+        odd = self.home / "odd"
+        odd.write_text("#!/bin/sh\nprintf '%s\\t\\n' 'x$(touch ran) y'\n")
+        odd.chmod(0o755)
+        script = self.home / "odd.bash"
+        script.write_text(re.sub(r"'/[^']*carillon'", "'%s'" % odd, completion("bash")))
+        terminal = Terminal(["bash", "--norc", "--noprofile", "-i"], self.home, "source %s" % script)
+        self.addCleanup(terminal.close)
+        self.assertEqual(terminal.completed("carillon status x", "\t"), ["status", "x$(touch ran) y"])
+        self.assertFalse((self.home / "ran").exists())
 
     def test_zsh(self):
         terminal = self.terminal(["zsh", "-f", "-i"], "zsh", "autoload -U compinit; compinit -u -D")

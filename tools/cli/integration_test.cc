@@ -579,7 +579,10 @@ TEST_F(CliIntegration, CompletesWhatTheTestbedHas) {
     return found;
   };
   using Found = std::set<std::string>;
-  EXPECT_EQ(completed({"logs", ""}), (Found{"gpud", "nic0", "fpga0", "host0"}));
+  EXPECT_EQ(completed({"logs", ""}),
+            (Found{"fpga0", "gpud", "host0", "nic0", "supervisor"}));
+  EXPECT_EQ(completed({"restart", ""}),
+            (Found{"gpud", "nic0", "fpga0", "host0"}));
   EXPECT_EQ(completed({"restart", "nic0", "f"}), Found{"fpga0"});
   EXPECT_EQ(completed({"devices", ""}), (Found{"nic0", "fpga0", "host0"}));
   EXPECT_EQ(completed({"status", "--name", ""}), Found{"lab"});

@@ -7,6 +7,7 @@
 #include "base/testbed_paths.h"
 #include "shm/faults/board.h"
 #include "shm/faults/fault.h"
+#include "tools/cli/commands/testbed/log_files.h"
 #include "tools/testbed/client/admin_client.h"
 #include "tools/testbed/client/fault_board.h"
 #include "tools/testbed/supervisor/directory.h"
@@ -58,6 +59,15 @@ Found Processes(const TestbedPaths& paths, bool with_gpud) {
     if (with_gpud || process.name != kGpud) {
       found.push_back({process.name, process.kind});
     }
+  }
+  return found;
+}
+
+// The supervisor has one, too.
+Found Logs(const TestbedPaths& paths) {
+  Found found;
+  for (const std::string& name : LogNames(paths.log_directory())) {
+    found.push_back({name, ""});
   }
   return found;
 }
@@ -115,6 +125,7 @@ std::vector<Candidate> FindTestbedWords(const std::string& word,
   if (!paths.ok()) return {};
   if (word == "PROCESS") return Processes(*paths, /*with_gpud=*/true);
   if (word == "DEVICE") return Processes(*paths, /*with_gpud=*/false);
+  if (word == "LOG") return Logs(*paths);
   if (word == "FAULT") return Faults(*paths);
   if (word == "KERNEL") return Kernels(*paths);
   if (word == "POLICY") return Policies(*paths);

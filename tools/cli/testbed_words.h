@@ -16,9 +16,9 @@ struct TestbedChoice {
   bool elsewhere = false;  // a gpud of another machine, which is not asked
 };
 
-// What may stand for a TESTBED, PROCESS, DEVICE, KERNEL, POLICY, FAULT, POINT or
-// ACTION. Nothing for other words, where there is no such testbed, and where it
-// does not answer in a quarter of a second.
+// What may stand for a TESTBED, PROCESS, DEVICE, LOG, KERNEL, POLICY, FAULT,
+// POINT or ACTION. Nothing for other words, where there is no such testbed, and
+// where it does not answer in a quarter of a second.
 std::vector<Candidate> FindTestbedWords(const std::string& word,
                                         const TestbedChoice& choice);
 

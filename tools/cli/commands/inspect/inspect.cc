@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "tools/cli/ui/terminal_text.h"
 
 namespace carillon::cli {
 
@@ -40,7 +41,8 @@ std::string FormatDim3(const v1::Dim3& dim) {
 }
 
 std::string WithLabel(const std::string& kernel, const std::string& label) {
-  return label.empty() ? kernel : fmt::format("{} ({})", kernel, label);
+  return label.empty() ? kernel
+                       : fmt::format("{} ({})", kernel, ForTerminal(label));
 }
 
 }  // namespace carillon::cli

@@ -10,7 +10,9 @@
 #include <array>
 #include <cstring>
 #include <deque>
+#include <filesystem>
 #include <queue>
+#include <system_error>
 #include <tuple>
 #include <utility>
 
@@ -23,10 +25,17 @@
 namespace carillon::cli {
 namespace {
 
+constexpr uint64_t kDayNs = uint64_t{24} * 60 * 60 * 1'000'000'000;
+
 UniqueFd Open(const std::string& path) {
   // O_NONBLOCK: a FIFO of that name must not hold the reader.
   return UniqueFd(
       open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+}
+
+off_t SizeOf(int fd) {
+  struct stat facts;
+  return fstat(fd, &facts) == 0 ? facts.st_size : 0;
 }
 
 uint64_t WrittenNs(int fd) {
@@ -34,23 +43,6 @@ uint64_t WrittenNs(int fd) {
   if (fstat(fd, &facts) != 0) return 0;
   return static_cast<uint64_t>(facts.st_mtim.tv_sec) * 1'000'000'000 +
          static_cast<uint64_t>(facts.st_mtim.tv_nsec);
-}
-
-// Length of the UTF-8 sequence that `text` starts with; 0 if it is none, or
-// U+0080 to U+009F, which are controls to a terminal.
-size_t SequenceLength(std::string_view text) {
-  const auto first = static_cast<unsigned char>(text[0]);
-  const size_t length = first >= 0xc2 && first < 0xe0   ? 2
-                        : first >= 0xe0 && first < 0xf0 ? 3
-                        : first >= 0xf0 && first < 0xf5 ? 4
-                                                        : 0;
-  if (length == 0 || text.size() < length) return 0;
-  for (const char c : text.substr(1, length - 1)) {
-    if ((static_cast<unsigned char>(c) & 0xc0) != 0x80) return 0;
-  }
-  const bool control =
-      first == 0xc2 && static_cast<unsigned char>(text[1]) < 0xa0;
-  return control ? 0 : length;
 }
 
 // `time` was read as one of UTC, and is a local one: by libc, as the logs' times
@@ -94,7 +86,32 @@ std::optional<absl::Time> ParseTime(const std::string& text) {
   return {};
 }
 
+// As ParseDuration(), which knows no hours, and up to a day, too.
+absl::StatusOr<uint64_t> ParseAge(const std::string& text) {
+  if (!text.ends_with('h')) return ParseDuration(text);
+  auto age = ParseDuration(text.substr(0, text.size() - 1) + "min");
+  if (age.ok()) age = *age * 60;
+  if (age.ok() && *age > kDayNs) {
+    return absl::InvalidArgumentError("more than a day");
+  }
+  return age;
+}
+
 }  // namespace
+
+std::vector<std::string> LogNames(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::filesystem::path& path = entry.path();
+    // NAME.old.log belongs to NAME.
+    if (path.extension() == ".log" && path.stem().extension() != ".old") {
+      names.push_back(path.stem());
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
 
 // Makes entries of lines, and keeps the last ones.
 class LogFile::Collector {
@@ -115,8 +132,12 @@ class LogFile::Collector {
     if (cut != 0) entry.line += fmt::format("... ({} bytes more)", cut);
     // While no time is known, none can be too old.
     if (entry.order_ns != 0 && entry.order_ns < since_ns_) return;
+    bytes_ += BytesOf(entry);
     kept_.push_back(std::move(entry));
-    if (kept_.size() > most_) kept_.pop_front();
+    while (kept_.size() > most_ || bytes_ > kMaxKept) {
+      bytes_ -= BytesOf(kept_.front());
+      kept_.pop_front();
+    }
   }
 
   // `written_ns`: when the file was last written.
@@ -133,38 +154,77 @@ class LogFile::Collector {
       if (entry.order_ns == 0) entry.order_ns = time_ns;
     }
     std::erase_if(kept_, [&](const LogEntry& entry) {
-      return entry.order_ns < since_ns_;
+      if (entry.order_ns >= since_ns_) return false;
+      bytes_ -= BytesOf(entry);
+      return true;
     });
+  }
+
+  static size_t BytesOf(const LogEntry& entry) {
+    return sizeof(LogEntry) + entry.line.size();
   }
 
   LogFile* const log_;
   const uint64_t since_ns_;
   const size_t most_;
   std::deque<LogEntry> kept_;
+  size_t bytes_ = 0;
 };
 
 LogFile::LogFile(const std::string& folder, std::string name)
     : name_(std::move(name)),
-      old_(Open(fmt::format("{}/{}.old.log", folder, name_))),
+      old_path_(fmt::format("{}/{}.old.log", folder, name_)),
+      old_(Open(old_path_)),
       fd_(Open(fmt::format("{}/{}.log", folder, name_))) {}
 
 void LogFile::ReadOn(int fd, Collector* collector) {
+  // Not beyond its end now: who writes fast must not hold the reader.
+  const off_t end = SizeOf(fd);
   std::array<char, 64 << 10> block;
-  for (ssize_t got;
-       (got = pread(fd, block.data(), block.size(), offset_)) > 0;) {
+  while (offset_ < end) {
+    const ssize_t got = pread(
+        fd, block.data(),
+        std::min(block.size(), static_cast<size_t>(end - offset_)), offset_);
+    if (got <= 0) break;
     offset_ += got;
     std::string_view text(block.data(), static_cast<size_t>(got));
+    read_ += text;
+    if (read_.size() > kMark) read_.erase(0, read_.size() - kMark);
     while (!text.empty()) {
-      const size_t end = text.find('\n');
-      const std::string_view part = text.substr(0, end);
+      const size_t line_end = text.find('\n');
+      const std::string_view part = text.substr(0, line_end);
       const size_t room = kMaxLine - unfinished_.size();
       unfinished_ += part.substr(0, room);
       cut_ += part.size() - std::min(part.size(), room);
-      if (end == text.npos) break;
+      if (line_end == text.npos) break;
       collector->Add(std::exchange(unfinished_, ""), std::exchange(cut_, 0));
-      text.remove_prefix(end + 1);
+      text.remove_prefix(line_end + 1);
     }
   }
+}
+
+void LogFile::ReadRotated(Collector* collector) {
+  const UniqueFd old = Open(old_path_);
+  const off_t size = old ? std::min(SizeOf(old.get()), kMaxRead) : 0;
+  std::string text(static_cast<size_t>(size), '\0');
+  const ssize_t got = pread(old.get(), text.data(), text.size(), 0);
+  text.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
+  size_t mark = text.npos;
+  if (offset_ > static_cast<off_t>(read_.size())) {
+    mark = text.rfind(read_);
+  } else if (text.starts_with(read_)) {
+    mark = 0;
+  }
+  if (mark != text.npos) {
+    offset_ = static_cast<off_t>(mark + read_.size());
+  } else {
+    // More was written than is kept, or nothing is: from the first whole line.
+    unfinished_.clear();
+    cut_ = 0;
+    const size_t end = text.find('\n');
+    offset_ = static_cast<off_t>(end == text.npos ? text.size() : end + 1);
+  }
+  if (old) ReadOn(old.get(), collector);
 }
 
 std::vector<LogEntry> LogFile::Read(uint64_t since_ns, size_t most,
@@ -172,26 +232,26 @@ std::vector<LogEntry> LogFile::Read(uint64_t since_ns, size_t most,
   Collector collector(this, since_ns, most);
   // Begins with the first whole line of the last kMaxRead bytes.
   const auto start = [&](int fd) {
-    struct stat facts;
     offset_ = 0;
-    if (fstat(fd, &facts) != 0 || facts.st_size <= kMaxRead) return;
-    offset_ = facts.st_size - kMaxRead;
+    if (SizeOf(fd) <= kMaxRead) return;
+    offset_ = SizeOf(fd) - kMaxRead;
     for (char c = 0; c != '\n' && pread(fd, &c, 1, offset_) == 1;) ++offset_;
   };
   if (old_) {
     start(old_.get());
     ReadOn(old_.get(), &collector);
     old_.reset();
+    offset_ = 0;
+    read_.clear();
     if (fd_) start(fd_.get());
   } else if (offset_ == 0 && fd_) {
     start(fd_.get());
   }
-  struct stat facts;
-  // Rotated: its beginning is new.
-  if (fd_ && fstat(fd_.get(), &facts) == 0 && facts.st_size < offset_) {
+  // Rotated: its beginning is new, and so is the end of what it was before.
+  if (fd_ && SizeOf(fd_.get()) < offset_) {
+    ReadRotated(&collector);
     offset_ = 0;
-    unfinished_.clear();
-    cut_ = 0;
+    read_.clear();
   }
   if (fd_) ReadOn(fd_.get(), &collector);
   if (with_rest && !unfinished_.empty()) {
@@ -220,31 +280,14 @@ std::vector<LogEntry> MergeByTime(std::vector<std::vector<LogEntry>> logs) {
   return merged;
 }
 
-std::string ForTerminal(std::string_view line) {
-  std::string shown;
-  while (!line.empty()) {
-    const auto first = static_cast<unsigned char>(line[0]);
-    size_t length = first >= 0x20 && first < 0x7f ? 1 : 0;
-    if (first >= 0x80) length = SequenceLength(line);
-    if (length > 0) {
-      shown += line.substr(0, length);
-    } else if (first == '\t') {
-      shown += "  ";
-    } else {
-      shown += fmt::format("\\x{:02x}", first);
-    }
-    line.remove_prefix(std::max<size_t>(length, 1));
-  }
-  return shown;
-}
-
 absl::StatusOr<uint64_t> ParseSince(const std::string& text, uint64_t now_ns) {
-  if (const auto before = ParseDuration(text); before.ok()) {
+  if (const auto before = ParseAge(text); before.ok()) {
     return now_ns - std::min(*before, now_ns);
   }
   // "03:19": today's, or yesterday's if that is still to come.
-  const bool only_clock = text.find('-') == text.npos;
-  for (const time_t days_ago : {0, 1}) {
+  const bool only_clock = text.size() < 5 || text[4] != '-';
+  // In another zone it may be another day.
+  for (const time_t days_ago : {-2, -1, 0, 1, 2}) {
     const time_t day =
         static_cast<time_t>(now_ns / 1'000'000'000) - days_ago * 24 * 60 * 60;
     tm local{};
@@ -258,7 +301,7 @@ absl::StatusOr<uint64_t> ParseSince(const std::string& text, uint64_t now_ns) {
     if (!only_clock || time_ns <= now_ns) return time_ns;
   }
   return absl::InvalidArgumentError(fmt::format(
-      "--since {}: must be a duration of at most a day (10s, 5min) or a "
+      "--since {}: must be a duration of at most a day (10s, 5min, 2h) or a "
       "time (03:19, 03:19:01.5, '2026-11-27 03:19:01', also with a zone: "
       "+01:00)",
       Quote(text)));

@@ -16,6 +16,9 @@
 
 namespace carillon::cli {
 
+// Of whom there are logs in the folder, by name.
+std::vector<std::string> LogNames(const std::string& folder);
+
 struct LogEntry {
   std::string process;
   // Without its end. A line beyond LogFile::kMaxLine is cut, and says how much
@@ -35,6 +38,8 @@ class LogFile {
   static constexpr size_t kMaxLine = 16 << 10;
   // A log may be large, so older lines are only in the file.
   static constexpr off_t kMaxRead = 16 << 20;
+  // What the entries of one Read() may take, of lines however short.
+  static constexpr size_t kMaxKept = 64 << 20;
 
   LogFile(const std::string& folder, std::string name);
 
@@ -48,11 +53,18 @@ class LogFile {
  private:
   class Collector;
 
+  // How many of the last bytes tell where they are in a rotated log.
+  static constexpr size_t kMark = 1024;
+
   // Reads from offset_ to the file's end.
   void ReadOn(int fd, Collector* collector);
+  // Reads what was written between the last Read() and the rotation.
+  void ReadRotated(Collector* collector);
 
   const std::string name_;
-  UniqueFd old_;  // read once
+  const std::string old_path_;
+  std::string read_;  // the last bytes that were read, at most kMark
+  UniqueFd old_;      // read once
   UniqueFd fd_;
   off_t offset_ = 0;
   std::string unfinished_;  // a line without its end
@@ -63,13 +75,10 @@ class LogFile {
 // Of several logs, by time; each keeps its own order.
 std::vector<LogEntry> MergeByTime(std::vector<std::vector<LogEntry>> logs);
 
-// The line without what would steer a terminal: control characters and what is
-// not UTF-8 look like "\x1b".
-std::string ForTerminal(std::string_view line);
-
-// "10s", "5min": so long before `now_ns`. "2026-11-27 03:19:01.412", also with a
-// T, a zone ("+01:00", "Z") or without seconds; "03:19:01": when the clock last
-// showed that. Times without a zone are local. Errors: InvalidArgument.
+// "10s", "5min", "1.5h": so long before `now_ns`. "2026-11-27 03:19:01.412",
+// also with a T, a zone ("+01:00", "Z") or without seconds; "03:19:01": when
+// the clock last showed that. Times without a zone are local. Errors:
+// InvalidArgument.
 absl::StatusOr<uint64_t> ParseSince(const std::string& text, uint64_t now_ns);
 
 }  // namespace carillon::cli

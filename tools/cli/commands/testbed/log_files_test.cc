@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <utility>
 
@@ -126,6 +127,37 @@ TEST_F(LogFilesTest, NewLinesComeWhenTheyAreWhole) {
   EXPECT_THAT(Ends(log.Read(0, kAll, true)), ElementsAre("end"));
 }
 
+TEST_F(LogFilesTest, ARotationLosesNoLine) {
+  Append("a.old.log", At(1, "a", "1"));
+  Append("a.log", At(2, "a", "2") + At(3, "a", "3") + "be");
+  LogFile log = Open("a");
+  EXPECT_THAT(Ends(log.Read(0, kAll, false)), ElementsAre("1", "2", "3"));
+  const auto rotate = [&] {
+    std::filesystem::copy_file(
+        folder_.path() + "/a.log", folder_.path() + "/a.old.log",
+        std::filesystem::copy_options::overwrite_existing);
+    ASSERT_EQ(truncate((folder_.path() + "/a.log").c_str(), 0), 0);
+  };
+  Append("a.log", "gun\n" + At(4, "a", "4"));
+  rotate();
+  Append("a.log", At(5, "a", "5"));
+  EXPECT_THAT(Ends(log.Read(0, kAll, false)), ElementsAre("begun", "4", "5"));
+  // So much meanwhile that what was read last is gone.
+  Append("a.log", "cut\n" + At(6, "a", "6") + At(7, "a", "7"));
+  rotate();
+  std::ofstream(folder_.path() + "/a.old.log") << "half a line\n"
+                                               << At(7, "a", "7");
+  EXPECT_THAT(Ends(log.Read(0, kAll, false)), ElementsAre("7"));
+}
+
+TEST_F(LogFilesTest, ManyEmptyLinesTakeNoMoreThanTheirShare) {
+  Append("a.log", std::string(1 << 20, '\n') + "last\n");
+  const auto entries = Open("a").Read(0, kAll, true);
+  EXPECT_EQ(entries.back().line, "last");
+  EXPECT_LE(entries.size() * sizeof(LogEntry), LogFile::kMaxKept);
+  EXPECT_GT(entries.size(), size_t{100'000});
+}
+
 TEST_F(LogFilesTest, AHugeLineIsCutAndTheNextIsWhole) {
   const std::string huge(5 * LogFile::kMaxLine, 'x');
   Append("a.log", huge + "\nshort\n" + huge);
@@ -143,16 +175,6 @@ TEST_F(LogFilesTest, OddFilesDoNotHoldTheReader) {
   ASSERT_EQ(mkfifo((folder_.path() + "/fifo.log").c_str(), 0600), 0);
   EXPECT_THAT(Open("fifo").Read(0, kAll, true), IsEmpty());
   EXPECT_THAT(Open("none").Read(0, kAll, true), IsEmpty());
-}
-
-TEST(ForTerminal, NothingSteersATerminal) {
-  EXPECT_EQ(ForTerminal("plain \xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80"),
-            "plain \xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80");
-  EXPECT_EQ(ForTerminal("\x1b[2J\r\a"), "\\x1b[2J\\x0d\\x07");
-  EXPECT_EQ(ForTerminal({"a\0b\tc\x7f", 6}), "a\\x00b  c\\x7f");
-  // C1 controls, alone and as UTF-8; bytes that are no UTF-8.
-  EXPECT_EQ(ForTerminal("\x9b[2J \xc2\x9b[2J \xff \xc3"),
-            "\\x9b[2J \\xc2\\x9b[2J \\xff \\xc3");
 }
 
 class ParseSinceTest : public ::testing::Test {
@@ -175,11 +197,15 @@ class ParseSinceTest : public ::testing::Test {
 
 TEST_F(ParseSinceTest, TakesDurationsAndTimes) {
   EXPECT_EQ(Since("10s"), kStart - 10 * kSecond);
+  EXPECT_EQ(Since("2h"), kStart - 2 * 3600 * kSecond);
+  EXPECT_EQ(Since("1.5 h"), kStart - 5400 * kSecond);
+  EXPECT_EQ(Since("24h"), kStart - 86'400 * kSecond);
   EXPECT_EQ(Since("2026-11-27 12:00Z"), kStart);
   EXPECT_EQ(Since("2026-11-27T13:00:01.5+01:00"), kStart + 1'500'000'000);
-  for (const char* bad : {"", "yesterday", "10", "25:00", "12:61", "12:00x",
-                          "2026-11-31 12:00", "2026-11-27", "infinite-past",
-                          "1969-01-01 00:00Z", "9999-01-01 00:00", "-5s"}) {
+  for (const char* bad :
+       {"", "yesterday", "10", "25:00", "12:61", "12:00x", "2026-11-31 12:00",
+        "2026-11-27", "infinite-past", "1969-01-01 00:00Z", "9999-01-01 00:00",
+        "-5s", "h", "-1h", "25h", "24.01h", "1minh", "1hh"}) {
     const auto since = ParseSince(bad, kStart);
     EXPECT_EQ(since.status().code(), absl::StatusCode::kInvalidArgument) << bad;
     EXPECT_THAT(std::string(since.status().message()), HasSubstr("--since"));
@@ -196,6 +222,12 @@ TEST_F(ParseSinceTest, AClocksTimeIsTheLastOne) {
   EXPECT_EQ(Since("17:44"), kStart - 60 * kSecond);
   EXPECT_EQ(Since("17:45"), kStart);
   EXPECT_EQ(Since("17:46:30"), kStart - 86'400 * kSecond + 90 * kSecond);
+  // Also in another zone, where it may be another day.
+  EXPECT_EQ(Since("07:00-05:00"), kStart);
+  EXPECT_EQ(Since("07:01-05:00"), kStart - 86'400 * kSecond + 60 * kSecond);
+  EXPECT_EQ(Since("12:00Z"), kStart);
+  EXPECT_EQ(Since("02:00+14:00"), kStart);
+  EXPECT_EQ(Since("00:00-12:00"), kStart);
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -14,13 +13,12 @@
 #include "tools/cli/commands/testbed/commands.h"
 #include "tools/cli/commands/testbed/log_files.h"
 #include "tools/cli/ui/exit_code.h"
+#include "tools/cli/ui/terminal_text.h"
 #include "tools/testbed/supervisor/stop_signals.h"
 #include "tools/testbed/supervisor/testbeds.h"
 
 namespace carillon::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 // The delay after which a new line is shown.
 constexpr int kFollowMs = 100;
@@ -39,16 +37,7 @@ struct Options {
 absl::StatusOr<std::vector<LogFile>> OpenLogs(const testbed::Testbed& testbed,
                                               const Options& options) {
   const std::string folder = testbed.paths.log_directory();
-  std::vector<std::string> names;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const fs::path& path = entry.path();
-    // NAME.old.log belongs to NAME.
-    if (path.extension() == ".log" && path.stem().extension() != ".old") {
-      names.push_back(path.stem());
-    }
-  }
-  std::sort(names.begin(), names.end());
+  std::vector<std::string> names = LogNames(folder);
   for (const std::string& name : options.names) {
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
     const std::vector<std::string_view> known(names.begin(), names.end());
@@ -154,7 +143,7 @@ absl::Status Show(const Options& options, Console& console) {
 
 Run MakeLogs(Arguments& arguments, Console& console) {
   auto options = std::make_shared<Options>();
-  arguments.Texts("process PROCESS...", options->names,
+  arguments.Texts("process LOG...", options->names,
                   "gpud, supervisor or a device; all without it");
   arguments.Flag("-f,--follow", options->follow,
                  "Go on with new lines, until Ctrl-C or the testbed's end");
