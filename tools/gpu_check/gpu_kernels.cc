@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "fmt/format.h"
@@ -54,10 +55,12 @@ struct Form {
 // A warp of the resident dispatchers has this form, without a launch.
 constexpr const char* kInline = "carillon_inline_";
 // Some resident blocks take the others, as under policy ptb, and are stopped now and
-// then.
+// then: at once, or up to kLatestStopUs later, since a stop that comes before the
+// first block shows nothing of those that leave in between.
 constexpr const char* kPtb = "carillon_ptb_";
 constexpr uint32_t kResident = 7;
 constexpr int kStops = 3;
+constexpr uint64_t kLatestStopUs = 200;
 constexpr Form kForms[] = {
     {"carillon_", false},
     {"carillon_call_", false},
@@ -199,6 +202,15 @@ class Bench {
 
   const std::string& description() const { return gpu_->description(); }
 
+  // How far launches with more blocks than resident ones had come when they left
+  // after a stop. Which it is, is the GPU's: none of them is required.
+  struct Stops {
+    uint64_t before_all = 0;
+    uint64_t in_between = 0;
+    uint64_t after_all = 0;
+  };
+  const Stops& stops() const { return stops_; }
+
   // Runs all launches of a case in one form; the CPU's results are the
   // reference.
   absl::Status Run(const Case& one, const Form& form) {
@@ -310,7 +322,14 @@ class Bench {
           function, slice.size.x, slice.size.y, slice.size.z, threads.x,
           threads.y, threads.z, kmd.total_shared(), nullptr, parameters,
           nullptr);
-      if (ptb && stops-- > 0) stop = 1;
+      const bool is_stopped = ptb && stops-- > 0;
+      if (is_stopped) {
+        const Nanoseconds at =
+            NowNs() + sequence_ * 37 % (kLatestStopUs + 1) * 1'000;
+        while (NowNs() < at) {
+        }
+        stop = 1;
+      }
       if (result == CUDA_SUCCESS) result = driver.cuStreamSynchronize(nullptr);
       if (!gpu_->Check(result)) {
         return ToStatus(driver, result, "run the kernel");
@@ -318,7 +337,12 @@ class Bench {
       if (IsPlain(form)) break;
       ASSIGN_OR_RETURN(const uint32_t status, StatusOf(*ecq));
       if (first_failure == 0) first_failure = status;
-      if (ptb) from = *supply.ended;
+      if (!ptb) continue;
+      from = *supply.ended;
+      if (!is_stopped || kmd.blocks() <= kResident) continue;
+      ++(from == supply.first   ? stops_.before_all
+         : from == kmd.blocks() ? stops_.after_all
+                                : stops_.in_between);
     }
     CUresult result = CUDA_SUCCESS;
     if (form.device_memory) {
@@ -371,6 +395,7 @@ class Bench {
   static constexpr uint64_t kStopAt = 3968 + kMaxArgsBytes;
   PinnedBytes pinned_;
   uint64_t sequence_ = 0;
+  Stops stops_;
 };
 
 int Fail(const absl::Status& status, int code) {
@@ -427,6 +452,11 @@ int Run(uint64_t seed, uint64_t rounds, const std::string& gpud) {
     std::fflush(stdout);
     if (failed > 20) break;
   }
+  const Bench::Stops& stops = (*bench)->stops();
+  fmt::print(
+      "stops of persistent blocks: {} before the first block, {} in between, "
+      "{} after the last\n",
+      stops.before_all, stops.in_between, stops.after_all);
   fmt::print("finding: {}\n",
              failed == 0 ? fmt::format("{} kernels, {} comparisons, seed {}",
                                        kernels.size(), passed, seed)

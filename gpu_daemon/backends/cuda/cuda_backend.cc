@@ -274,7 +274,8 @@ absl::Status CudaBackend::SetPolicy(std::string_view name) {
 }
 
 // Quiet, so that nobody makes a stream meanwhile: who does so later finds the GPU
-// divided.
+// divided. Undone in the same use, so that what cannot be had is not wanted again by
+// those who come later, nor in a new context.
 absl::Status CudaBackend::PrepareReservation() {
   const Gpu::PauseResidents quiet(gpu_.get());
   while (true) {
@@ -285,7 +286,13 @@ absl::Status CudaBackend::PrepareReservation() {
     for (HostLauncher* launcher : launchers()) {
       if (status.ok()) status = launcher->PrepareForParts();
     }
-    if (status.ok() || !gpu_->Faulted()) return status;
+    if (status.ok()) return status;
+    if (gpu_->reserved_sms() == 0) {
+      background_->DropParts();
+      for (HostLauncher* launcher : launchers()) launcher->DropParts();
+      gpu_->Undivide();
+    }
+    if (!gpu_->Faulted()) return status;
   }
 }
 

@@ -443,6 +443,46 @@ TEST_P(CudaSlicesTest, WhatIsCancelledBetweenSlicesRunsNoFurther) {
   EXPECT_EQ(TakeAway(high), 0u);
 }
 
+// A buffer of the GPU's, for one: to free it may wait for residents to pause, for
+// who has paused them, and for a context.
+TEST_P(CudaSlicesTest, WhatALaunchOwnsIsLetGoOfWhereItMayWaitForTheGpu) {
+  NoteBlocks();
+  ASSERT_NO_FATAL_FAILURE(Open("gpes"));
+  const auto wave = static_cast<uint32_t>(Wave());
+  std::vector<std::future<void>> waits;
+  std::atomic<int> waited{0};
+  std::atomic<int> gone{0};
+  const auto submit = [&](uint32_t code, simt::Dim3 grid) {
+    auto launch = Large(*device_, code, 0, grid);
+    launch->token = code;
+    auto owned = std::shared_ptr<void>(nullptr, [&](void*) {
+      waits.push_back(std::async(std::launch::async, [&] {
+        backend_->queue_lengths();
+        const MappedDevice maps_and_frees(*backend_, "owned");
+      }));
+      const auto has_waited = [&] {
+        return waits.back().wait_for(std::chrono::seconds(0)) ==
+               std::future_status::ready;
+      };
+      if (Until(has_waited, std::chrono::seconds(20))) ++waited;
+      ++gone;
+    });
+    launch->on_end = [owned](const LaunchResult&) {};
+    backend_->Submit(std::move(launch));
+  };
+  submit(1, {1, 1, 1});
+  EXPECT_TRUE(Until([&] { return gone == 1; }));
+  holds_ = faults_ = 2;
+  submit(2, {5 * wave, 1, 1});
+  ASSERT_TRUE(Until([&] { return log().size() == 2; }));
+  backend_->Cancel(LaunchFilter::OfToken(2), EventStatus::kDeviceGone);
+  holds_ = kNothing;
+  EXPECT_TRUE(Until([&] { return gone == 2; }));
+  EXPECT_EQ(waited, 2);
+  EXPECT_THAT(backend_->description(),
+              testing::HasSubstr("context lost 1 time"));
+}
+
 // Nobody wants it any more: it does not run again, and does not end as done.
 TEST_P(CudaSlicesTest, WhatIsCancelledBeforeItsContextIsLostEndsAborted) {
   NoteBlocks();
@@ -620,6 +660,8 @@ TEST_P(CudaPtbTest, AMoreUrgentLaunchWaitsForOneBlock) {
   holds_ = 1;
   auto background = Submit(Large(*device_, 1, 2, {4 * wave, 1, 1}));
   ASSERT_TRUE(Until([&] { return Begun(1) == kResident; }));
+  ASSERT_EQ(backend_->launches().size(), 1u);
+  EXPECT_EQ(backend_->launches()[0].running, wave) << "not all that are left";
   Commit(less, 2);
   less.ring->RingDoorbell();
   EXPECT_TRUE(Until([&] {
@@ -658,6 +700,9 @@ TEST_P(CudaPtbTest, EachBlockRunsOnceHoweverOftenItIsStopped) {
   constexpr uint32_t kRounds = 12;
   for (uint32_t round = 0; round < kRounds; ++round) {
     ASSERT_TRUE(Until([&] { return Begun(1) == kResident * (round + 1); }));
+    ASSERT_EQ(backend_->launches().size(), 1u);
+    EXPECT_EQ(backend_->launches()[0].running, Wave());
+    EXPECT_EQ(backend_->launches()[0].ended, kResident * round);
     Commit(urgent, 3);
     urgent.ring->RingDoorbell();
     ASSERT_TRUE(Until([&] { return IsStopped(); }));
@@ -976,7 +1021,7 @@ TEST_P(CudaReservationTest, EventsAndBackgroundKernelsHaveSmsOfTheirOwn) {
   EXPECT_EQ(TakeAway(after), 0u);
 }
 
-// Nobody waits for ever there.
+// Of background kernels, only once they have a stream.
 TEST_P(CudaReservationTest, EachSideGoesByArrivalWhateverThePriority) {
   ASSERT_NO_FATAL_FAILURE(Open("reservation"));
   for (uint32_t priority : {0u, 7u}) {
@@ -1078,14 +1123,58 @@ TEST_P(CudaReservationTest, WhatCannotBePreparedIsRefusedAndMayBeTriedAgain) {
   ASSERT_NO_FATAL_FAILURE(Open("priority"));
   auto event = AddFailIf(*device_);
   ExpectPlaces(event, kAll, kAll);
-  fake_.FailNext("cuGreenCtxStreamCreate", CUDA_ERROR_OUT_OF_MEMORY);
-  EXPECT_EQ(backend_->SetPolicy("reservation").code(),
-            absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(backend_->policy(), "priority");
-  ExpectPlaces(event, kAll, kAll);
+  const LiveObjects before = fake_.live_objects();
+  std::vector<std::string> calls = {"cuGreenCtxCreate",
+                                    "cuGreenCtxStreamCreate"};
+  if (GetParam() == "graph") calls.push_back("cuGraphInstantiateWithParams");
+  for (const std::string& call : calls) {
+    fake_.FailNext(call, CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_EQ(backend_->SetPolicy("reservation").code(),
+              absl::StatusCode::kResourceExhausted);
+    EXPECT_EQ(backend_->policy(), "priority");
+    EXPECT_EQ(fake_.live_objects(), before) << call;
+    ExpectPlaces(event, kAll, kAll);
+  }
   Set("reservation");
   ExpectPlaces(event, kEvents, kBackground);
   EXPECT_EQ(TakeAway(event), 0u);
+}
+
+// There are kMaxStreams: two of the Gpu's own, four for each priority of events,
+// one of the background kernel's, and so not five more for the parts.
+TEST_P(CudaReservationTest, ARefusalLeavesTheStreamsToThoseWhoComeLater) {
+  ASSERT_NO_FATAL_FAILURE(Open("priority"));
+  std::vector<TestDevice::Event> events;
+  const auto add = [&] {
+    events.push_back(
+        Add(*device_, {.kernel = simt::FindKernel("fail_if"),
+                       .bindings = {{.writable = true}},
+                       .priority = static_cast<uint32_t>(events.size())}));
+  };
+  for (int i = 0; i < 6; ++i) add();
+  ExpectPlaces(events[0], kAll, kAll);
+  const LiveObjects before = fake_.live_objects();
+  EXPECT_EQ(before.streams, 27u);
+  const absl::Status refused = backend_->SetPolicy("reservation");
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
+  EXPECT_EQ(fake_.live_objects(), before);
+  add();
+  ExpectPlaces(events[6], kAll, kAll);
+  // All of this is there again in a new context.
+  fake_.FaultOn("carillon_call_fail_if", FakeGpu::Nth(1));
+  RingAndWait(*device_, events[6], 5);
+  EXPECT_THAT(backend_->description(), testing::HasSubstr("context lost"));
+  ExpectPlaces(events[6], kAll, kAll);
+  // With fewer in use, there are enough.
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(TakeAway(events.back()), 0u);
+    events.pop_back();
+  }
+  Set("reservation");
+  for (const auto& event : events) {
+    ExpectPlaces(event, kEvents, kBackground);
+    EXPECT_EQ(TakeAway(event), 0u);
+  }
 }
 
 }  // namespace

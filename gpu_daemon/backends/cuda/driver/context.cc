@@ -91,6 +91,12 @@ absl::Status Context::Divide() {
   return divided_ ? absl::OkStatus() : Split(model_.sms / 2);
 }
 
+void Context::Undivide() {
+  if (reserved_) return;
+  divided_.store(false, std::memory_order_release);
+  for (GreenContext& part : parts_) part.Reset();
+}
+
 absl::Status Context::Split(uint32_t wanted) {
   CUdevResource all = {};
   CUdevResource events = {};
@@ -120,7 +126,8 @@ absl::Status Context::Split(uint32_t wanted) {
   ASSIGN_OR_RETURN(auto events_part, MakePart(events));
   ASSIGN_OR_RETURN(parts_[1], MakePart(rest));
   parts_[0] = std::move(events_part);
-  if (!divided_) part_sizes_ = {events.sm.smCount, rest.sm.smCount};
+  if (part_sizes_.events == 0)
+    part_sizes_ = {events.sm.smCount, rest.sm.smCount};
   divided_.store(true, std::memory_order_release);
   return absl::OkStatus();
 }

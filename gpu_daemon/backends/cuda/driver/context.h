@@ -49,6 +49,8 @@ class Context {
   // halves. Errors: InvalidArgument (it cannot reserve so many), Unimplemented (the
   // driver has no green contexts).
   absl::Status Divide();
+  // The other way round, where Divide() made them. No stream is on them.
+  void Undivide();
   // It cannot be used any more, nor what is there.
   void Lose();
   // All that was made in it is freed.
@@ -94,10 +96,10 @@ class Context {
   GpuModel model_;
   std::string description_;
   bool reserved_ = false;  // by reserved_sms
-  // Writer: whoever divides, release; readers: any thread, acquire. What is once
-  // divided stays so, with the same sizes, in a new context, too.
+  // Writer: whoever divides, release; readers: any thread, acquire. What is divided
+  // is so in a new context, too.
   std::atomic<bool> divided_{false};
-  SmParts part_sizes_;
+  SmParts part_sizes_;  // those of the first division are all others', too
   int least_priority_ = 0;
   int greatest_priority_ = 0;
   CUcontext context_ = nullptr;

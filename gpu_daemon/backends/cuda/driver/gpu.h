@@ -215,6 +215,7 @@ class Gpu {
     return context_.NativePriority(priority);
   }
   absl::Status Divide() { return context_.Divide(); }
+  void Undivide() { context_.Undivide(); }
   absl::StatusOr<Stream> MakeStream(SmSet sms, uint32_t priority) {
     return context_.MakeStream(sms, priority);
   }

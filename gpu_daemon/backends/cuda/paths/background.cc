@@ -152,7 +152,8 @@ std::vector<LaunchProgress> Background::launches() const {
     } else if (slot.slices->slice()) {
       shown.running = slot.slices->slice()->blocks();
     } else {
-      shown.running = shown.blocks - shown.ended;
+      shown.running =
+          std::min<uint64_t>(slot.ptb_blocks, shown.blocks - shown.ended);
     }
     if (slot.between_slices) {
       shown.wait_ns = now - std::min(now, slot.waits_since_ns);
@@ -344,6 +345,11 @@ absl::Status Background::PrepareForParts() {
   return absl::OkStatus();
 }
 
+void Background::DropParts() {
+  MutexLock lock(mutex_);
+  for (StreamSlot& slot : slots_) slot.part_stream.Reset();
+}
+
 void Background::MakeStreams() {
   const Gpu::PauseResidents quiet(gpu_);
   const Gpu::ContextLease use = gpu_->Enter();
@@ -451,6 +457,7 @@ CUresult Background::LaunchPtb(StreamSlot& slot, const LaunchSequence& sequence,
                                simt::EventFrame frame, uint32_t resident) {
   const KernelMetadata& kmd = slot.launch->kmd;
   const auto place = static_cast<size_t>(&slot - slots_.data());
+  slot.ptb_blocks = resident;
   slot.slices->BeginPtb();
   frame.sequence = slot.slices->sequence();
   gate_->LetBeStopped(*slot.place, ptb_words_.stop(place));

@@ -42,9 +42,10 @@ class Background : private Gpu::ContextUser {
   // context is lost.
   void Cancel(const LaunchFilter& which, shm::EventStatus why);
   // Streams on the background's part of the SMs, for those that there are; those to
-  // come have them from the beginning. The GPU is divided. Under a use, quiet. What
-  // succeeds is kept.
+  // come have them from the beginning. The GPU is divided. Under a use, quiet.
   absl::Status PrepareForParts();
+  // All that PrepareForParts() has made, also in part. Nothing was launched there.
+  void DropParts();
   // Kernels that wait, by priority.
   std::array<uint32_t, kPriorities> waiting() const;
   // What runs, all of its blocks at once as far as is known here, and then what
@@ -79,6 +80,7 @@ class Background : private Gpu::ContextUser {
     // Under gpes, if it has several; under ptb, if it has persistent blocks.
     std::optional<SlicedRun> slices;
     bool in_slices = false;          // so it was launched last
+    uint32_t ptb_blocks = 0;         // as in HostLauncher::Flight
     bool between_slices = false;     // it waits at the gate
     uint64_t wave = 0;               // of its slices
     Nanoseconds waits_since_ns = 0;  // between slices

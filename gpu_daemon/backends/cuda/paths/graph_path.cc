@@ -77,6 +77,10 @@ absl::Status GraphPath::AddForParts(EventKernel& event, Resources& resources) {
   return absl::OkStatus();
 }
 
+void GraphPath::RemoveForParts(Resources& resources) {
+  static_cast<Graphs&>(resources).part = {};
+}
+
 CUresult GraphPath::Enqueue(Resources& resources, Flight& flight) {
   auto& graphs = static_cast<Graphs&>(resources);
   const uint32_t slot = flight.event->ring().layout().SlotOf(flight.sequence);

@@ -21,6 +21,7 @@ class GraphPath : public HostLauncher {
   absl::StatusOr<std::unique_ptr<Resources>> MakeResources(
       EventKernel& event) override;
   absl::Status AddForParts(EventKernel& event, Resources& resources) override;
+  void RemoveForParts(Resources& resources) override;
   CUresult Enqueue(Resources& resources, Flight& flight) override;
   Outcome Look(Resources& resources, Flight& flight, bool stream_free) override;
 };

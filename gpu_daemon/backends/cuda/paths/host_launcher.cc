@@ -128,6 +128,12 @@ absl::Status HostLauncher::PrepareForParts() {
   return absl::OkStatus();
 }
 
+void HostLauncher::DropParts() {
+  MutexLock lock(mutex_);
+  streams_[kPartRow] = {};
+  for (auto& [event, tenancy] : tenancies_) RemoveForParts(*tenancy.resources);
+}
+
 void HostLauncher::Release(EventKernel& event) {
   MutexLock lock(mutex_);
   const auto tenancy = tenancies_.find(&event);
@@ -438,9 +444,11 @@ std::vector<LaunchProgress> HostLauncher::launches() const {
       all.back().ended = flight.slices->ended_blocks();
       all.back().slices = flight.slices->slices();
       if (waits) return;
-      all.back().running = flight.slices->slice()
-                               ? flight.slices->slice()->blocks()
-                               : all.back().blocks - all.back().ended;
+      all.back().running =
+          flight.slices->slice()
+              ? flight.slices->slice()->blocks()
+              : std::min<uint64_t>(flight.ptb_blocks,
+                                   all.back().blocks - all.back().ended);
     }
   };
   for (const Flight& flight : flights_) {

@@ -48,8 +48,10 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
 
   // Streams and what else the events' part of the SMs needs, of those that are
   // prepared; those to come have it from the beginning. The GPU is divided. Under
-  // a use, quiet. What succeeds is kept.
+  // a use, quiet.
   absl::Status PrepareForParts();
+  // All that PrepareForParts() has made, also in part. Nothing was launched there.
+  void DropParts();
 
   // The events that wait at the gate, or run in slices.
   std::vector<LaunchProgress> launches() const;
@@ -113,6 +115,8 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
   virtual absl::Status AddForParts(EventKernel&, Resources&) {
     return absl::OkStatus();
   }
+  // The other way round.
+  virtual void RemoveForParts(Resources&) {}
   enum class Outcome { kRuns, kEnded };
   // Whether the flight has ended; sees to it that its device knows.
   // `stream_free`: all before it in its stream has ended.
