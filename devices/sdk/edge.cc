@@ -296,6 +296,15 @@ void EventQueue::NoteMismatch() {
                          ring_.last_consumed().value() + 1);
 }
 
+void EventQueue::NoteMissed(std::chrono::nanoseconds waited) {
+  if (in_flight() == 0) return;
+  device_->impl_->Record(
+      shm::Step::kMissed, ring_.layout(), ring_.last_consumed().value() + 1,
+      static_cast<uint32_t>(
+          std::chrono::duration_cast<std::chrono::milliseconds>(waited)
+              .count()));
+}
+
 absl::StatusOr<uint32_t> EventQueue::ParameterOffset(
     std::string_view name) const {
   ASSIGN_OR_RETURN(const WritableParameter* const found, FindWritable(name));
@@ -336,13 +345,7 @@ absl::StatusOr<Completion> EventQueue::Wait(std::chrono::nanoseconds timeout,
   if (done) return *done;
   RETURN_IF_ERROR(device_->impl_->status(ring_.layout()));
   // Shorter ones are looks, not waits.
-  if (in_flight() > 0 && timeout >= kLongWait) {
-    device_->impl_->Record(
-        shm::Step::kMissed, ring_.layout(), ring_.last_consumed().value() + 1,
-        static_cast<uint32_t>(
-            std::chrono::duration_cast<std::chrono::milliseconds>(timeout)
-                .count()));
-  }
+  if (timeout >= kLongWait) NoteMissed(timeout);
   return absl::DeadlineExceededError(fmt::format(
       "no event of '{}' (event {}) ended within {} us; {} in flight{}",
       kernel(), event_id(),

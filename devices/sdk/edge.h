@@ -251,6 +251,10 @@ class EventQueue {
   // Notes that the event that Poll() returned has an output that its input does
   // not make: the flight recorder's checker reports it as wrong.
   void NoteMismatch();
+  // Notes that the next completion was waited for so long in vain: if it was
+  // there, the checker reports it as lost. For devices that wait in another way
+  // than by Wait(), which notes it from 100 ms on.
+  void NoteMissed(std::chrono::nanoseconds waited);
 
   // Poll(), waiting for at most `timeout`: spins for `spin` first. Errors:
   // DeadlineExceeded; Unavailable when the testbed closed the device or gpud is

@@ -229,7 +229,7 @@ class DeviceTest(TestCase):
 
     def test_refuses_hostile_values(self):
         device = self.attach(counters=["frames"])
-        for shape in [0, -1, (), (3, 0), "many", None, (2, "x"), 1.5]:
+        for shape in [0, -1, (), (3, 0), "many", None, (2, "x"), 1.5, (1,) * 33]:
             with self.assertRefused("BAD_SHAPE"):
                 device.buffer("input", shape)
         with self.assertRefused("BAD_SHAPE"):
@@ -404,6 +404,106 @@ class DeviceTest(TestCase):
         queue.ring()
         self.assertTrue(queue.wait(BOUND_S).ok)
 
+    @staticmethod
+    def is_busy(queue):
+        """Whether another thread waits there."""
+        try:
+            return queue.in_flight < 0
+        except Error as error:
+            return error.reason == "BUSY"
+
+    def test_a_signal_handler_is_refused_what_the_wait_needs(self):
+        device = self.attach()
+        queue = self.echo(device)[2]
+        reasons = []
+
+        def handle(number, frame):
+            for use in (queue.unregister, queue.ring, lambda: device.resume(0)):
+                try:
+                    use()
+                except Error as error:
+                    reasons.append(error.reason)
+            raise InterruptedError
+        before = signal.signal(signal.SIGUSR1, handle)
+        self.addCleanup(signal.signal, signal.SIGUSR1, before)
+
+        def send():
+            wait_until(lambda: self.is_busy(queue))
+            os.kill(os.getpid(), signal.SIGUSR1)
+        thread = threading.Thread(target=send)
+        thread.start()
+        with self.assertRaises(InterruptedError):
+            queue.wait(BOUND_S)
+        thread.join()
+        self.assertEqual(reasons, ["BUSY"] * 3)
+        queue.ring()
+        self.assertTrue(queue.wait(BOUND_S).ok)
+
+    def test_values_that_use_the_queue_themselves_are_converted_first(self):
+        device = self.attach()
+        data, out = device.buffer("input", (4, 16)), device.buffer("output", (4, 16))
+        queue = device.register("crc32", {"messages": PerEvent(data), "message_bytes": PerEvent(), "crcs": out.per_slot()},
+                                max_in_flight=4)
+
+        class Number:
+            def __init__(self, do):
+                self._do = do
+
+            def __index__(self):
+                self._do()
+                return 16
+        good = {"messages": data.part(), "message_bytes": 16}
+
+        def fill():
+            for _ in range(4):
+                queue.ring(**good)
+        with self.assertRefused("RING_FULL"):
+            queue.ring(**{**good, "message_bytes": Number(fill)})
+        self.assertEqual(queue.in_flight, 4)
+        for _ in range(4):
+            self.assertTrue(queue.wait(BOUND_S).ok)
+        with self.assertRefused("UNREGISTERED"):
+            queue.ring(**{**good, "message_bytes": Number(queue.unregister)})
+        queue = device.register("null_event", {"token": 1})
+        with self.assertRefused("UNREGISTERED"):
+            queue.ring_batch(Number(queue.unregister))
+
+    def test_a_forked_process_is_refused(self):
+        device = self.attach()
+        queue = self.echo(device)[2]
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            reasons = []
+            for use in (device.check, queue.ring, device.close):
+                try:
+                    use()
+                    reasons.append("fine")
+                except Error as error:
+                    reasons.append(error.reason)
+            os.write(write, " ".join(reasons).encode())
+            os._exit(0)
+        os.close(write)
+        with os.fdopen(read) as answer:
+            self.assertEqual(answer.read(), "FORKED FORKED fine")
+        os.waitpid(child, 0)
+        queue.ring()
+        self.assertTrue(queue.wait(BOUND_S).ok)
+
+    def test_a_daemon_thread_that_waits_lets_the_program_end(self):
+        done = subprocess.run(["/usr/bin/python3", "-P", "-c", f"""
+import carillon_sdk, threading
+device = carillon_sdk.attach("py9", kind="test", directory={str(self.lab.directory)!r})
+queue = device.register("null_event", {{"token": 1}})
+threading.Thread(target=queue.wait, daemon=True).start()
+while True:
+    try:
+        queue.in_flight
+    except carillon_sdk.Error:
+        break
+"""], capture_output=True, text=True, timeout=BOUND_S)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
     def test_closing_ends_the_wait_of_another_thread(self):
         device = self.attach()
         queue = self.echo(device)[2]
@@ -416,6 +516,7 @@ class DeviceTest(TestCase):
                 reasons.append(error.reason)
         thread = threading.Thread(target=wait)
         thread.start()
+        wait_until(lambda: self.is_busy(queue))
         device.close()
         thread.join(BOUND_S)
         self.assertEqual(reasons, ["DETACHED"])
@@ -514,6 +615,55 @@ class TestbedTest(TestCase):
             wait_until(lambda: lab.process("py0")["state"] == "ended")
             self.assertIn("Error: EVICTED: gpud", pathlib.Path(lab.process("py0")["log"]).read_text())
             self.assertEqual(lab.status().devices, 0)
+
+    def test_a_sleeper_goes_on_after_resume(self):
+        with Testbed.up(RESTARTED_GPU) as lab:
+            with carillon_sdk.attach("py0", kind="test", directory=str(lab.directory)) as device:
+                queue = device.register("null_event", {"token": 1})
+
+                async def sleep():
+                    waiting = asyncio.ensure_future(queue.completion())
+                    await asyncio.sleep(0)
+                    os.kill(lab.process("gpud")["pid"], signal.SIGKILL)
+                    wait_until(lambda: device.may_resume)
+                    device.resume(BOUND_S)
+                    queue.ring()
+                    return await asyncio.wait_for(waiting, BOUND_S)
+                self.assertEqual(asyncio.run(sleep()).sequence, 1)
+
+    def test_resume_of_a_session_that_was_ended_says_so_at_once(self):
+        with Testbed.up(GPU + device_lines(self.script(TAKEN + ECHOER.replace("device.resume(timeout=60)", "")
+                        .replace('("PEER_DEAD", "RESTARTING")', '("EVICTED",)')
+                        .replace("        print(\"resumed\"", "        device.resume(timeout=3600)\n            print(\"resumed\"")
+                        .replace("            assert echo.lost and not data.lost\n            assert echo.array is array\n", "")))) as lab:
+            lab.inject("double", process="py0", point="device.ring", nth=100, action="storm", count=1000)
+            wait_until(lambda: lab.process("py0")["state"] == "ended")
+            log = pathlib.Path(lab.process("py0")["log"]).read_text()
+            self.assertIn("resume(timeout=3600)", log)
+            self.assertIn("Error: EVICTED: gpud", log)
+
+    def test_a_lost_completion_that_is_waited_for_is_lost_in_the_ledger(self):
+        for wait in ["queue.wait(0.5)", "asyncio.run(take())"]:
+            script = self.script(f"""
+import asyncio, carillon_sdk, time
+async def take():
+    await asyncio.wait_for(queue.completion(), 0.5)
+device = carillon_sdk.attach(kind="test")
+queue = device.register("null_event", {{"token": 1}})
+device.report_ready()
+try:
+    while True:
+        queue.ring()
+        {wait}
+except (carillon_sdk.Error, TimeoutError):
+    print("in vain", flush=True)
+time.sleep(3600)
+""")
+            with self.subTest(wait), Testbed.up(GPU + device_lines(script)) as lab:
+                lab.inject("lost", process="gpud", point="gpud.complete", nth=10, action="lose")
+                lab.wait_for_strike("lost")
+                wait_until(lambda: "in vain" in pathlib.Path(lab.process("py0")["log"]).read_text())
+                self.assertEqual(lab.ledger().events["lost"], 1)
 
     def test_gpuds_death_ends_poll_wait_and_await(self):
         with Testbed.up(GPU) as lab:

@@ -16,13 +16,14 @@ COMPLETION: numpy.dtype[Any]
 class Error(Exception):
     # A word for programs: gpud's ("EKT_FULL"), the session's end ("PEER_DEAD"), or this module's ("RING_FULL").
     reason: str
-    # What to do; may be empty.
+    # What to do, where the reason is a known one; may be empty.
     remedy: str
     def __init__(self, message: str, reason: str, remedy: str) -> None: ...
 
 def attach(name: str = "", *, kind: str, directory: str = "", counters: Sequence[str] = ..., submission_bytes: int = ...,
            completion_bytes: int = ..., timeout: float = 5.0) -> Device:
-    """Joins the testbed in `directory`, or $CARILLON_TESTBED_DIR, as `name`, or $CARILLON_DEVICE_NAME. Never fork() after it."""
+    """Joins the testbed in `directory`, or $CARILLON_TESTBED_DIR, as `name`, or $CARILLON_DEVICE_NAME. After a
+    fork() the child's calls raise FORKED."""
 
 class Device:
     """A session with gpud, until close() or the end of `with`. Then every call on it, its buffers and its queues raises
@@ -62,8 +63,8 @@ class Device:
         """Whether gpud has died, or makes way for another."""
     def resume(self, timeout: float) -> None:
         """Goes on with the next gpud: buffers, arrays and queues stay, and what was rung and has not ended is launched again.
-        "output" and "gpu" buffers begin anew as zeros (Buffer.lost). Before it, poll() what has ended. UNAVAILABLE: no gpud so
-        far; it may be called again."""
+        "output" and "gpu" buffers begin anew as zeros (Buffer.lost). Before it, poll() what has ended. PEER_DEAD, RESTARTING:
+        no gpud so far; it may be called again, and until then all but close() is refused. BUSY while another call runs."""
 
 class Buffer:
     """Memory that the device and kernels share. Indexing it is indexing `array`; with it a `with` block frees it."""

@@ -6,6 +6,8 @@ from ._error import Error
 
 # How long the reason of a session's end may be behind it.
 _REASON_S = 0.5
+# As EventQueue::Wait() has it: shorter waits are looks.
+_LONG_WAIT_S = 0.1
 
 
 class _Sleepers:
@@ -21,10 +23,10 @@ class _Sleepers:
         if self._futures and loop is not self._loop:
             raise Error(f"another event loop waits for device '{self._device.name}'", "BUSY", "await in one loop")
         if not self._futures:
-            self._loop = loop
-            self._descriptors = self._device._descriptors
+            descriptors = self._device._descriptors
             self._device._arm()
-            for descriptor, wake in zip(self._descriptors, [self._wake, self._wake_at_the_end]):
+            self._loop, self._descriptors = loop, descriptors
+            for descriptor, wake in zip(descriptors, [self._wake, self._wake_at_the_end]):
                 loop.add_reader(descriptor, wake)
         future = loop.create_future()
         self._futures.add(future)
@@ -36,21 +38,63 @@ class _Sleepers:
             if not self._futures:
                 self._stop()
 
+    def wake(self):
+        """Before the descriptors end or become others: close() and resume() call it, in any thread."""
+        if not self._futures:
+            return
+        futures, self._futures = self._futures, set()
+        if not self._loop.is_closed():
+            self._stop()
+            self._loop.call_soon_threadsafe(self._end, futures)
+
     def _stop(self):
         for descriptor in self._descriptors:
             self._loop.remove_reader(descriptor)
         self._device._disarm()
 
     def _wake(self):
-        self._stop()
         futures, self._futures = self._futures, set()
+        try:
+            if futures:
+                self._stop()
+        finally:
+            self._end(futures)
+
+    @staticmethod
+    def _end(futures):
         for future in futures:
             if not future.done():
                 future.set_result(None)
 
     def _wake_at_the_end(self):
-        self._device._wait_for_end(_REASON_S)
-        self._wake()
+        try:
+            self._device._wait_for_end(_REASON_S)
+        finally:
+            self._wake()
+
+
+class _InVain:
+    """Tells the flight recorder now and then, ever more seldom, that nothing has come."""
+
+    def __init__(self, queue):
+        self._queue = queue
+        self._loop = asyncio.get_running_loop()
+        self._start = self._loop.time()
+        self._next(_LONG_WAIT_S)
+
+    def _next(self, after):
+        self._timer = self._loop.call_later(after, self._note)
+
+    def _note(self):
+        waited = self._loop.time() - self._start
+        try:
+            self._queue._note_missed(waited)
+        except Error:
+            return  # the sleeper hears of it
+        self._next(waited)
+
+    def end(self):
+        self._timer.cancel()
 
 
 async def completion(queue):
@@ -62,6 +106,7 @@ async def completion(queue):
         if done is not None:
             return done
         future = device._sleepers.enter()
+        in_vain = _InVain(queue)
         try:
             # What has ended before the descriptor was armed does not wake.
             done = next(queue.poll(), None)
@@ -69,4 +114,5 @@ async def completion(queue):
                 return done
             await future
         finally:
+            in_vain.end()
             device._sleepers.leave(future)

@@ -48,8 +48,11 @@ EdgeError::EdgeError(const absl::Status& status)
     remedy_ = end->remedy;
     return;
   }
-  if (reason_.empty()) reason_ = absl::StatusCodeToString(status.code());
-  // Sentences of gpud and of the SDK say after a semicolon what to do.
+  if (reason_.empty()) {
+    reason_ = absl::StatusCodeToString(status.code());
+    return;
+  }
+  // A refusal of gpud's ends with its hint, as ToStatus() writes it.
   const size_t last = message_.rfind("; ");
   if (last != std::string::npos) remedy_ = message_.substr(last + 2);
 }

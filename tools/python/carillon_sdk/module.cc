@@ -75,7 +75,7 @@ void Launch(Session& session, const std::string& kernel,
             const py::dict& parameters, const py::object& grid,
             const py::object& block, uint32_t shared_bytes, uint32_t priority,
             double timeout) {
-  edge::Device& device = session.Use();
+  session.Use();
   const edge::Device::LaunchSpec spec{
       .kernel = kernel,
       .grid = Dim3Of(grid),
@@ -84,12 +84,12 @@ void Launch(Session& session, const std::string& kernel,
       .priority = priority,
       .parameters = ParametersOf(parameters, session),
       .timeout = Milliseconds(timeout)};
-  Must(Unlocked([&] { return device.LaunchKernel(spec); }));
+  Must(session.Run(
+      [&](edge::Device& device) { return device.LaunchKernel(spec); }));
 }
 
 void Copy(Session& session, const Part& from, const Part& to, uint32_t priority,
           double timeout) {
-  edge::Device& device = session.Use();
   for (const Part* const part : {&from, &to}) part->buffer->CheckUsable();
   if (from.length != to.length) {
     throw EdgeError(
@@ -103,24 +103,36 @@ void Copy(Session& session, const Part& from, const Part& to, uint32_t priority,
                                     .bytes = from.length,
                                     .priority = priority,
                                     .timeout = Milliseconds(timeout)};
-  Must(Unlocked([&] { return device.Copy(spec); }));
+  Must(session.Run([&](edge::Device& device) { return device.Copy(spec); }));
 }
 
 std::map<std::string, std::string> Kernels(Session& session) {
-  edge::Device& device = session.Use();
   std::map<std::string, std::string> kernels;
-  for (const auto& kernel :
-       Must(Unlocked([&] { return device.ListKernels(); })))
+  for (const auto& kernel : Must(session.Run(
+           [](edge::Device& device) { return device.ListKernels(); })))
     kernels[kernel.name] = kernel.summary;
   return kernels;
+}
+
+// Those of _waiting.py sleep on descriptors that end, or become others.
+void WakeSleepers(const py::object& device) {
+  if (device.cast<const Session&>().forked()) return;  // they are another's
+  const py::object sleepers = py::getattr(device, "_sleepers", py::none());
+  if (!sleepers.is_none()) sleepers.attr("wake")();
+}
+
+void Close(const py::object& device) {
+  WakeSleepers(device);
+  device.cast<Session&>().Detach();
 }
 
 void BindDevice(py::module_& module) {
   py::class_<Session, std::shared_ptr<Session>>(module, "Device",
                                                 py::dynamic_attr())
       .def("__enter__", [](std::shared_ptr<Session> self) { return self; })
-      .def("__exit__", [](Session& self, const py::args&) { self.Detach(); })
-      .def("close", &Session::Detach)
+      .def("__exit__",
+           [](const py::object& self, const py::args&) { Close(self); })
+      .def("close", &Close)
       .def_property_readonly("closed", &Session::detached)
       .def_property_readonly("name",
                              [](Session& self) { return self.device().name(); })
@@ -141,29 +153,37 @@ void BindDevice(py::module_& module) {
       .def(
           "report_ready",
           [](Session& self, const std::string& note) {
-            edge::Device& device = self.Use();
-            Must(Unlocked([&] { return device.ReportReady(note); }));
+            Must(self.Run([&](edge::Device& device) {
+              return device.ReportReady(note);
+            }));
           },
           "note"_a = "")
       .def("check", [](Session& self) { Must(self.Use().status()); })
-      .def_property_readonly(
-          "may_resume", [](Session& self) { return self.Use().may_resume(); })
-      .def("resume", &Session::Resume, "timeout"_a)
+      .def_property_readonly("may_resume", &Session::may_resume)
+      .def(
+          "resume",
+          [](const py::object& self, double timeout) {
+            WakeSleepers(self);
+            self.cast<Session&>().Resume(timeout);
+          },
+          "timeout"_a)
       // For await (_waiting.py).
       .def_property_readonly("_descriptors",
                              [](Session& self) {
-                               edge::Device& device = self.device();
+                               edge::Device& device = self.Use();
                                return py::make_tuple(device.completion_fd(),
                                                      device.connection_fd());
                              })
-      .def("_arm", [](Session& self) { self.device().ArmCompletionFd(); })
-      .def("_disarm", [](Session& self) { self.device().DisarmCompletionFd(); })
+      .def("_arm", [](Session& self) { self.Use().ArmCompletionFd(); })
+      .def("_disarm", [](Session& self) { self.Use().DisarmCompletionFd(); })
       .def(
           "_wait_for_end",
           [](Session& self, double timeout) {
-            Unlocked([&] {
-              self.device().WaitForEnd(Milliseconds(timeout)).IgnoreError();
-            });
+            const auto within = Milliseconds(timeout);
+            self.Run([&](edge::Device& device) {
+                  return device.WaitForEnd(within);
+                })
+                .IgnoreError();
           },
           "timeout"_a);
 }
@@ -286,6 +306,7 @@ void BindQueue(py::module_& module) {
              return py::module_::import("carillon_sdk._waiting")
                  .attr("completion")(self);
            })
+      .def("_note_missed", &Queue::NoteMissed, "seconds"_a)
       .def("unregister", &Queue::Unregister)
       .def("release_barrier", &Queue::ReleaseBarrier);
 }
@@ -297,6 +318,7 @@ PYBIND11_MODULE(_edge, module) {
   using namespace carillon::python;
   PYBIND11_NUMPY_DTYPE(Completion, sequence, slot, state, status, reserved);
   RegisterErrors();
+  NoteForks();
   BindDevice(module);
   BindBuffers(module);
   BindQueue(module);

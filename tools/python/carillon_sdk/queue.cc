@@ -8,6 +8,7 @@
 #include <span>
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "fmt/format.h"
 #include "shm/layout.h"
@@ -19,6 +20,20 @@ using edge::ValueType;
 
 // After so long a wait looks whether Ctrl-C was pressed.
 constexpr std::chrono::milliseconds kLookForSignals{50};
+// As EventQueue::Wait() has it: shorter ones are looks, not waits.
+constexpr std::chrono::milliseconds kLongWait{100};
+
+// Nobody else uses the queue while there is one.
+class Turn {
+ public:
+  explicit Turn(bool& busy) : busy_(busy) { busy_ = true; }
+  ~Turn() { busy_ = false; }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  bool& busy_;
+};
 
 const char* FormatOf(ValueType type) {
   switch (type) {
@@ -233,7 +248,7 @@ std::vector<edge::Parameter> ParametersOf(const py::dict& given,
 std::shared_ptr<Queue> Queue::Register(std::shared_ptr<Session> session,
                                        const Registration& registration,
                                        const py::dict& parameters) {
-  edge::Device& device = session->Use();
+  session->Use();
   const edge::EventSpec spec{.kernel = registration.kernel,
                              .grid = registration.grid,
                              .block = registration.block,
@@ -251,8 +266,9 @@ std::shared_ptr<Queue> Queue::Register(std::shared_ptr<Session> session,
     if (!py::isinstance<PerEvent>(value)) continue;
     buffers[key.cast<std::string>()] = value.cast<const PerEvent&>().buffer;
   }
-  edge::EventQueue* const queue =
-      Must(Unlocked([&] { return edge::edgeRegisterEvent(device, spec); }));
+  edge::EventQueue* const queue = Must(session->Run([&](edge::Device& device) {
+    return edge::edgeRegisterEvent(device, spec);
+  }));
   return std::shared_ptr<Queue>(new Queue(std::move(session), queue, buffers));
 }
 
@@ -273,6 +289,7 @@ Queue::Queue(std::shared_ptr<Session> session, edge::EventQueue* queue,
     }
     members.append(py::make_tuple(parameter.name, type));
   }
+  record_bytes_ = offset;
   event_dtype_ = DtypeOf(members);
 }
 
@@ -290,22 +307,24 @@ edge::EventQueue& Queue::Use() const {
   return *queue_;
 }
 
-void Queue::SetField(edge::EventQueue& queue, const Field& field,
-                     py::handle value) {
+void Queue::Convert(const Field& field, py::handle value, std::byte* record) {
   const auto& [name, type, offset, bytes] = field.parameter;
+  const auto put = [&](const auto& converted) {
+    std::memcpy(record + field.record_offset, &converted, sizeof(converted));
+  };
   switch (type) {
     case ValueType::kU32:
-      return queue.Set(offset, IntegerOf<uint32_t>(name, value, "a u32"));
+      return put(IntegerOf<uint32_t>(name, value, "a u32"));
     case ValueType::kI32:
-      return queue.Set(offset, IntegerOf<int32_t>(name, value, "an i32"));
+      return put(IntegerOf<int32_t>(name, value, "an i32"));
     case ValueType::kU64:
-      return queue.Set(offset, IntegerOf<uint64_t>(name, value, "a u64"));
+      return put(IntegerOf<uint64_t>(name, value, "a u64"));
     case ValueType::kI64:
-      return queue.Set(offset, IntegerOf<int64_t>(name, value, "an i64"));
+      return put(IntegerOf<int64_t>(name, value, "an i64"));
     case ValueType::kF32:
-      return queue.Set(offset, FloatOf<float>(name, value, "an f32"));
+      return put(FloatOf<float>(name, value, "an f32"));
     case ValueType::kF64:
-      return queue.Set(offset, FloatOf<double>(name, value, "an f64"));
+      return put(FloatOf<double>(name, value, "an f64"));
     case ValueType::kBuffer:
       break;
   }
@@ -315,17 +334,20 @@ void Queue::SetField(edge::EventQueue& queue, const Field& field,
                 "a part of the buffer that it was registered with");
   }
   const Part& part = value.cast<const Part&>();
-  queue.Set(offset, shm::BufferRef{part.offset, part.length});
+  put(shm::BufferRef{part.offset, part.length});
+}
+
+void Queue::SetFields(edge::EventQueue& queue, const std::byte* record) const {
+  for (const Field& field : fields_) {
+    queue.SetBytes(
+        field.parameter.offset,
+        std::span(record + field.record_offset, field.parameter.bytes));
+  }
 }
 
 uint64_t Queue::Ring(const py::kwargs& parameters) {
-  edge::EventQueue& queue = Use();
-  if (queue.free_slots() == 0) {
-    throw EdgeError(fmt::format("no room in the ring of '{}': {} events are in "
-                                "flight",
-                                queue.kernel(), queue.in_flight()),
-                    "RING_FULL", "take completions first");
-  }
+  Use();
+  absl::InlinedVector<std::byte, 128> record(record_bytes_);
   for (const Field& field : fields_) {
     PyObject* const value =
         PyDict_GetItemString(parameters.ptr(), field.parameter.name.c_str());
@@ -334,48 +356,54 @@ uint64_t Queue::Ring(const py::kwargs& parameters) {
           fmt::format("parameter '{}' is missing", field.parameter.name),
           "BAD_PARAMETER", "each event brings all that are PerEvent");
     }
-    SetField(queue, field, value);
+    Convert(field, value, record.data());
   }
   if (parameters.size() != fields_.size()) {
     for (const auto& [key, value] : parameters) {
       const auto name = key.cast<std::string>();
-      if (queue.ParameterOffset(name).ok()) continue;
+      if (std::ranges::any_of(fields_, [&](const Field& field) {
+            return field.parameter.name == name;
+          })) {
+        continue;
+      }
       throw EdgeError(fmt::format("parameter '{}' of '{}' does not come with "
                                   "events",
-                                  name, queue.kernel()),
+                                  name, Use().kernel()),
                       "BAD_PARAMETER", "register it as PerEvent");
     }
   }
+  // What converted the values may have unregistered this queue, or rung.
+  edge::EventQueue& queue = Use();
+  if (queue.free_slots() == 0) {
+    throw EdgeError(fmt::format("no room in the ring of '{}': {} events are in "
+                                "flight",
+                                queue.kernel(), queue.in_flight()),
+                    "RING_FULL", "take completions first");
+  }
+  SetFields(queue, record.data());
   return queue.RingDoorbell().value();
 }
 
 uint64_t Queue::RingBatch(const py::object& events) {
-  edge::EventQueue& queue = Use();
-  const uint64_t room = queue.free_slots();
-  uint64_t count = 0;
+  Use();
+  Records records{.bytes = nullptr, .stride = 0, .count = 0};
   if (py::isinstance<py::array>(events)) {
-    const Records records =
+    records =
         RecordsOf(events.cast<py::array>(), event_dtype_, /*writable=*/false);
-    count = std::min(room, records.count);
-    for (uint64_t i = 0; i < count; ++i) {
-      const std::byte* const record =
-          records.bytes + static_cast<int64_t>(i) * records.stride;
-      for (const Field& field : fields_) {
-        queue.SetBytes(
-            field.parameter.offset,
-            std::span(record + field.record_offset, field.parameter.bytes));
-      }
-      queue.Commit();
-    }
   } else {
-    count = std::min(
-        room, IntegerOf<uint64_t>("events", events, "a number or an array"));
+    records.count =
+        IntegerOf<uint64_t>("events", events, "a number or an array");
     if (!fields_.empty()) {
       throw EdgeError(
-          fmt::format("events of '{}' have parameters", queue.kernel()),
+          fmt::format("events of '{}' have parameters", Use().kernel()),
           "BAD_PARAMETER", "give an array of the queue's event_dtype");
     }
-    for (uint64_t i = 0; i < count; ++i) queue.Commit();
+  }
+  edge::EventQueue& queue = Use();
+  const uint64_t count = std::min<uint64_t>(queue.free_slots(), records.count);
+  for (uint64_t i = 0; i < count; ++i) {
+    SetFields(queue, records.bytes + static_cast<int64_t>(i) * records.stride);
+    queue.Commit();
   }
   if (count > 0) queue.RingCommitted();
   return count;
@@ -402,24 +430,31 @@ std::optional<Completion> Queue::Poll() {
 
 bool Queue::WaitForOne(edge::EventQueue& queue, std::optional<double> timeout) {
   if (queue.Poll()) return true;
-  const auto limit = timeout ? Seconds(*timeout) : std::chrono::nanoseconds(0);
+  using std::chrono::nanoseconds;
+  const auto limit = timeout ? Seconds(*timeout) : nanoseconds::max();
   const auto start = std::chrono::steady_clock::now();
+  // Signal handlers run in between, and are refused, too.
+  const Session::Running running(*session_);
+  const Turn turn(busy_);
+  // What is waited for in vain is noted now and then: one slice alone is too
+  // short for EventQueue::Wait() to do it.
+  nanoseconds note_after = std::min<nanoseconds>(kLongWait, limit);
   while (true) {
-    const auto left = limit - (std::chrono::steady_clock::now() - start);
-    const std::chrono::nanoseconds slice =
-        timeout ? std::clamp<std::chrono::nanoseconds>(
-                      left, std::chrono::nanoseconds(0), kLookForSignals)
-                : kLookForSignals;
-    busy_ = true;
-    session_->BeginWait();
+    const nanoseconds waited = std::chrono::steady_clock::now() - start;
+    const auto slice = std::clamp<nanoseconds>(limit - waited, nanoseconds(0),
+                                               kLookForSignals);
     const auto done = Unlocked([&] { return queue.Wait(slice); });
-    session_->EndWait();
-    busy_ = false;
-    if (done.ok()) return true;
-    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
     session_->Use();  // another thread may have closed it
+    if (done.ok()) return true;
     if (!absl::IsDeadlineExceeded(done.status())) Must(done.status());
-    if (timeout && left <= kLookForSignals) return false;
+    const bool in_vain = limit - waited <= kLookForSignals;
+    if (waited + slice >= note_after || in_vain) {
+      if (waited + slice >= kLongWait) queue.NoteMissed(waited + slice);
+      note_after = 2 * (waited + slice);
+    }
+    if (in_vain) return false;
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+    session_->Use();
   }
 }
 
@@ -439,9 +474,11 @@ Completion Queue::Wait(std::optional<double> timeout) {
 
 uint64_t Queue::Take(const py::array& array, double timeout) {
   edge::EventQueue& queue = Use();
+  const Records before = RecordsOf(array, CompletionDtype(), /*writable=*/true);
+  if (before.count == 0 || !WaitForOne(queue, timeout)) return 0;
+  // The array may have got other memory meanwhile.
   const Records records =
       RecordsOf(array, CompletionDtype(), /*writable=*/true);
-  if (records.count == 0 || !WaitForOne(queue, timeout)) return 0;
   uint64_t count = 0;
   while (count < records.count) {
     const auto done = queue.Poll();
@@ -454,17 +491,22 @@ uint64_t Queue::Take(const py::array& array, double timeout) {
   return count;
 }
 
+void Queue::NoteMissed(double seconds) { Use().NoteMissed(Seconds(seconds)); }
+
 void Queue::Unregister() {
   edge::EventQueue& queue = Use();
   queue_ = nullptr;
-  Must(Unlocked(
-      [&] { return edge::edgeUnregisterEvent(session_->device(), &queue); }));
+  Must(session_->Run([&](edge::Device& device) {
+    return edge::edgeUnregisterEvent(device, &queue);
+  }));
 }
 
 void Queue::ReleaseBarrier() {
   edge::EventQueue& queue = Use();
-  Must(Unlocked(
-      [&] { return edge::edgeReleaseBarrier(session_->device(), &queue); }));
+  const Turn turn(busy_);
+  Must(session_->Run([&](edge::Device& device) {
+    return edge::edgeReleaseBarrier(device, &queue);
+  }));
 }
 
 py::dtype CompletionDtype() { return py::dtype::of<Completion>(); }

@@ -68,7 +68,7 @@ class Queue {
                                          const py::dict& parameters);
 
   const std::shared_ptr<Session>& session() const { return session_; }
-  // Errors of this and all below: DETACHED, RESUMING, UNREGISTERED, BUSY.
+  // Errors of this and all below: those of Session::Use(), UNREGISTERED, BUSY.
   edge::EventQueue& Use() const;
 
   // Rings for one event with these parameters; returns its sequence. Errors:
@@ -92,6 +92,9 @@ class Queue {
   // Wait() but DEADLINE_EXCEEDED.
   uint64_t Take(const py::array& records, double timeout);
 
+  // For the flight recorder: asyncio has waited for so long in vain.
+  void NoteMissed(double seconds);
+
   void Unregister();
   void ReleaseBarrier();
 
@@ -104,7 +107,9 @@ class Queue {
 
   Queue(std::shared_ptr<Session> session, edge::EventQueue* queue,
         const std::map<std::string, std::shared_ptr<Buffer>>& buffers);
-  void SetField(edge::EventQueue& queue, const Field& field, py::handle value);
+  // Writes the parameter to where its record has it. Python's code may run.
+  static void Convert(const Field& field, py::handle value, std::byte* record);
+  void SetFields(edge::EventQueue& queue, const std::byte* record) const;
   Completion TakeOne(edge::EventQueue& queue, const edge::Completion& done);
   // Until there is something to take. False: not in time.
   bool WaitForOne(edge::EventQueue& queue, std::optional<double> timeout);
@@ -112,6 +117,7 @@ class Queue {
   std::shared_ptr<Session> session_;
   edge::EventQueue* queue_;  // null: unregistered
   std::vector<Field> fields_;
+  uint64_t record_bytes_ = 0;
   py::dtype event_dtype_;
   bool busy_ = false;
 };

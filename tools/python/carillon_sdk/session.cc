@@ -1,10 +1,11 @@
 #include "tools/python/carillon_sdk/session.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -15,8 +16,12 @@ namespace {
 
 // After so long a wait looks whether Ctrl-C was pressed.
 constexpr std::chrono::milliseconds kLookForSignals{50};
-constexpr std::chrono::milliseconds kBetweenAttempts{10};
 constexpr double kMaxSeconds = 1e9;
+constexpr size_t kMostAxes = 32;  // NumPy's
+
+// How many fork() lie behind this process since the module was loaded. Changed
+// where only one thread is.
+uint64_t forks = 0;
 
 constexpr std::array<std::pair<std::string_view, edge::Place>, 4> kPlaces = {{
     {"input", edge::Place::kInput},
@@ -44,10 +49,11 @@ std::vector<int64_t> ShapeOf(const py::object& shape) {
   } catch (const py::cast_error&) {
     axes.clear();
   }
-  if (axes.empty() ||
+  if (axes.empty() || axes.size() > kMostAxes ||
       std::ranges::any_of(axes, [](int64_t axis) { return axis <= 0; })) {
     throw EdgeError(fmt::format("{} is no shape of a buffer", Repr(shape)),
-                    "BAD_SHAPE", "an int or a tuple of ints, each at least 1");
+                    "BAD_SHAPE",
+                    "an int or a tuple of at most 32 ints, each at least 1");
   }
   return axes;
 }
@@ -75,14 +81,42 @@ py::dtype DtypeOf(const py::object& given) {
 
 // --- The session.
 
-Session::~Session() {
-  // It may have to tell gpud.
-  if (PyGILState_Check() == 0) return;
-  py::gil_scoped_release unlocked;
-  device_.reset();
+void NoteForks() {
+  pthread_atfork(nullptr, nullptr, [] { ++forks; });
 }
 
+Session::Session(std::unique_ptr<edge::Device> device,
+                 std::vector<std::string> counters)
+    : device_(std::move(device)),
+      counters_(std::move(counters)),
+      forks_(forks) {}
+
+Session::~Session() {
+  if (forked()) {
+    // Its threads are not here, and the session is the other process's.
+    static_cast<void>(device_.release());
+    return;
+  }
+  // It may have to tell gpud.
+  if (PyGILState_Check() == 0) return;
+  PyThreadState* const state = PyEval_SaveThread();
+  device_.reset();
+  PyEval_RestoreThread(state);
+}
+
+bool Session::forked() const { return forks_ != forks; }
+
 edge::Device& Session::Use() {
+  CheckNobodyResumes();
+  Must(unresumed_);
+  return *device_;
+}
+
+void Session::CheckNobodyResumes() const {
+  if (forked()) {
+    throw EdgeError("this process was forked from the one that had attached",
+                    "FORKED", "attach after fork(), under another name");
+  }
   if (detached_) {
     throw EdgeError(fmt::format("device '{}' was closed", device_->name()),
                     "DETACHED", "attach again");
@@ -93,13 +127,21 @@ edge::Device& Session::Use() {
                     device_->name()),
         "RESUMING", "wait for resume() to return");
   }
-  return *device_;
 }
 
 void Session::Detach() {
-  if (detached_) return;
+  if (detached_ || forked()) return;
+  CheckNobodyResumes();
   detached_ = true;
-  Unlocked([&] { device_->Detach(); });
+  Unlocked([&] {
+    device_->Detach();
+    return true;
+  });
+}
+
+bool Session::may_resume() const {
+  CheckNobodyResumes();
+  return !unresumed_.ok() || device_->may_resume();
 }
 
 void Session::Count(const std::string& counter, uint64_t by) {
@@ -113,33 +155,43 @@ void Session::Count(const std::string& counter, uint64_t by) {
 }
 
 void Session::Resume(double timeout) {
-  edge::Device& device = Use();
-  if (waiting_ != 0) {
+  const auto within = Seconds(timeout);
+  CheckNobodyResumes();
+  if (running_ != 0) {
     throw EdgeError(
-        fmt::format("another thread waits for events of device '{}'",
-                    device.name()),
-        "BUSY", "let all waits end before resume()");
+        fmt::format("another call uses device '{}'", device_->name()), "BUSY",
+        "let all calls end before resume()");
   }
-  const auto deadline = std::chrono::steady_clock::now() + Seconds(timeout);
-  resuming_ = true;
-  absl::Status status;
+  const auto deadline = std::chrono::steady_clock::now() + within;
+  // Once it is sure that another gpud may follow, only Resume() may be called.
+  if (unresumed_.ok()) {
+    const absl::Status ended = device_->status();
+    if (ended.ok()) return;
+    if (!device_->may_resume()) throw EdgeError(ended);
+    unresumed_ = ended;
+  }
+  struct Resuming {
+    bool& flag;
+    explicit Resuming(bool& its_flag) : flag(its_flag) { flag = true; }
+    ~Resuming() { flag = false; }
+  } const resuming(resuming_);
   while (true) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(
         deadline - std::chrono::steady_clock::now());
-    status = Unlocked([&] {
-      return device.Resume(
+    const absl::Status status = Unlocked([&] {
+      return device_->Resume(
           std::clamp(left, std::chrono::milliseconds(0), kLookForSignals));
     });
-    if (!absl::IsUnavailable(status) || left.count() <= 0) break;
-    if (PyErr_CheckSignals() != 0) {
-      resuming_ = false;
-      throw py::error_already_set();
+    if (!absl::IsUnavailable(status)) {
+      unresumed_ = absl::OkStatus();
+      return Must(status);
     }
-    // An end that no other gpud follows returns at once.
-    Unlocked([] { std::this_thread::sleep_for(kBetweenAttempts); });
+    if (left.count() <= 0) break;
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
   }
-  resuming_ = false;
-  Must(status);
+  throw EdgeError(absl::UnavailableError(
+      fmt::format("{}; no other gpud within {} s",
+                  std::string(unresumed_.message()), timeout)));
 }
 
 std::chrono::nanoseconds Seconds(double seconds) {
@@ -157,7 +209,7 @@ std::shared_ptr<Buffer> Buffer::Allocate(std::shared_ptr<Session> session,
                                          const std::string& place,
                                          const py::object& shape,
                                          const py::object& given_dtype) {
-  edge::Device& device = session->Use();
+  session->Use();
   const edge::Place where = PlaceOf(place);
   const std::vector<int64_t> axes = ShapeOf(shape);
   const py::dtype dtype = DtypeOf(given_dtype);
@@ -169,7 +221,7 @@ std::shared_ptr<Buffer> Buffer::Allocate(std::shared_ptr<Session> session,
     }
   }
   auto self = std::make_shared<Buffer>();
-  self->buffer_ = Must(Unlocked([&] {
+  self->buffer_ = Must(session->Run([&](edge::Device& device) {
     return device.AllocateBuffer(where, static_cast<uint64_t>(bytes));
   }));
   self->place_ = place;
@@ -215,8 +267,8 @@ void Buffer::Free() {
         "VIEWS_ALIVE", "drop them first, or leave it to the device's end");
   }
   freed_ = true;
-  const absl::Status status =
-      Unlocked([&] { return session_->device().FreeBuffer(buffer_); });
+  const absl::Status status = session_->Run(
+      [&](edge::Device& device) { return device.FreeBuffer(buffer_); });
   freed_ = status.ok();
   Must(status);
   view_ = py::none();

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "devices/sdk/edge.h"
 #include "tools/python/carillon_sdk/errors.h"
 
@@ -24,26 +25,63 @@ namespace carillon::python {
 
 namespace py = pybind11;
 
-// Runs `call` without the interpreter's lock.
+// Runs `call` without the interpreter's lock. When the interpreter ends, it ends
+// a thread that wants the lock back, by unwinding its stack: no destructor may
+// do that.
 template <class Call>
 auto Unlocked(Call call) {
-  py::gil_scoped_release unlocked;
-  return call();
+  PyThreadState* const state = PyEval_SaveThread();
+  auto result = call();
+  PyEval_RestoreThread(state);
+  return result;
 }
+
+// Has Session::Use() refuse what a fork() has copied. Once.
+void NoteForks();
 
 class Session {
  public:
   Session(std::unique_ptr<edge::Device> device,
-          std::vector<std::string> counters)
-      : device_(std::move(device)), counters_(std::move(counters)) {}
+          std::vector<std::string> counters);
   ~Session();
 
-  // For a call that needs the session. Errors: DETACHED, RESUMING.
+  // For a call that needs the session. Errors: FORKED, DETACHED, RESUMING, and
+  // after a Resume() that found no other gpud the session's end.
   edge::Device& Use();
+  // Runs `call` with the device and without the interpreter's lock; Resume() is
+  // refused meanwhile. Errors: those of Use().
+  template <class Call>
+  auto Run(Call call) {
+    edge::Device& device = Use();
+    const Running running(*this);
+    return Unlocked([&] { return call(device); });
+  }
+  // Resume() is refused while there is one.
+  class Running {
+   public:
+    explicit Running(Session& session) : session_(session) {
+      ++session_.running_;
+    }
+    ~Running() { --session_.running_; }
+    Running(const Running&) = delete;
+    Running& operator=(const Running&) = delete;
+
+   private:
+    Session& session_;
+  };
+
   // Whether Detach() was called; gpud may have ended it, too.
   bool detached() const { return detached_; }
+  // Does nothing in a process that fork() has made. Errors: RESUMING (by another
+  // thread).
   void Detach();
-  // Goes on with another gpud. Ctrl-C ends it.
+  // Whether fork() has copied this from the process that had attached.
+  bool forked() const;
+  // Whether Resume() is worth a call. Errors: FORKED, DETACHED, RESUMING.
+  bool may_resume() const;
+  // Goes on with another gpud. Ctrl-C ends it. Errors: BUSY, those of the SDK;
+  // if no other gpud came, the session's end: then all but Detach() and another
+  // Resume() is refused with it.
   void Resume(double timeout);
 
   // Adds to one of the device's own counters. Errors: NO_COUNTER.
@@ -52,16 +90,18 @@ class Session {
   // For what needs none: descriptors, state, names.
   edge::Device& device() { return *device_; }
 
-  // Calls that use a queue without the interpreter's lock.
-  void BeginWait() { ++waiting_; }
-  void EndWait() { --waiting_; }
-
  private:
+  // Errors: FORKED, DETACHED, RESUMING.
+  void CheckNobodyResumes() const;
+
   std::unique_ptr<edge::Device> device_;
   const std::vector<std::string> counters_;
+  const uint64_t forks_;  // before it
   bool detached_ = false;
-  bool resuming_ = false;
-  uint32_t waiting_ = 0;
+  bool resuming_ = false;  // some thread is in Resume()
+  // How the session ended that a Resume() could not replace so far.
+  absl::Status unresumed_;
+  uint32_t running_ = 0;
 };
 
 // Seconds of Python's, at least 0. Errors: BAD_TIMEOUT.
