@@ -45,7 +45,7 @@ absl::Status Context::Describe() {
   return absl::OkStatus();
 }
 
-absl::Status Context::Make(uint32_t reserved_sms) {
+absl::Status Context::Make() {
   // The primary one: green contexts are parts of it, and share its modules and
   // its memory.
   if (auto status = ToStatus(
@@ -60,8 +60,7 @@ absl::Status Context::Make(uint32_t reserved_sms) {
   stack_bytes_ = 0;
   MakeCurrent();
   driver_.cuCtxGetStreamPriorityRange(&least_priority_, &greatest_priority_);
-  reserved_ = reserved_sms != 0;
-  if (reserved_) return Split(reserved_sms);
+  if (reserved()) return Split(reserve_);
   return divided_ ? Split(model_.sms / 2) : absl::OkStatus();
 }
 
@@ -92,7 +91,7 @@ absl::Status Context::Divide() {
 }
 
 void Context::Undivide() {
-  if (reserved_) return;
+  if (reserved()) return;
   divided_.store(false, std::memory_order_release);
   for (GreenContext& part : parts_) part.Reset();
 }
@@ -149,9 +148,9 @@ const GreenContext& Context::PartOf(SmSet sms) const {
   static const GreenContext all;
   switch (sms) {
     case SmSet::kEdge:
-      return reserved_ ? parts_[0] : all;
+      return reserved() ? parts_[0] : all;
     case SmSet::kRest:
-      return reserved_ ? parts_[1] : all;
+      return reserved() ? parts_[1] : all;
     case SmSet::kEvents:
       return parts_[0];
     case SmSet::kBackground:

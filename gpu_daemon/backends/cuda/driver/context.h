@@ -38,13 +38,15 @@ class Context {
   // memory, for ever. So a gpud has so many streams.
   static constexpr uint32_t kMaxStreams = 31;
 
-  explicit Context(const Driver* driver) : driver_(*driver) {}
+  // `reserved_sms` are reserved as two green contexts; the GPU may round up.
+  Context(const Driver* driver, uint32_t reserved_sms)
+      : driver_(*driver), reserve_(reserved_sms) {}
 
   // Finds the GPU. Errors: Unimplemented (it lacks what gpud needs).
   absl::Status Describe();
-  // Reserves `reserved_sms` as two green contexts; the GPU may round up. With 0 it
-  // is divided again where it was before. Errors: see Divide().
-  absl::Status Make(uint32_t reserved_sms);
+  // With none reserved it is divided again where it was before. Errors: see
+  // Divide().
+  absl::Status Make();
   // Makes the parts, if they are not there: those that reserved_sms() made, or
   // halves. Errors: InvalidArgument (it cannot reserve so many), Unimplemented (the
   // driver has no green contexts).
@@ -64,7 +66,7 @@ class Context {
   const GpuModel& model() const { return model_; }
   // "NVIDIA H200 (132 SMs), driver 13.0".
   const std::string& description() const { return description_; }
-  uint32_t reserved_sms() const { return reserved_ ? parts().events : 0; }
+  uint32_t reserved_sms() const { return reserved() ? parts().events : 0; }
   // Both 0: it is not divided.
   SmParts parts() const {
     return divided_.load(std::memory_order_acquire) ? part_sizes_ : SmParts();
@@ -85,6 +87,7 @@ class Context {
                          CUstream stream);
 
  private:
+  bool reserved() const { return reserve_ != 0; }
   // To be held by a stream. Errors: see MakeStream().
   absl::StatusOr<std::shared_ptr<const void>> TakeStreamPlace();
   absl::Status Split(uint32_t wanted);
@@ -92,10 +95,10 @@ class Context {
   const GreenContext& PartOf(SmSet sms) const;
 
   const Driver& driver_;
+  const uint32_t reserve_;  // SMs; 0: none
   CUdevice device_ = 0;
   GpuModel model_;
   std::string description_;
-  bool reserved_ = false;  // by reserved_sms
   // Writer: whoever divides, release; readers: any thread, acquire. What is divided
   // is so in a new context, too.
   std::atomic<bool> divided_{false};

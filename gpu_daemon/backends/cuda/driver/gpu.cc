@@ -59,7 +59,7 @@ Gpu::~Gpu() {
 }
 
 absl::Status Gpu::MakeContext() {
-  RETURN_IF_ERROR(context_.Make(options_.reserved_sms));
+  RETURN_IF_ERROR(context_.Make());
   ASSIGN_OR_RETURN(const uint32_t frame, modules_.Load());
   for (Stream* stream : {&watch_stream_, &stop_stream_}) {
     ASSIGN_OR_RETURN(*stream, context_.MakeOwnStream());

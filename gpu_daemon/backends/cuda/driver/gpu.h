@@ -283,7 +283,7 @@ class Gpu {
 
   ContextGate gate_;
   // Changed with the gate barred.
-  Context context_{&driver_};
+  Context context_{&driver_, options_.reserved_sms};
   Modules modules_{&driver_, options_.image};
   Stream watch_stream_;  // replays
   PinnedBytes clock_;    // a word of the GPU's time
