@@ -1,5 +1,6 @@
 #include "gpu_daemon/options/policy_names.h"
 
+#include <algorithm>
 #include <string>
 
 #include "fmt/format.h"
@@ -17,6 +18,19 @@ constexpr uint8_t kEverywhere = kEmulated | kCuda;
 constexpr std::string_view kLower = "lower priorities";
 constexpr std::string_view kNoEvents =
     "background kernels, and events of lower priorities";
+// On CUDA a stream goes to the highest priority among the background kernels
+// that may begin (Background::Fill()).
+constexpr std::string_view kLowerBackground =
+    "background kernels of lower priorities";
+constexpr std::string_view kLowerBackgroundOfADevice =
+    "background kernels of lower priorities than others of their device";
+
+constexpr std::string_view kReservationSummary =
+    "events have SMs of their own, and no others: --reserve-sms, or half "
+    "(EDGE IV-A)";
+constexpr std::string_view kExclusiveSummary =
+    "devices take turns by their weights, and nothing is sliced (Gdev, as in "
+    "GPES IV-C)";
 
 constexpr PolicyInfo kPolicies[] = {
     {kConfiguredPolicy,
@@ -34,18 +48,16 @@ constexpr PolicyInfo kPolicies[] = {
     {kP2Policy,
      "no other block starts until all events have ended (thesis 5.4.1)",
      kNoEvents, kEmulated, false, true},
-    {kReservationPolicy,
-     "events have SMs of their own, and no others: --reserve-sms, or half "
-     "(EDGE IV-A)",
-     "", kEverywhere, false, false},
+    {kReservationPolicy, kReservationSummary, "", kEmulated, false, false},
+    {kReservationPolicy, kReservationSummary, kLowerBackground, kCuda, false,
+     false},
     {kDynamicReservationPolicy,
      "SMs of events' own, as many as their load asks for (EDGE IV-A, its "
      "future work)",
      "", kEmulated, false, false},
-    {kExclusivePolicy,
-     "devices take turns by their weights, and nothing is sliced (Gdev, as in "
-     "GPES IV-C)",
-     "", kEverywhere, false, false},
+    {kExclusivePolicy, kExclusiveSummary, "", kEmulated, false, false},
+    {kExclusivePolicy, kExclusiveSummary, kLowerBackgroundOfADevice, kCuda,
+     false, false},
     {kGpesPolicy,
      "one slice of a kernel at a time, the highest priority next (GPES IV-A, "
      "IV-C)",
@@ -78,11 +90,13 @@ std::string NamesOf(Sharer sharer) {
 
 }  // namespace
 
-std::span<const PolicyInfo> AllPolicies() { return kPolicies; }
-
 std::vector<std::string_view> PolicyNames() {
   std::vector<std::string_view> names;
-  for (const PolicyInfo& policy : kPolicies) names.push_back(policy.name);
+  for (const PolicyInfo& policy : kPolicies) {
+    if (names.empty() || names.back() != policy.name) {
+      names.push_back(policy.name);
+    }
+  }
   return names;
 }
 
@@ -107,13 +121,15 @@ const PolicyInfo* FindPolicy(std::string_view name) {
 
 absl::Status CheckPolicy(Sharer sharer, std::string_view name) {
   if (name.empty()) return absl::OkStatus();
-  const PolicyInfo* const policy = FindPolicy(name);
-  if (policy == nullptr) {
+  if (FindPolicy(name) == nullptr) {
     return absl::NotFoundError(
         fmt::format("no sharing policy '{:.64}'; {} can do: {}", name,
                     NameOf(sharer), NamesOf(sharer)));
   }
-  if ((policy->sharers & Bits(sharer)) != 0) return absl::OkStatus();
+  const auto can_do = PoliciesOf(sharer);
+  if (std::ranges::find(can_do, name, &PolicyInfo::name) != can_do.end()) {
+    return absl::OkStatus();
+  }
   return absl::UnimplementedError(
       fmt::format("sharing policy '{}': {} can do: {}", name, NameOf(sharer),
                   NamesOf(sharer)));

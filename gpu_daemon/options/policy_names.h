@@ -5,7 +5,6 @@
 #define CARILLON_GPU_DAEMON_OPTIONS_POLICY_NAMES_H_
 
 #include <cstdint>
-#include <span>
 #include <string_view>
 #include <vector>
 
@@ -36,7 +35,8 @@ struct PolicyInfo {
   std::string_view name;
   std::string_view summary;  // with the section of its paper
   // Who may wait for ever beside others that never stop launching; empty:
-  // nobody, as long as kernels end.
+  // nobody, as long as kernels end. Where that depends on who shares, the
+  // policy has a row for each.
   std::string_view starves;
   uint8_t sharers = 0;  // who can do it: bits of Sharer
   // Events of one warp may run at once, past the queues in which it chooses.
@@ -46,7 +46,6 @@ struct PolicyInfo {
 };
 
 // Each back-end's default is the first that it can do.
-std::span<const PolicyInfo> AllPolicies();
 std::vector<std::string_view> PolicyNames();
 std::vector<const PolicyInfo*> PoliciesOf(Sharer sharer);
 std::string_view DefaultPolicy(Sharer sharer);
@@ -55,6 +54,7 @@ std::string_view DefaultPolicy(Sharer sharer);
 // NotFound (no such policy, names all of the sharer's), Unimplemented (not
 // this sharer's, names those that are).
 absl::Status CheckPolicy(Sharer sharer, std::string_view name);
+// Any row of it, for all but `starves` and `sharers`: PoliciesOf() has those.
 // Null: there is none.
 const PolicyInfo* FindPolicy(std::string_view name);
 
