@@ -290,6 +290,39 @@ TEST_F(SharingTest,
   }
 }
 
+// It is a slice and the rest of one, a turn, a side of a reservation; and it is on
+// an SM when the policy changes, or has not begun.
+TEST_F(SharingTest, AGridOfOneBlockRunsOnceUnderEveryPolicyAndChange) {
+  for (const Sharing from : kAll) {
+    for (const Sharing to : kAll) {
+      for (const bool has_begun : {false, true}) {
+        SCOPED_TRACE(static_cast<int>(from) * 100 + static_cast<int>(to));
+        gpu_.reset();
+        results_.clear();
+        runner_.At<uint32_t>(data_, 1)[0] = 0;
+        Share(from);
+        const GridId alone = Submit(Work(60, 1));
+        const GridId event = Submit(Work(60, 1), {.event = true, .device = 1});
+        while (has_begun && gpu().progress(alone)->started == 0) {
+          gpu().Run(gpu().cycle() + 1);
+        }
+        EXPECT_EQ(gpu().progress(alone)->slices, 0u) << "it has not ended";
+        Share(to);
+        const GridId large = Submit(Work(20, 30), {.device = 2});
+        const GridId behind = Submit(Work(60, 1), {.priority = 7, .device = 1});
+        gpu().Run();
+        ASSERT_EQ(results_.size(), 4u);
+        for (const GridId one : {alone, event, behind}) {
+          EXPECT_TRUE(results_[one].status.ok()) << results_[one].status;
+          EXPECT_EQ(results_[one].blocks, 1u);
+        }
+        EXPECT_EQ(results_[large].blocks, 30u);
+        EXPECT_EQ(threads_that_ran(), 33u * 32);
+      }
+    }
+  }
+}
+
 // One grid of large blocks beside small and urgent ones of another device that
 // never stop coming.
 TEST_F(SharingTest, ALargeBlockIsNotKeptOutForEver) {
