@@ -8,6 +8,7 @@
 #include <map>
 #include <regex>
 #include <string>
+#include <string_view>
 
 namespace carillon::gpud {
 namespace {
@@ -72,6 +73,37 @@ TEST(KernelSizeTest, NoKernelNeedsMoreStackThanGpudTakesForAll) {
     }
     // So that the report is one that says it.
     EXPECT_GT(kernels.at("carillon_take_stack").stack, 0u) << gpu;
+  }
+}
+
+// SMs give registers to a thread in units of 8.
+uint32_t Allocated(uint32_t registers) { return (registers + 7) / 8 * 8; }
+
+// Policy ptb's loop around a kernel costs registers, and so perhaps places on an SM
+// (docs/decisions/023-persistent-blocks-that-can-be-stopped.md).
+TEST(KernelSizeTest, PersistentBlocksTakeFewMoreRegistersThanTheCallForm) {
+  constexpr std::string_view kCall = "carillon_call_";
+  // What an SM has for a block of 1,024 threads.
+  constexpr uint32_t kOfALargeBlock = 64;
+  for (const auto& [gpu, kernels] : Sizes()) {
+    const uint32_t more = gpu == "sm_90" ? 24 : 32;  // lud_perimeter
+    size_t calls = 0;
+    for (const auto& [name, size] : kernels) {
+      if (!name.starts_with(kCall)) continue;
+      ++calls;
+      const std::string kernel = name.substr(kCall.size());
+      const auto ptb = kernels.find("carillon_ptb_" + kernel);
+      ASSERT_NE(ptb, kernels.end()) << kernel << " on " << gpu;
+      const uint32_t call_registers = Allocated(size.registers);
+      const uint32_t registers = Allocated(ptb->second.registers);
+      EXPECT_GT(registers, 0u) << kernel << " on " << gpu;
+      EXPECT_LE(registers, call_registers + more) << kernel << " on " << gpu;
+      if (call_registers <= kOfALargeBlock) {
+        EXPECT_LE(registers, kOfALargeBlock)
+            << kernel << " on " << gpu << ": no block of 1,024 threads fits";
+      }
+    }
+    EXPECT_GE(calls, 60u) << gpu;
   }
 }
 
