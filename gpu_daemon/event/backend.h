@@ -68,6 +68,13 @@ struct SliceFigures {
   std::vector<PathCounter> whole;  // launches that ran whole, by reason
 };
 
+// Where a launch is persistent blocks that can be stopped (policy ptb, cuda).
+struct PtbCounts {
+  uint64_t launches = 0;
+  uint64_t stops = 0;              // how often one left before its end
+  std::vector<PathCounter> whole;  // launches that ran whole, by reason
+};
+
 struct BackendFigures {
   uint32_t resident_blocks = 0;
   // Those of the KMU, by SM; empty: it has none.
@@ -75,6 +82,7 @@ struct BackendFigures {
   uint64_t background_kernels = 0;
   uint64_t background_blocks = 0;
   SliceFigures slices;
+  PtbCounts ptb = {};
 };
 
 // Thread safe.

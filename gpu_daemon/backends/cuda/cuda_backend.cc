@@ -14,7 +14,6 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "fmt/format.h"
-#include "fmt/ranges.h"
 #include "gpu_daemon/backends/cuda/edge/cuda_module.h"
 #include "gpu_daemon/backends/cuda/paths/baseline_path.h"
 #include "gpu_daemon/backends/cuda/paths/edge_path.h"
@@ -34,26 +33,16 @@ constexpr std::string_view kNoSpawner =
     "path here has both; launch path pagoda_ring runs the same tasks without a "
     "spawner, and the cpu and sim back-ends have pagoda";
 
-// Nothing before policy ptb has had a launch.
-std::string DescribePtb(const PtbFigures& figures) {
-  const std::pair<uint64_t, std::string_view> reasons[] = {
-      {figures.whole_all_fit, "that fit the GPU"},
-      {figures.whole_most_urgent, "of the highest priority"},
-      {figures.whole_users_kernel, "of users' kernels"},
-      {figures.whole_barriers, "whose threads leave before a barrier"}};
-  uint64_t whole = 0;
-  std::vector<std::string> why;
-  for (const auto& [launches, reason] : reasons) {
-    whole += launches;
-    if (launches != 0) why.push_back(fmt::format("{} {}", launches, reason));
+PtbCounts CountsOf(const PtbFigures& figures) {
+  PtbCounts counts = {.launches = figures.persistent, .stops = figures.stopped};
+  const PathCounter reasons[] = {{"all_fit", figures.whole_all_fit},
+                                 {"most_urgent", figures.whole_most_urgent},
+                                 {"users_kernel", figures.whole_users_kernel},
+                                 {"barriers", figures.whole_barriers}};
+  for (const PathCounter& reason : reasons) {
+    if (reason.value != 0) counts.whole.push_back(reason);
   }
-  if (figures.persistent + whole == 0) return "";
-  std::string text = fmt::format(
-      "; ptb: {} of {} launches as persistent blocks, stopped {}, {} whole",
-      figures.persistent, figures.persistent + whole,
-      FormatPlural(figures.stopped, "time"), whole);
-  if (!why.empty()) text += fmt::format(" ({})", fmt::join(why, ", "));
-  return text;
+  return counts;
 }
 
 // It lies beside gpud.
@@ -213,7 +202,6 @@ std::string CudaBackend::description() const {
   if (const uint64_t losses = gpu_->losses()) {
     text += fmt::format(", context lost {}", FormatPlural(losses, "time"));
   }
-  text += DescribePtb(gate_->ptb().figures());
   if (auto status = gpu_->health(); !status.ok()) {
     text += fmt::format(", UNUSABLE: {}", status.message());
   }
@@ -223,7 +211,8 @@ std::string CudaBackend::description() const {
 BackendFigures CudaBackend::figures() const {
   return {.background_kernels = background_->kernels(),
           .background_blocks = background_->blocks(),
-          .slices = gate_->slices().figures()};
+          .slices = gate_->slices().figures(),
+          .ptb = CountsOf(gate_->ptb().figures())};
 }
 
 std::vector<QueueLength> CudaBackend::queue_lengths() const {

@@ -643,11 +643,14 @@ TEST_P(CudaPtbTest, EachBlockRunsOnceForEveryGrid) {
     EXPECT_EQ(TakeAway(event), 0u);
   }
   EXPECT_EQ(fake_.launches("carillon_ptb_fail_if"), 8u);
-  EXPECT_THAT(backend_->description(),
-              testing::HasSubstr(
-                  "; ptb: 8 of 15 launches as persistent blocks, stopped 0 "
-                  "times, 7 whole (2 that fit the GPU, 5 of the highest "
-                  "priority)"));
+  const PtbCounts counts = backend_->figures().ptb;
+  EXPECT_EQ(counts.launches, 8u);
+  EXPECT_EQ(counts.stops, 0u);
+  ASSERT_EQ(counts.whole.size(), 2u);
+  EXPECT_EQ(counts.whole[0].name, "all_fit");
+  EXPECT_EQ(counts.whole[0].value, 2u);
+  EXPECT_EQ(counts.whole[1].name, "most_urgent");
+  EXPECT_EQ(counts.whole[1].value, 5u);
 }
 
 TEST_P(CudaPtbTest, AMoreUrgentLaunchWaitsForOneBlock) {
@@ -714,7 +717,7 @@ TEST_P(CudaPtbTest, EachBlockRunsOnceHoweverOftenItIsStopped) {
   holds_ = kNothing;
   EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
   EXPECT_EQ(times(1), Once(grid));
-  EXPECT_THAT(backend_->description(), testing::HasSubstr("stopped 12 times"));
+  EXPECT_EQ(backend_->figures().ptb.stops, kRounds);
   EXPECT_EQ(TakeAway(urgent), 0u);
   EXPECT_EQ(TakeAway(event), 0u);
 }

@@ -91,6 +91,7 @@ grpc::Status AdminService::GetStatus(grpc::ServerContext* context,
   response->set_background_kernels(figures.background_kernels);
   response->set_background_blocks(figures.background_blocks);
   Describe(figures.slices, response->mutable_slices());
+  Describe(figures.ptb, response->mutable_ptb());
   for (const PolicyInfo* policy : backend.policies()) {
     v1::Policy* shown = response->add_policies();
     shown->set_name(std::string(policy->name));

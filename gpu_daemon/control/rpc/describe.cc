@@ -204,6 +204,12 @@ void Describe(const SliceFigures& figures, v1::SliceCounts* out) {
   Describe(figures.whole, out->mutable_whole());
 }
 
+void Describe(const PtbCounts& counts, v1::PtbCounts* out) {
+  out->set_launches(counts.launches);
+  out->set_stops(counts.stops);
+  Describe(counts.whole, out->mutable_whole());
+}
+
 void Describe(const std::vector<PathCounter>& counters,
               google::protobuf::RepeatedPtrField<v1::Counter>* out) {
   for (const PathCounter& counter : counters) {

@@ -46,6 +46,7 @@ void Describe(const PathSet::Description& path,
               v1::LaunchPath* out);
 void Describe(const CopyProgress& copy, v1::Copy* out);
 void Describe(const SliceFigures& figures, v1::SliceCounts* out);
+void Describe(const PtbCounts& counts, v1::PtbCounts* out);
 void Describe(const std::vector<PathCounter>& counters,
               google::protobuf::RepeatedPtrField<v1::Counter>* out);
 

@@ -181,9 +181,10 @@ TEST_P(SimSlicesTest, ASlicedKernelComputesWhatAWholeOneDoes) {
   EXPECT_EQ(slices.sliced, 3u);
   EXPECT_EQ(slices.slices, 14u);
   EXPECT_TRUE(slices.whole.empty());
-  EXPECT_THAT(backend_->description(),
-              HasSubstr("ptb: 3 of 3 launches as persistent blocks, stopped 0 "
-                        "times, 0 whole"));
+  const PtbCounts ptb = backend_->figures().ptb;
+  EXPECT_EQ(ptb.launches, 3u);
+  EXPECT_EQ(ptb.stops, 0u);
+  EXPECT_TRUE(ptb.whole.empty());
 }
 
 // A user's, whose PTX gpud has rewritten: by their own place in the grid, in

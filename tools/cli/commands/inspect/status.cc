@@ -97,15 +97,28 @@ std::string LaunchPaths(const v1::GetStatusResponse& status) {
   return text;
 }
 
+using Counters = google::protobuf::RepeatedPtrField<v1::Counter>;
+
+uint64_t SumOf(const Counters& counters) {
+  uint64_t sum = 0;
+  for (const v1::Counter& counter : counters) sum += counter.value();
+  return sum;
+}
+
+// Launches that ran whole: "; whole: 2 one_slice". Empty: there was none.
+std::string Whole(const Counters& reasons) {
+  if (reasons.empty()) return "";
+  std::vector<std::string> shown;
+  for (const v1::Counter& reason : reasons) {
+    shown.push_back(
+        fmt::format("{} {}", FormatCount(reason.value()), reason.name()));
+  }
+  return fmt::format("; whole: {}", fmt::join(shown, ", "));
+}
+
 // "3 of 5 launches in 12 slices; whole: 2 one_slice". Empty: there was none.
 std::string Slices(const v1::SliceCounts& counts) {
-  uint64_t whole = 0;
-  std::vector<std::string> reasons;
-  for (const v1::Counter& counter : counts.whole()) {
-    whole += counter.value();
-    reasons.push_back(
-        fmt::format("{} {}", FormatCount(counter.value()), counter.name()));
-  }
+  const uint64_t whole = SumOf(counts.whole());
   if (counts.launches() + whole == 0) return "";
   std::string text = fmt::format(
       "{} of {} launches in {} slices", FormatCount(counts.launches()),
@@ -114,10 +127,18 @@ std::string Slices(const v1::SliceCounts& counts) {
     text += fmt::format(", {} of them with waves longer than --preempt-us",
                         FormatCount(counts.over_bound()));
   }
-  if (!reasons.empty()) {
-    text += fmt::format("; whole: {}", fmt::join(reasons, ", "));
-  }
-  return text;
+  return text + Whole(counts.whole());
+}
+
+// "3 of 5 launches as persistent blocks, stopped 7 times; whole: 2 all_fit".
+// Empty: there was none.
+std::string Ptb(const v1::PtbCounts& counts) {
+  const uint64_t launches = counts.launches() + SumOf(counts.whole());
+  if (launches == 0) return "";
+  return fmt::format("{} of {} launches as persistent blocks, stopped {}{}",
+                     FormatCount(counts.launches()), FormatCount(launches),
+                     FormatPlural(counts.stops(), "time"),
+                     Whole(counts.whole()));
 }
 
 std::string Overview(const v1::GetStatusResponse& status, const Fates& fates,
@@ -168,6 +189,9 @@ std::string Overview(const v1::GetStatusResponse& status, const Fates& fates,
                                  FormatCount(status.background_blocks())));
   if (const std::string slices = Slices(status.slices()); !slices.empty()) {
     line("slices", slices);
+  }
+  if (const std::string ptb = Ptb(status.ptb()); !ptb.empty()) {
+    line("ptb", ptb);
   }
   if (const v1::Launch& launch = status.longest_wait();
       !launch.kernel().empty()) {
