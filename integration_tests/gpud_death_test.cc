@@ -5,12 +5,14 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <memory>
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "devices/sdk/edge.h"
@@ -74,21 +76,26 @@ class GpudDeathTest : public ::testing::Test {
   std::unique_ptr<Testbed> testbed_;
 };
 
-// Echoes kBytes of input, which identify their event.
+// Echoes input that identifies its event: kBytes, or a byte for each thread of so
+// many blocks.
 class Echoes {
  public:
-  Echoes(edge::Device& device, const std::string& launch_path = "")
+  Echoes(edge::Device& device, const std::string& launch_path = "",
+         uint32_t blocks = 1, uint32_t priority = 0)
       : device_(device),
-        in_(*device.AllocateBuffer(Place::kInput, kSlots * kBytes)),
-        out_(*device.AllocateBuffer(Place::kOutput, kSlots * kBytes)) {
+        bytes_(std::max(kBytes, blocks * kThreads)),
+        in_(*device.AllocateBuffer(Place::kInput, kSlots * bytes_)),
+        out_(*device.AllocateBuffer(Place::kOutput, kSlots * bytes_)) {
     auto queue = edge::edgeRegisterEvent(
         device,
         {.kernel = "echo",
+         .grid = {blocks, 1, 1},
          .max_in_flight = kSlots,
+         .priority = priority,
          .launch_path = launch_path,
          .parameters = {
-             Fixed("in", in_, {.length = kBytes, .slot_stride = kBytes}),
-             Fixed("out", out_, {.length = kBytes, .slot_stride = kBytes})}});
+             Fixed("in", in_, {.length = bytes_, .slot_stride = bytes_}),
+             Fixed("out", out_, {.length = bytes_, .slot_stride = bytes_})}});
     EXPECT_TRUE(queue.ok()) << Message(queue.status());
     queue_ = queue.ok() ? *queue : nullptr;
   }
@@ -100,7 +107,9 @@ class Echoes {
   void Commit() {
     const uint32_t slot = queue_->next_slot();
     const uint64_t sequence = queue_->Commit().value();
-    std::memcpy(in_.bytes.data() + slot * kBytes, &sequence, sizeof(sequence));
+    for (uint32_t at = 0; at < bytes_; at += sizeof(sequence)) {
+      std::memcpy(&in_.bytes[slot * bytes_ + at], &sequence, sizeof(sequence));
+    }
   }
   void RingAll() {
     while (queue_->free_slots() > 0) Commit();
@@ -111,18 +120,22 @@ class Echoes {
     while (const auto done = queue_->Poll()) {
       ASSERT_EQ(done->sequence.value(), ++taken_);
       ASSERT_EQ(done->state, EventState::kDone) << done->status;
-      uint64_t echoed = 0;
-      std::memcpy(&echoed,
-                  out_.bytes.data() + queue_->SlotOf(done->sequence) * kBytes,
-                  sizeof(echoed));
-      ASSERT_EQ(echoed, taken_);
+      const uint32_t slot = queue_->SlotOf(done->sequence);
+      for (uint32_t at = 0; at < bytes_; at += sizeof(uint64_t)) {
+        uint64_t echoed = 0;
+        std::memcpy(&echoed, &out_.bytes[slot * bytes_ + at], sizeof(echoed));
+        ASSERT_EQ(echoed, taken_) << "at byte " << at;
+      }
       queue_->Free();
     }
   }
   uint64_t taken() const { return taken_; }
 
  private:
+  static constexpr uint32_t kThreads = 32;  // of a block, by default
+
   edge::Device& device_;
+  const uint32_t bytes_;  // of an event
   const edge::Buffer in_;
   const edge::Buffer out_;
   edge::EventQueue* queue_ = nullptr;
@@ -132,11 +145,24 @@ class Echoes {
 struct Served {
   const char* backend;
   const char* launch_path;
+  const char* policy = nullptr;  // the back-end's default
 };
 
 class GpudDeathUnderLoadTest : public GpudDeathTest,
                                public ::testing::WithParamInterface<Served> {
  protected:
+  // A device, and its events.
+  struct Load {
+    Load(std::unique_ptr<edge::Device> attached, uint32_t blocks,
+         uint32_t priority)
+        : device(std::move(attached)),
+          echoes(*device, GetParam().launch_path, blocks, priority) {}
+    bool serves() const { return device->status().ok(); }
+
+    const std::unique_ptr<edge::Device> device;
+    Echoes echoes;
+  };
+
   void SetUp() override {
     if (GetParam().backend == std::string("cuda")) {
       const std::string library =
@@ -150,6 +176,8 @@ class GpudDeathUnderLoadTest : public GpudDeathTest,
   void TearDown() override { unsetenv("LD_LIBRARY_PATH"); }
   // One gpud after the other, by these signals.
   void EndGpudsAmidEvents(const std::vector<int>& signals);
+
+  std::vector<std::unique_ptr<Load>> loads_;
 };
 
 std::string NameOf(const ::testing::TestParamInfo<Served>& info) {
@@ -180,17 +208,17 @@ TEST(GpudDeathOnCuda, IsNotTestedHere) {
 #endif
 
 TEST_P(GpudDeathUnderLoadTest, EveryEventEndsOnceWhoeverServesIt) {
+  loads_.push_back(std::make_unique<Load>(Attach(), 1, 0));
   EndGpudsAmidEvents({SIGKILL, SIGKILL, SIGKILL, SIGKILL, SIGKILL, SIGKILL});
 }
 
 TEST_P(GpudDeathUnderLoadTest, EveryEventEndsOnceWhenGpudRestarts) {
+  loads_.push_back(std::make_unique<Load>(Attach(), 1, 0));
   EndGpudsAmidEvents({SIGUSR1, SIGUSR1, SIGKILL, SIGUSR1, SIGUSR1, SIGUSR1});
 }
 
 void GpudDeathUnderLoadTest::EndGpudsAmidEvents(
     const std::vector<int>& signals) {
-  auto device = Attach();
-  Echoes echoes(*device, GetParam().launch_path);
   std::mt19937 random(7);
   for (const int signal : signals) {
     // gpud ends at some moment during a stream of events.
@@ -198,37 +226,201 @@ void GpudDeathUnderLoadTest::EndGpudsAmidEvents(
       std::this_thread::sleep_for(std::chrono::microseconds(wait));
       kill(testbed_->gpud().pid(), signal);
     });
-    while (device->status().ok()) {
-      echoes.RingAll();
-      ASSERT_NO_FATAL_FAILURE(echoes.TakeAll());
+    while (std::ranges::any_of(loads_, &Load::serves)) {
+      for (const auto& load : loads_) {
+        if (load->serves()) load->echoes.RingAll();
+        ASSERT_NO_FATAL_FAILURE(load->echoes.TakeAll());
+      }
       std::this_thread::yield();
     }
     killer.join();
     ASSERT_TRUE(testbed_->gpud().Wait().has_value());
-    ASSERT_NO_FATAL_FAILURE(echoes.TakeAll());
+    for (const auto& load : loads_) {
+      ASSERT_NO_FATAL_FAILURE(load->echoes.TakeAll());
+    }
     ASSERT_NO_FATAL_FAILURE(RestartGpud());
-    const auto resumed = device->Resume(kBound);
-    ASSERT_TRUE(resumed.ok()) << Message(resumed);
-    const uint64_t before = echoes.taken();
+    for (const auto& load : loads_) {
+      const auto resumed = load->device->Resume(kBound);
+      ASSERT_TRUE(resumed.ok()) << Message(resumed);
+    }
     EXPECT_TRUE(Eventually([&] {
-      echoes.TakeAll();
-      return HasFailure() ||
-             (echoes.queue().in_flight() == 0 && echoes.taken() >= before);
+      bool all = true;
+      for (const auto& load : loads_) {
+        load->echoes.TakeAll();
+        all &= load->echoes.queue().in_flight() == 0;
+      }
+      return HasFailure() || all;
     })) << "what was rung does not end";
     ASSERT_FALSE(HasFailure());
   }
-  EXPECT_GT(echoes.taken(), 0u);
+  for (const auto& load : loads_) EXPECT_GT(load->echoes.taken(), 0u);
   // If a kernel stores its end itself, gpud counts it afterwards.
   v1::ListEktResponse ekt;
+  const auto counted = [&] {
+    return std::ranges::all_of(ekt.entries(), [](const v1::EktEntry& entry) {
+      return entry.counts().rung() == entry.counts().done();
+    });
+  };
   EXPECT_TRUE(Eventually([&] {
     ekt = testbed_->Ekt();
-    return HasFailure() || ekt.entries_size() != 1 ||
-           ekt.entries(0).counts().rung() == ekt.entries(0).counts().done();
+    return HasFailure() || counted();
   })) << ekt.DebugString();
-  ASSERT_EQ(ekt.entries_size(), 1);
-  EXPECT_EQ(ekt.entries(0).launch_path(), GetParam().launch_path);
-  // This is the last gpud's own ledger, without its predecessors' events.
-  EXPECT_LE(ekt.entries(0).counts().rung(), kSlots);
+  ASSERT_EQ(static_cast<size_t>(ekt.entries_size()), loads_.size());
+  for (const v1::EktEntry& entry : ekt.entries()) {
+    EXPECT_EQ(entry.launch_path(), GetParam().launch_path);
+    // This is the last gpud's own ledger, without its predecessors' events.
+    EXPECT_LE(entry.counts().rung(), kSlots);
+  }
+}
+
+// On a GPU that holds few blocks. One device has events of several waves, the
+// other ones that are more urgent: so the former run in slices under gpes, and are
+// stopped under ptb.
+class GpudDeathUnderAPolicyTest : public GpudDeathUnderLoadTest {
+ protected:
+  static constexpr uint32_t kBlocks = 100;
+
+  void SetUp() override {
+    // 32 blocks an SM, and an SM; the smallest part of a GPU has eight.
+    const bool parts = GetParam().policy == std::string("reservation");
+    setenv("CARILLON_FAKE_CUDA", parts ? "sms=16" : "sms=1", 1);
+    if (GetParam().backend == std::string("cpu")) {
+      flags_.insert(flags_.begin(), {"--sms", "1"});
+    }
+    flags_.insert(flags_.begin(), {"--policy", GetParam().policy});
+    GpudDeathUnderLoadTest::SetUp();
+  }
+  void TearDown() override {
+    unsetenv("CARILLON_FAKE_CUDA");
+    GpudDeathUnderLoadTest::TearDown();
+  }
+};
+
+std::string PolicyOf(const ::testing::TestParamInfo<Served>& info) {
+  return info.param.policy;
+}
+INSTANTIATE_TEST_SUITE_P(Cpu, GpudDeathUnderAPolicyTest,
+                         ::testing::Values(Served{"cpu", "edge", "gpes"}),
+                         &PolicyOf);
+#ifdef CARILLON_HAVE_CUDA
+INSTANTIATE_TEST_SUITE_P(
+    CudaOnTheFakeDriver, GpudDeathUnderAPolicyTest,
+    ::testing::Values(Served{"cuda", "baseline_flag", "gpes"},
+                      Served{"cuda", "baseline_flag", "ptb"},
+                      Served{"cuda", "baseline_flag", "reservation"},
+                      Served{"cuda", "baseline_flag", "exclusive"}),
+    &PolicyOf);
+#endif
+
+TEST_P(GpudDeathUnderAPolicyTest, UnderEachPolicyEveryEventEndsOnce) {
+  loads_.push_back(std::make_unique<Load>(Attach("device0"), kBlocks, 0));
+  loads_.push_back(std::make_unique<Load>(Attach("device1"), 1, 1));
+  EndGpudsAmidEvents({SIGKILL, SIGUSR1, SIGKILL});
+  // The last gpud, too, had what this is about.
+  for (const auto& load : loads_) load->echoes.RingAll();
+  ASSERT_TRUE(Eventually([&] {
+    for (const auto& load : loads_) load->echoes.TakeAll();
+    return HasFailure() || std::ranges::all_of(loads_, [](const auto& load) {
+             return load->echoes.queue().in_flight() == 0;
+           });
+  }));
+  const v1::GetStatusResponse status = testbed_->Status();
+  EXPECT_EQ(status.policy(), GetParam().policy);
+  if (GetParam().backend == std::string("cpu")) return;
+  const bool slices = status.policy() == "gpes";
+  EXPECT_EQ(status.slices().slices(), 4 * status.slices().launches());
+  EXPECT_EQ(status.slices().launches() > 0, slices);
+  EXPECT_EQ(status.ptb().launches() > 0, status.policy() == "ptb");
+}
+
+// In chunks that are so small that a copy is seen while it is under way.
+class DeathInMidCopyTest : public GpudDeathTest {
+ protected:
+  static constexpr uint64_t kCopied = 64 << 20;
+
+  DeathInMidCopyTest() {
+    flags_.insert(flags_.end(),
+                  {"--copy-in-chunk", "4KiB", "--copy-out-chunk", "4KiB"});
+  }
+  bool IsCopying(const std::string& device) {
+    v1::ListQueuesResponse queues;
+    grpc::ClientContext context;
+    const grpc::Status status = testbed_->admin().ListQueues(
+        &context, v1::ListQueuesRequest(), &queues);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return std::ranges::any_of(queues.copies(), [&](const v1::Copy& copy) {
+      return copy.device() == device && copy.bytes_copied() > 0;
+    });
+  }
+};
+
+TEST_F(DeathInMidCopyTest, ACopyOfADeadGpudFailsAndTheNextOneMakesIt) {
+  auto device = Attach();
+  const auto in = *device->AllocateBuffer(Place::kInput, kCopied);
+  const auto gpu = *device->AllocateBuffer(Place::kGpuMemory, kCopied);
+  const auto out = *device->AllocateBuffer(Place::kOutput, kCopied);
+  Echoes echoes(*device);
+  std::mt19937_64 random(5);
+  for (uint64_t at = 0; at < kCopied; at += sizeof(uint64_t)) {
+    const uint64_t word = random();
+    std::memcpy(&in.bytes[at], &word, sizeof(word));
+  }
+  absl::Status cut;
+  // It may have ended before gpud does.
+  ASSERT_TRUE(Eventually([&] {
+    std::atomic<bool> ended{false};
+    std::thread copier([&] {
+      cut = device->Copy({.from = in, .to = gpu, .bytes = kCopied}).status();
+      ended = true;
+    });
+    while (!ended && !IsCopying("device0")) std::this_thread::yield();
+    echoes.RingAll();
+    testbed_->gpud().Kill();
+    copier.join();
+    EXPECT_TRUE(IsDead(*device));
+    echoes.TakeAll();
+    RestartGpud();
+    if (HasFailure()) return true;
+    const auto resumed = device->Resume(kBound);
+    EXPECT_TRUE(resumed.ok()) << Message(resumed);
+    return HasFailure() || !cut.ok();
+  }));
+  ASSERT_FALSE(HasFailure());
+  EXPECT_TRUE(absl::IsUnavailable(cut)) << Message(cut);
+  EXPECT_TRUE(absl::IsDataLoss(device->status(gpu)));
+  for (const auto& [from, to] : {std::pair(in, gpu), std::pair(gpu, out)}) {
+    const auto times = device->Copy({.from = from, .to = to, .bytes = kCopied});
+    ASSERT_TRUE(times.ok()) << Message(times.status());
+  }
+  EXPECT_TRUE(std::ranges::equal(in.bytes, out.bytes));
+  EXPECT_TRUE(Eventually([&] {
+    echoes.TakeAll();
+    return HasFailure() || echoes.queue().in_flight() == 0;
+  }));
+}
+
+TEST_F(DeathInMidCopyTest, ADeviceThatDiesLeavesNothingOfItsCopy) {
+  auto device = Attach();
+  Echoes echoes(*device);
+  const auto in = *device->AllocateBuffer(Place::kInput, kBytes);
+  const auto gpu = *device->AllocateBuffer(Place::kGpuMemory, kBytes);
+  const uint64_t used = testbed_->Status().memory_used();
+  for (const std::string direction : {"in", "out"}) {
+    auto copier = testbed_->StartDevice(
+        "copier", "integration_tests/copy_device", {direction});
+    ASSERT_TRUE(copier.ok()) << Message(copier.status());
+    ASSERT_TRUE(Eventually([&] { return IsCopying("copier"); }));
+    echoes.RingAll();
+    (*copier)->Kill();
+    EXPECT_TRUE(Eventually([&] {
+      echoes.TakeAll();
+      return testbed_->Devices().devices_size() == 1 && !IsCopying("copier") &&
+             testbed_->Status().memory_used() == used &&
+             echoes.queue().in_flight() == 0;
+    }));
+    const auto times = device->Copy({.from = in, .to = gpu, .bytes = kBytes});
+    EXPECT_TRUE(times.ok()) << Message(times.status());
+  }
 }
 
 TEST_F(GpudDeathTest, BuffersQueuesAndFiguresStayWhereTheyWere) {
