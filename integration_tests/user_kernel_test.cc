@@ -212,7 +212,8 @@ TEST_F(UserKernelTest, IsLoadedListedAndRunByADevicesDoorbell) {
 }
 
 // PTX is rewritten, a fatbin is not; and one slice is the whole launch.
-TEST_F(UserKernelTest, StatusCountsLaunchesInSlicesAndWholeOnesByReason) {
+TEST_F(UserKernelTest,
+       StatusCountsLaunchesInSlicesOrPersistentAndWholeOnesByReason) {
   ASSERT_EQ(Load("saxpy.ptx", kSaxpy, {"--as", "sliced"}).code, 0);
   ASSERT_EQ(Load("saxpy.fatbin", kSaxpy, {"--as", "whole"}).code, 0);
   ASSERT_EQ(Carillon({"policy", "gpes"}).code, 0);
@@ -246,6 +247,31 @@ TEST_F(UserKernelTest, StatusCountsLaunchesInSlicesAndWholeOnesByReason) {
             Json::parse(R"({"launches": 1, "slices": 3, "over_bound": 0,
                             "whole": [{"name": "one_slice", "value": 1},
                                       {"name": "no_ptx", "value": 1}]})"));
+
+  // A user's code takes no blocks.
+  EXPECT_THAT(Carillon({"status"}).output, Not(HasSubstr("ptb ")));
+  ASSERT_EQ(Carillon({"policy", "ptb"}).code, 0);
+  for (const auto& [kernel, blocks] :
+       {std::pair("sliced", 10'000u), {"echo", 10'000u}, {"echo", 1u}}) {
+    edge::Device::LaunchSpec spec = {
+        .kernel = kernel, .grid = {blocks, 1, 1}, .block = {kFloats, 1, 1}};
+    if (kernel == std::string("echo")) {
+      spec.parameters = {edge::Fixed("in", *x), edge::Fixed("out", *y)};
+    } else {
+      spec.parameters = {edge::Fixed("x", *x), edge::Fixed("y", *y),
+                         edge::ConstantFloat("a", 1),
+                         edge::Constant("n", kFloats)};
+    }
+    const auto times = (*device)->LaunchKernel(spec);
+    ASSERT_TRUE(times.ok()) << times.status();
+  }
+  EXPECT_THAT(Carillon({"status"}).output,
+              HasSubstr("1 of 3 launches as persistent blocks, stopped 0 "
+                        "times; whole: 1 all_fit, 1 users_kernel"));
+  EXPECT_EQ(Json::parse(Carillon({"status", "-o", "json"}).output)["ptb"],
+            Json::parse(R"({"launches": 1, "stops": 0,
+                      "whole": [{"name": "all_fit", "value": 1},
+                                {"name": "users_kernel", "value": 1}]})"));
 }
 
 TEST_F(UserKernelTest, WhatIsWrongEndsWithItsOwnCode) {
