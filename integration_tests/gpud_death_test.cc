@@ -274,8 +274,8 @@ void GpudDeathUnderLoadTest::EndGpudsAmidEvents(
 }
 
 // On a GPU that holds few blocks. One device has events of several waves, the
-// other ones that are more urgent: so the former run in slices under gpes, and are
-// stopped under ptb.
+// other ones that are more urgent: so the former run in slices under gpes, and as
+// persistent blocks, which may be stopped, under ptb.
 class GpudDeathUnderAPolicyTest : public GpudDeathUnderLoadTest {
  protected:
   static constexpr uint32_t kBlocks = 100;
