@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "proto/admin.pb.h"
+#include "shm/histogram.h"
 #include "tools/cli/ui/proto_json.h"
 #include "tools/cli/ui/terminal_text.h"
 #include "tools/testbed/supervisor/process_identity.h"
@@ -137,6 +139,9 @@ void ProcessLooker::Look(const testbed::Testbed& testbed, Figures* figures) {
         process = std::move(*device);
         devices.erase(device);
       }
+      process.bad = process.silent_ns != 0;
+      process.cores.reset();
+      process.resident_bytes.reset();
       process.kind = ForTerminal(record.kind);
       process.state = testbed::ToText(record.state);
       process.pid = static_cast<uint32_t>(record.identity.pid);

@@ -194,7 +194,7 @@ class Painter {
       grid_.Put(0, 1, fmt::format("{}x{} at least", kLeastWidth, kLeastHeight));
       return std::move(grid_);
     }
-    PaintTotals();
+    PaintTotals(keys);
     const size_t rows = grid_.height() - kOtherLines - (keys ? 1 : 0);
     const size_t processes = figures_.processes.size();
     const size_t events = figures_.events.size();
@@ -211,11 +211,12 @@ class Painter {
   }
 
  private:
-  void PaintTotals() {
-    grid_.Put(0, 0, fmt::format("carillon top: {}", figures_.testbed));
+  void PaintTotals(bool keys) {
+    const size_t left =
+        grid_.Put(0, 0, fmt::format("carillon top: {}", figures_.testbed));
     const std::string right = fmt::format(
         "{}{}", settings_.paused_ ? "PAUSED  " : "", Clock(figures_.time_ns));
-    grid_.Put(grid_.width() - right.size(), 0, right);
+    grid_.Put(keys ? grid_.width() - right.size() : left + kGap, 0, right);
     grid_.Paint(0, Style::kReversed);
     grid_.Put(0, 1,
               fmt::format(

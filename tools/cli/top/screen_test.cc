@@ -238,6 +238,7 @@ TEST(TopScreen, FitsAnySize) {
 TEST(TopScreen, AsTextHasAllRowsAndNoKeys) {
   const std::string text = DrawText(SomeFigures(40));
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 9 + 41 + 40);
+  EXPECT_THAT(text, ::testing::ContainsRegex("^carillon top: lab  ..:..:..\n"));
   EXPECT_THAT(text, HasSubstr("nic39    nic"));
   EXPECT_THAT(text, HasSubstr("nic39       0  memc_get (get)"));
   EXPECT_THAT(text, Not(HasSubstr("q quit")));
