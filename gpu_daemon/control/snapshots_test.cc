@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
@@ -19,8 +20,9 @@ using grpc::StatusCode;
 
 class Stream {
  public:
-  explicit Stream(TestTestbed& testbed, uint32_t interval_ms = 50)
-      : context_(Within()) {
+  explicit Stream(TestTestbed& testbed, uint32_t interval_ms = 50,
+                  std::chrono::milliseconds deadline = std::chrono::seconds(60))
+      : context_(Within(deadline)) {
     v1::StreamSnapshotsRequest request;
     request.set_interval_ms(interval_ms);
     request.set_histograms_ms(500);
@@ -239,6 +241,52 @@ TEST(Snapshots, ShareTheirPlacesWithWatchers) {
   EXPECT_FALSE(refused.Read(&message));
   EXPECT_EQ(refused.Finish().error_code(), StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_EQ(refused.reason(), reason::kTooMany);
+  for (const auto& context : contexts) context->TryCancel();
+  for (const auto& watch : watches) watch->Finish();
+}
+
+TEST(Snapshots, AReaderThatDoesNotReadIsEndedAndItsPlaceIsFree) {
+  TestTestbed testbed;
+  std::vector<std::unique_ptr<AttachedDevice>> devices;
+  v1::AttachRequest request;
+  for (int i = 0; i < 16; ++i) {
+    request = AttachRequestFor("nic" + std::to_string(i));
+    for (const char* name : {"a", "b", "c", "d"}) {
+      request.add_histogram_names(name);
+    }
+    devices.push_back(std::make_unique<AttachedDevice>(&testbed, request));
+  }
+  Stream stuck(testbed, 50, std::chrono::minutes(10));
+  ASSERT_TRUE(stuck.Next().whole());
+  // All its histograms change, again and again: at some time its connection
+  // takes no more.
+  const auto change = [&] {
+    for (const auto& device : devices) {
+      for (auto& histogram : device->submission().telemetry().histograms) {
+        for (uint64_t value = 1; value < 1 << 20; value += value / 32 + 1) {
+          shm::HistogramWriter(&histogram).Add(value);
+        }
+      }
+    }
+  };
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientReader<v1::TelemetryEvent>>> watches;
+  for (int i = 0; i < 31; ++i) {
+    contexts.push_back(Within(std::chrono::minutes(10)));
+    watches.push_back(
+        testbed.admin().Watch(contexts.back().get(), v1::WatchRequest()));
+    v1::TelemetryEvent event;
+    ASSERT_TRUE(watches.back()->Read(&event));
+  }
+  EXPECT_TRUE(Eventually([&] {
+    change();
+    Stream next(testbed);
+    v1::Snapshot message;
+    return next.Read(&message);
+  }));
+  v1::Snapshot message;
+  while (stuck.Read(&message)) continue;
+  EXPECT_EQ(stuck.Finish().error_code(), StatusCode::CANCELLED);
   for (const auto& context : contexts) context->TryCancel();
   for (const auto& watch : watches) watch->Finish();
 }
