@@ -1,4 +1,5 @@
 // What Admin.StreamSnapshots shows of a testbed.
+#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,13 +21,15 @@ using grpc::StatusCode;
 
 class Stream {
  public:
-  explicit Stream(TestTestbed& testbed, uint32_t interval_ms = 50,
-                  std::chrono::milliseconds deadline = std::chrono::seconds(60))
+  explicit Stream(TestTestbed& testbed, uint32_t interval_ms = 50)
+      : Stream(testbed.admin(), interval_ms, std::chrono::seconds(60)) {}
+  Stream(v1::Admin::Stub& admin, uint32_t interval_ms,
+         std::chrono::milliseconds deadline)
       : context_(Within(deadline)) {
     v1::StreamSnapshotsRequest request;
     request.set_interval_ms(interval_ms);
     request.set_histograms_ms(500);
-    reader_ = testbed.admin().StreamSnapshots(context_.get(), request);
+    reader_ = admin.StreamSnapshots(context_.get(), request);
   }
   // Fails the test if there is none.
   v1::Snapshot Next() {
@@ -256,10 +259,15 @@ TEST(Snapshots, AReaderThatDoesNotReadIsEndedAndItsPlaceIsFree) {
     }
     devices.push_back(std::make_unique<AttachedDevice>(&testbed, request));
   }
-  Stream stuck(testbed, 50, std::chrono::minutes(10));
+  // Takes no more than HTTP/2's first window from a caller that does not read.
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  const auto admin = v1::Admin::NewStub(
+      grpc::CreateCustomChannel("unix:" + testbed.paths().operator_socket(),
+                                grpc::InsecureChannelCredentials(), arguments));
+  Stream stuck(*admin, 50, std::chrono::minutes(10));
   ASSERT_TRUE(stuck.Next().whole());
-  // All its histograms change, again and again: at some time its connection
-  // takes no more.
+  // All its histograms change, again and again, so that it has much to read.
   const auto change = [&] {
     for (const auto& device : devices) {
       for (auto& histogram : device->submission().telemetry().histograms) {
