@@ -286,7 +286,7 @@ TEST(Snapshots, AReaderThatDoesNotReadIsEndedAndItsPlaceIsFree) {
     v1::TelemetryEvent event;
     ASSERT_TRUE(watches.back()->Read(&event));
   }
-  EXPECT_TRUE(Eventually([&] {
+  ASSERT_TRUE(Eventually([&] {
     change();
     Stream next(testbed);
     v1::Snapshot message;
