@@ -20,14 +20,14 @@ namespace {
 constexpr short kBadPair = 1;
 constexpr int kEscapeMs = 25;
 
-int Attributes(Style style) {
+int Attributes(Style style, bool colour) {
   switch (style) {
     case Style::kPlain:
       return A_NORMAL;
     case Style::kBold:
       return A_BOLD;
     case Style::kBad:
-      return has_colors() ? COLOR_PAIR(kBadPair) : A_UNDERLINE;
+      return colour ? COLOR_PAIR(kBadPair) : A_UNDERLINE;
     case Style::kReversed:
       return A_REVERSE;
   }
@@ -43,6 +43,7 @@ bool ColourWanted() {
 
 struct Terminal::Screen {
   SCREEN* screen = nullptr;
+  bool colour = false;
 };
 
 absl::StatusOr<std::unique_ptr<Terminal>> Terminal::Open() {
@@ -69,8 +70,8 @@ Terminal::Terminal(std::unique_ptr<Screen> screen)
   keypad(stdscr, true);
   nodelay(stdscr, true);
   set_escdelay(kEscapeMs);
-  if (has_colors() && ColourWanted()) {
-    start_color();
+  screen_->colour = has_colors() && ColourWanted() && start_color() == OK;
+  if (screen_->colour) {
     use_default_colors();
     init_pair(kBadPair, COLOR_RED, -1);
   }
@@ -121,7 +122,7 @@ void Terminal::Show(const Grid& grid) {
       for (; x < grid.width() && grid.At(x, y).style == style; ++x) {
         run += grid.At(x, y).character;
       }
-      attrset(Attributes(style));
+      attrset(Attributes(style, screen_->colour));
       mvaddstr(static_cast<int>(y), static_cast<int>(begin), run.c_str());
     }
   }

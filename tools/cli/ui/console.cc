@@ -10,7 +10,7 @@
 #include <cstring>
 #include <ctime>
 #include <nlohmann/json.hpp>
-#include <utility>
+#include <vector>
 
 namespace carillon::cli {
 namespace {
@@ -110,15 +110,17 @@ void Console::EndBlock() {
   }
   const std::string time =
       fmt::format("{:%H:%M:%S}", fmt::localtime(std::time(nullptr)));
+  // A line as wide as the terminal leaves the cursor on its last column, so that
+  // it is cleared before and not after it.
+  const std::vector<std::string> lines =
+      CutLines(fmt::format("{}  {}\n\n{}", title_, time, block_), size.ws_col,
+               size.ws_row);
   std::string drawn = kHome;
-  bool first = true;
-  for (const std::string& line :
-       CutLines(fmt::format("{}  {}\n\n{}", title_, time, block_), size.ws_col,
-                size.ws_row)) {
-    if (!std::exchange(first, false)) drawn += "\n";
-    drawn += line + kRestOfLine;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    drawn += (i == 0 ? "" : "\n") + (kRestOfLine + lines[i]);
   }
-  WriteOut(drawn + kRestOfScreen);
+  if (lines.size() < size.ws_row) drawn += std::string("\n") + kRestOfScreen;
+  WriteOut(drawn);
 }
 
 void Console::EndBlocks() {

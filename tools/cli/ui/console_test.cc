@@ -117,12 +117,16 @@ TEST(Console, DrawsABlockOverTheLastOneOnATerminalAndLeavesItAsItWas) {
   console.Print("123456\n");
   EXPECT_EQ(shown(), "\x1b[?1049h");
   console.EndBlock();
-  EXPECT_EQ(shown(), "\x1b[Htitle\x1b[K\r\n\x1b[K\r\n12345\x1b[K\x1b[J");
+  EXPECT_EQ(shown(),
+            "\x1b[H\x1b[Ktitle\r\n\x1b[K\r\n\x1b[K"
+            "12345");
   console.BeginBlock("title");
   console.Print("1\n");
   console.Say("2");
   console.EndBlock();
-  EXPECT_EQ(shown(), "\x1b[Htitle\x1b[K\r\n\x1b[K\r\nand 2\x1b[K\x1b[J");
+  EXPECT_EQ(shown(),
+            "\x1b[H\x1b[Ktitle\r\n\x1b[K\r\n\x1b[K"
+            "and 2");
   console.EndBlocks();
   EXPECT_EQ(shown(), "\x1b[?1049l1\r\n2\r\n");
   std::fclose(terminal);

@@ -44,7 +44,7 @@ v1::Histogram Difference(const v1::Histogram& before,
     difference.add_bucket(now.bucket(i));
     difference.add_count(now.count(i) - count);
   }
-  if (!old.empty()) return now;
+  if (!old.empty() || now.sum_ns() < before.sum_ns()) return now;
   difference.set_sum_ns(now.sum_ns() - before.sum_ns());
   return difference;
 }

@@ -109,7 +109,11 @@ TEST_F(RatesTest, LatenciesAreThoseOfTheLastWindow) {
   ASSERT_EQ(recent.bucket_size(), 1);
   EXPECT_EQ(recent.count(0), 4u);
   EXPECT_EQ(recent.sum_ns(), 400u);
+  // The same, but as many events came again as there were.
+  Latencies({{30, 4}, {31, 1}}, 390);
   LookAt(3500 * kMs);
+  EXPECT_EQ(rates_.Latencies(3).sum_ns(), 390u);
+  LookAt(4500 * kMs);
   EXPECT_EQ(rates_.Latencies(3).bucket_size(), 0) << "none ended";
 }
 

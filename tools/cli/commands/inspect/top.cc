@@ -122,6 +122,15 @@ class Top {
   // Processes are looked at each interval, whether gpud answers or not.
   bool ShowWithoutPicture() {
     if (Clock::now() - looked_ < interval_) return Show(/*frame=*/false);
+    // What was so at the last picture is not so now; counts stay.
+    figures_.events_per_s = {};
+    for (top::Event& event : figures_.events) {
+      event.events_per_s = {};
+      event.peak = {};
+      event.mean_ns = {};
+      event.p50_ns = {};
+      event.p99_ns = {};
+    }
     for (top::Process& process : figures_.processes) {
       process.events_per_s = {};
       process.peak = {};
