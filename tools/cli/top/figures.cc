@@ -162,9 +162,14 @@ void ProcessLooker::Look(const testbed::Testbed& testbed, Figures* figures) {
   }
   // Started by hand, which no supervisor knows.
   for (Process& process : devices) {
+    process.cores.reset();
+    process.resident_bytes.reset();
     if (const auto facts =
             testbed::LookAtProcess(static_cast<pid_t>(process.pid))) {
       Add(*facts, since, &process);
+    } else {
+      process.state = "ended";
+      process.bad = true;
     }
     figures->processes.push_back(std::move(process));
   }
