@@ -33,6 +33,9 @@ _XDP = {
     "/usr/include/xdp/xsk.h": "libxdp-dev",
 }
 
+# Used by `carillon top`.
+_NCURSES = {"/usr/include/ncurses.h": "libncurses-dev"}
+
 # The module of devices in Python; without these all but that is built.
 _PYTHON = ["libpython3.11-dev", "pybind11-dev"]
 
@@ -70,7 +73,7 @@ def _python(ctx):
 def _system_impl(ctx):
     missing = [
         package
-        for path, package in _PACKAGES.items() + _OPENSSL.items() + _PCAP.items() + _XDP.items()
+        for path, package in _PACKAGES.items() + _OPENSSL.items() + _PCAP.items() + _XDP.items() + _NCURSES.items()
         if not ctx.path(path).exists
     ]
     if missing:
@@ -81,6 +84,7 @@ def _system_impl(ctx):
     openssl = ctx.execute(["dpkg-query", "-W", "-f", "${Version}"] + _OPENSSL.values())
     pcap = ctx.execute(["dpkg-query", "-W", "-f", "${Version}"] + _PCAP.values())
     xdp = ctx.execute(["dpkg-query", "-W", "-f", "${Version}"] + _XDP.values())
+    ncurses = ctx.execute(["dpkg-query", "-W", "-f", "${Version}"] + _NCURSES.values())
     python = ctx.execute(["dpkg-query", "-W", "-f", "${Version} "] + _PYTHON)
     ctx.file("defs.bzl", "PYBIND11_PRESENT = %s\n" % _python(ctx), executable = False)
     ctx.symlink("/usr/bin/protoc", "protoc")
@@ -89,6 +93,7 @@ def _system_impl(ctx):
         "%{openssl_version}": str(hash(openssl.stdout)),
         "%{pcap_version}": str(hash(pcap.stdout)),
         "%{xdp_version}": str(hash(xdp.stdout)),
+        "%{ncurses_version}": str(hash(ncurses.stdout)),
         "%{python_version}": str(hash(python.stdout)),
         "%{versions}": str(hash(versions)),
     })

@@ -1,7 +1,9 @@
 // What Admin.StreamSnapshots shows of a testbed.
+#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
@@ -20,11 +22,14 @@ using grpc::StatusCode;
 class Stream {
  public:
   explicit Stream(TestTestbed& testbed, uint32_t interval_ms = 50)
-      : context_(Within()) {
+      : Stream(testbed.admin(), interval_ms, std::chrono::seconds(60)) {}
+  Stream(v1::Admin::Stub& admin, uint32_t interval_ms,
+         std::chrono::milliseconds deadline)
+      : context_(Within(deadline)) {
     v1::StreamSnapshotsRequest request;
     request.set_interval_ms(interval_ms);
     request.set_histograms_ms(500);
-    reader_ = testbed.admin().StreamSnapshots(context_.get(), request);
+    reader_ = admin.StreamSnapshots(context_.get(), request);
   }
   // Fails the test if there is none.
   v1::Snapshot Next() {
@@ -239,6 +244,57 @@ TEST(Snapshots, ShareTheirPlacesWithWatchers) {
   EXPECT_FALSE(refused.Read(&message));
   EXPECT_EQ(refused.Finish().error_code(), StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_EQ(refused.reason(), reason::kTooMany);
+  for (const auto& context : contexts) context->TryCancel();
+  for (const auto& watch : watches) watch->Finish();
+}
+
+TEST(Snapshots, AReaderThatDoesNotReadIsEndedAndItsPlaceIsFree) {
+  TestTestbed testbed;
+  std::vector<std::unique_ptr<AttachedDevice>> devices;
+  v1::AttachRequest request;
+  for (int i = 0; i < 16; ++i) {
+    request = AttachRequestFor("nic" + std::to_string(i));
+    for (const char* name : {"a", "b", "c", "d"}) {
+      request.add_histogram_names(name);
+    }
+    devices.push_back(std::make_unique<AttachedDevice>(&testbed, request));
+  }
+  // Takes no more than HTTP/2's first window from a caller that does not read.
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  const auto admin = v1::Admin::NewStub(
+      grpc::CreateCustomChannel("unix:" + testbed.paths().operator_socket(),
+                                grpc::InsecureChannelCredentials(), arguments));
+  Stream stuck(*admin, 50, std::chrono::minutes(10));
+  ASSERT_TRUE(stuck.Next().whole());
+  // All its histograms change, again and again, so that it has much to read.
+  const auto change = [&] {
+    for (const auto& device : devices) {
+      for (auto& histogram : device->submission().telemetry().histograms) {
+        for (uint64_t value = 1; value < 1 << 20; value += value / 32 + 1) {
+          shm::HistogramWriter(&histogram).Add(value);
+        }
+      }
+    }
+  };
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientReader<v1::TelemetryEvent>>> watches;
+  for (int i = 0; i < 31; ++i) {
+    contexts.push_back(Within(std::chrono::minutes(10)));
+    watches.push_back(
+        testbed.admin().Watch(contexts.back().get(), v1::WatchRequest()));
+    v1::TelemetryEvent event;
+    ASSERT_TRUE(watches.back()->Read(&event));
+  }
+  ASSERT_TRUE(Eventually([&] {
+    change();
+    Stream next(testbed);
+    v1::Snapshot message;
+    return next.Read(&message);
+  }));
+  v1::Snapshot message;
+  while (stuck.Read(&message)) continue;
+  EXPECT_EQ(stuck.Finish().error_code(), StatusCode::CANCELLED);
   for (const auto& context : contexts) context->TryCancel();
   for (const auto& watch : watches) watch->Finish();
 }

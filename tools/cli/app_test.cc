@@ -124,6 +124,10 @@ TEST_F(AppTest, CompletesCommandsAndWhatTheyTake) {
   EXPECT_EQ(Completed({"trace", "on", "--na"}), Found{"--name"});
   EXPECT_EQ(Completed({"status", "-o", "t"}), Found{"table"});
   EXPECT_EQ(Completed({"status", "--output=t"}), Found{"--output=table"});
+  // The value of -w may be left out.
+  EXPECT_EQ(Completed({"rings", "-w", "--n"}), Found{"--name"});
+  EXPECT_EQ(Completed({"rings", "-w", "-o", "t"}), Found{"table"});
+  EXPECT_EQ(Completed({"rings", "-w", "2", "-o", "t"}), Found{"table"});
   // As bash cuts it.
   EXPECT_EQ(Completed({"status", "--output", "=", "t"}), Found{"table"});
   EXPECT_EQ(Completed({"status", "--output", "="}), (Found{"table", "json"}));

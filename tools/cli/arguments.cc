@@ -117,4 +117,15 @@ Argument Arguments::Seconds(const std::string& names, double& value, double min,
   return Note(AddNumber(app_, names, value, help, read), names, "SECONDS");
 }
 
+Argument Arguments::OptionalSeconds(const std::string& names, double& value,
+                                    double otherwise, double min, double max,
+                                    const std::string& help) {
+  const auto read = [=](const auto& text) {
+    return ReadDecimal(text, min, max);
+  };
+  CLI::Option* const option = AddNumber(app_, names, value, help, read);
+  option->default_str(fmt::format("{}", otherwise))->expected(0, 1);
+  return Note(option, names, "SECONDS");
+}
+
 }  // namespace carillon::cli

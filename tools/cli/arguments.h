@@ -56,6 +56,11 @@ class Arguments {
                   uint32_t max, const std::string& help);
   Argument Seconds(const std::string& names, double& value, double min,
                    double max, const std::string& help);
+  // An option whose value may be left out: `otherwise`. Without the option,
+  // `value` stays as it is.
+  Argument OptionalSeconds(const std::string& names, double& value,
+                           double otherwise, double min, double max,
+                           const std::string& help);
 
   // Null for a flag.
   const ValueWords* ValueOf(const CLI::Option* option) const;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "tools/cli/arguments.h"
 #include "tools/cli/command.h"
@@ -64,9 +65,9 @@ class CommandLine {
 
   // A word before the one that is typed.
   void Pass(const std::string& word) {
-    if (pending_ != nullptr) {
-      Note(*pending_, word);
-      pending_ = nullptr;
+    const CLI::Option* const pending = std::exchange(pending_, nullptr);
+    if (Takes(pending, word)) {
+      Note(*pending, word);
     } else if (only_values_ || !word.starts_with('-') || word == "-") {
       const CLI::Option* const value = Value();
       if (value == nullptr) return;
@@ -93,7 +94,7 @@ class CommandLine {
 
   Candidates Complete(const std::string& word) const {
     Candidates found;
-    if (pending_ != nullptr) {
+    if (Takes(pending_, word)) {
       AddValues(*pending_, 0, "", &found);
     } else if (const size_t equals = word.find('=');
                !only_values_ && word.starts_with("--") && equals != word.npos) {
@@ -115,6 +116,13 @@ class CommandLine {
   // The positional argument that comes next; null: none.
   const CLI::Option* Value() const {
     return value_ < values_.size() ? values_[value_] : nullptr;
+  }
+
+  // Whether `word` is the value of the option before it: one that may do without
+  // leaves words with a dash to others.
+  static bool Takes(const CLI::Option* pending, const std::string& word) {
+    return pending != nullptr &&
+           (pending->get_expected_min() > 0 || !word.starts_with('-'));
   }
 
   const CLI::Option* Find(const std::string& word) const {

@@ -24,6 +24,7 @@ SYSTEM = {
     "gmock/": "@system//:gmock",
     "grpc": "@system//:grpc",
     "gtest/": "@system//:gtest",
+    "ncurses": "@system//:ncurses",
     "nlohmann": "@system//:json",
     "openssl/": "@system//:openssl",
     "pybind11/": "@system//:pybind11",

@@ -1,5 +1,6 @@
 #include "tools/cli/ui/console.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -7,7 +8,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 namespace carillon::cli {
 namespace {
@@ -24,6 +27,13 @@ bool ColourWanted() {
   return terminal != nullptr && std::string_view(terminal) != "dumb";
 }
 
+// On the screen beside the one that a shell writes to.
+constexpr char kOtherScreen[] = "\x1b[?1049h";
+constexpr char kBackToShell[] = "\x1b[?1049l";
+constexpr char kHome[] = "\x1b[H";
+constexpr char kRestOfLine[] = "\x1b[K";
+constexpr char kRestOfScreen[] = "\x1b[J";
+
 std::string Dump(const Json& document, int indent) {
   return document.dump(indent, ' ', false, Json::error_handler_t::replace) +
          "\n";
@@ -35,7 +45,8 @@ Console::Console(FILE* out, FILE* err)
     : out_(out),
       err_(err),
       err_is_terminal_(isatty(fileno(err)) == 1),
-      colour_(isatty(fileno(out)) == 1 && ColourWanted()) {}
+      out_is_terminal_(isatty(fileno(out)) == 1),
+      colour_(out_is_terminal_ && ColourWanted()) {}
 
 void Console::EndLineInPlace() {
   if (!in_place_) return;
@@ -44,7 +55,15 @@ void Console::EndLineInPlace() {
 }
 
 void Console::Print(std::string_view text) {
+  if (in_block_ && redraws()) {
+    block_ += text;
+    return;
+  }
   EndLineInPlace();
+  WriteOut(text);
+}
+
+void Console::WriteOut(std::string_view text) {
   errno = 0;
   Write(out_, text);
   if (!out_ok() && out_error_ == 0) out_error_ = errno;
@@ -54,7 +73,7 @@ void Console::Print(const Table& table) { Print(table.ToString(colour_)); }
 
 void Console::PrintDocument(const Json& document) {
   document_printed_ = true;
-  Print(Dump(document, 2));
+  Print(Dump(document, in_block_ ? -1 : 2));
 }
 
 void Console::Print(const Json& document, const Table& table,
@@ -73,7 +92,48 @@ void Console::PrintJsonLine(const Json& document) {
   Print(Dump(document, -1));
 }
 
+void Console::BeginBlock(std::string_view title) {
+  in_block_ = true;
+  title_ = title;
+  block_.clear();
+  if (blocks_++ == 0 && redraws()) WriteOut(kOtherScreen);
+  if (blocks_ > 1 && !redraws() && !json()) Print("\n");
+}
+
+void Console::EndBlock() {
+  in_block_ = false;
+  if (!redraws()) return;
+  winsize size{};
+  if (ioctl(fileno(out_), TIOCGWINSZ, &size) != 0 || size.ws_col == 0 ||
+      size.ws_row == 0) {
+    size = {.ws_row = 24, .ws_col = 80};
+  }
+  const std::string time =
+      fmt::format("{:%H:%M:%S}", fmt::localtime(std::time(nullptr)));
+  // A line as wide as the terminal leaves the cursor on its last column, so that
+  // it is cleared before and not after it.
+  const std::vector<std::string> lines =
+      CutLines(fmt::format("{}  {}\n\n{}", title_, time, block_), size.ws_col,
+               size.ws_row);
+  std::string drawn = kHome;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    drawn += (i == 0 ? "" : "\n") + (kRestOfLine + lines[i]);
+  }
+  if (lines.size() < size.ws_row) drawn += std::string("\n") + kRestOfScreen;
+  WriteOut(drawn);
+}
+
+void Console::EndBlocks() {
+  in_block_ = false;
+  if (blocks_ == 0 || !redraws()) return;
+  WriteOut(kBackToShell + block_);
+}
+
 void Console::Say(std::string_view line) {
+  if (in_block_ && redraws()) {
+    block_ += fmt::format("{}\n", line);
+    return;
+  }
   EndLineInPlace();
   Write(err_, fmt::format("{}\n", line));
 }

@@ -25,11 +25,12 @@ class Console {
   bool json() const { return format == "json"; }
 
   bool err_is_terminal() const { return err_is_terminal_; }
+  bool out_is_terminal() const { return out_is_terminal_; }
 
   void Print(std::string_view text);
   void Print(const Table& table);
-  // Prints the result of a command under -o json; call it once. Replaces bytes
-  // that are not UTF-8.
+  // Prints the result of a command under -o json; call it once, or once a block:
+  // on a line then. Replaces bytes that are not UTF-8.
   void PrintDocument(const Json& document);
   // Prints `document` under -o json, else the table; says `nothing` in the place
   // of a table without rows, unless `nothing` is empty.
@@ -45,6 +46,14 @@ class Console {
   // (ASCII only); prints nothing elsewhere.
   void SayInPlace(std::string_view line);
 
+  // A command that prints its result again and again prints blocks. On a
+  // terminal, one takes the place of the other, with what is said, under a line
+  // with `title` and the time; elsewhere an empty line parts them, but for JSON.
+  void BeginBlock(std::string_view title);
+  void EndBlock();
+  // After the last one: a terminal is as it was before them, and shows it whole.
+  void EndBlocks();
+
   // Adds terminal codes where stdout has colour.
   std::string Bold(std::string_view text) const { return Coloured("1", text); }
   std::string Good(std::string_view text) const { return Coloured("32", text); }
@@ -58,14 +67,23 @@ class Console {
  private:
   std::string Coloured(const char* code, std::string_view text) const;
   void EndLineInPlace();
+  bool redraws() const { return out_is_terminal_ && !json(); }
+  void WriteOut(std::string_view text);
 
   FILE* const out_;
   FILE* const err_;
   bool err_is_terminal_;
+  bool out_is_terminal_;
   bool colour_;
   bool in_place_ = false;
   bool document_printed_ = false;
   int out_error_ = 0;  // errno of the first failure
+  int blocks_ = 0;
+  bool in_block_ = false;
+  std::string title_;
+  // What is printed and said in a block that is drawn at its end; the last one's
+  // after it.
+  std::string block_;
 };
 
 }  // namespace carillon::cli

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -97,6 +98,51 @@ TEST(Console, CutsALineInPlaceToTheTerminal) {
   EXPECT_EQ(std::string(bytes, got), "\r\x1b[K012345678\r\x1b[Kdone\r\n");
   std::fclose(terminal);
   close(primary);
+}
+
+TEST(Console, DrawsABlockOverTheLastOneOnATerminalAndLeavesItAsItWas) {
+  int primary;
+  int secondary;
+  const winsize size = {.ws_row = 3, .ws_col = 5};
+  ASSERT_EQ(openpty(&primary, &secondary, nullptr, nullptr, &size), 0);
+  FILE* terminal = fdopen(secondary, "w");
+  unsetenv("TERM");
+  Console console(terminal, terminal);
+  const auto shown = [&] {
+    char bytes[256];
+    const ssize_t got = read(primary, bytes, sizeof(bytes));
+    return std::string(bytes, std::max<ssize_t>(got, 0));
+  };
+  console.BeginBlock("title");
+  console.Print("123456\n");
+  EXPECT_EQ(shown(), "\x1b[?1049h");
+  console.EndBlock();
+  EXPECT_EQ(shown(),
+            "\x1b[H\x1b[Ktitle\r\n\x1b[K\r\n\x1b[K"
+            "12345");
+  console.BeginBlock("title");
+  console.Print("1\n");
+  console.Say("2");
+  console.EndBlock();
+  EXPECT_EQ(shown(),
+            "\x1b[H\x1b[Ktitle\r\n\x1b[K\r\n\x1b[K"
+            "and 2");
+  console.EndBlocks();
+  EXPECT_EQ(shown(), "\x1b[?1049l1\r\n2\r\n");
+  std::fclose(terminal);
+  close(primary);
+}
+
+TEST(Console, PartsBlocksElsewhere) {
+  Files files;
+  Console console(files.out, files.err);
+  for (const char* text : {"1\n", "2\n"}) {
+    console.BeginBlock("title");
+    console.Print(text);
+    console.EndBlock();
+  }
+  console.EndBlocks();
+  EXPECT_EQ(Contents(files.out), "1\n\n2\n");
 }
 
 TEST(ExitCode, FollowsTheKindOfFailure) {

@@ -10,7 +10,49 @@ constexpr char kBold[] = "\x1b[1m";
 constexpr char kPlain[] = "\x1b[0m";
 constexpr size_t kGap = 2;
 
+// The first `width` characters of a line; all codes.
+std::string CutLine(std::string_view line, size_t width) {
+  std::string cut;
+  size_t used = 0;
+  while (!line.empty()) {
+    size_t length = 1;
+    if (line[0] == '\x1b') {
+      length = std::min(line.find('m'), line.size() - 1) + 1;
+    } else {
+      while (length < line.size() &&
+             (static_cast<unsigned char>(line[length]) & 0xc0) == 0x80) {
+        ++length;
+      }
+      if (++used > width) length = 0;
+    }
+    if (length == 0) {
+      // A code may follow that ends a colour.
+      line.remove_prefix(std::min(line.find('\x1b'), line.size()));
+    } else {
+      cut += line.substr(0, length);
+      line.remove_prefix(length);
+    }
+  }
+  return cut;
+}
+
 }  // namespace
+
+std::vector<std::string> CutLines(std::string_view text, size_t width,
+                                  size_t height) {
+  std::vector<std::string> lines;
+  size_t count = 0;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    if (++count <= height) lines.push_back(CutLine(text.substr(0, end), width));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  if (count > height && height > 0) {
+    lines.back() =
+        CutLine(fmt::format("and {} more lines", count - height + 1), width);
+  }
+  return lines;
+}
 
 size_t DisplayWidth(std::string_view text) {
   return std::count_if(text.begin(), text.end(), [](char c) {

@@ -44,6 +44,12 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
+// The lines of `text` that a terminal of that size has room for, each cut to
+// its width; terminal codes for colours take none and are not cut. What has no
+// room is counted in the last line.
+std::vector<std::string> CutLines(std::string_view text, size_t width,
+                                  size_t height);
+
 // How many columns UTF-8 text takes on a terminal, one per character.
 size_t DisplayWidth(std::string_view text);
 

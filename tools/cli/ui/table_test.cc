@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 namespace carillon::cli {
 namespace {
 
@@ -33,6 +36,25 @@ TEST(Table, MarksTheHeaderOnlyWhenAsked) {
   Table table({"A"});
   EXPECT_EQ(table.ToString(true), "\x1b[1mA\x1b[0m\n");
   EXPECT_EQ(table.ToString(false), "A\n");
+}
+
+using Lines = std::vector<std::string>;
+
+TEST(CutLines, FitATerminal) {
+  EXPECT_EQ(CutLines("", 10, 2), Lines());
+  EXPECT_EQ(CutLines("abc\n\ndef", 10, 3), (Lines{"abc", "", "def"}));
+  EXPECT_EQ(CutLines("abcdef\n\xc3\xa4\xc3\xb6x\n", 2, 9),
+            (Lines{"ab", "\xc3\xa4\xc3\xb6"}));
+  EXPECT_EQ(CutLines("a\nb\nc\nd\n", 30, 3),
+            (Lines{"a", "b", "and 2 more lines"}));
+  EXPECT_EQ(CutLines("a\nb\nc\n", 3, 2), (Lines{"a", "and"}));
+  EXPECT_EQ(CutLines("a\n", 3, 0), Lines());
+}
+
+TEST(CutLines, LeaveColoursWhole) {
+  EXPECT_EQ(CutLines("\x1b[1mabcdef\x1b[0m", 3, 1),
+            (Lines{"\x1b[1mabc\x1b[0m"}));
+  EXPECT_EQ(CutLines("a\x1b[1", 3, 1), (Lines{"a\x1b[1"})) << "no end";
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "tools/cli/commands/fault/board_option.h"
 #include "tools/cli/commands/fault/commands.h"
+#include "tools/cli/commands/inspect/repeat.h"
 
 namespace carillon::cli {
 namespace {
@@ -76,9 +77,16 @@ absl::Status Show(const OpenBoard& open, Console& console) {
 
 Run MakeFaultList(Arguments& arguments, Console& console) {
   auto option = std::make_shared<BoardOption>(arguments);
-  return [option, &console]() -> absl::Status {
-    ASSIGN_OR_RETURN(const auto open, option->Open());
-    return Show(open, console);
+  auto repeat = std::make_shared<Repeat>(arguments);
+  return [option, repeat, &console]() -> absl::Status {
+    return repeat->Run(
+        "fault list", console,
+        [&]() -> absl::Status {
+          // Anew each time: another testbed of that name has another board.
+          ASSIGN_OR_RETURN(const auto open, option->Open());
+          return Show(open, console);
+        },
+        [] { return true; });
   };
 }
 

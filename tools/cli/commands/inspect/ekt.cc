@@ -58,7 +58,7 @@ absl::Status Show(OpenTestbed& open, Console& console) {
 }  // namespace
 
 Run MakeEkt(Arguments& arguments, Console& console) {
-  return MakeInspection(arguments, console, Show);
+  return MakeInspection("ekt", arguments, console, Show);
 }
 
 }  // namespace carillon::cli

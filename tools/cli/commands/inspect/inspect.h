@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -14,9 +15,12 @@
 #include "proto/admin.pb.h"
 #include "proto/common.pb.h"
 #include "tools/cli/command.h"
+#include "tools/cli/commands/inspect/repeat.h"
 #include "tools/cli/commands/inspect/testbed_option.h"
 #include "tools/cli/ui/proto_json.h"
 #include "tools/testbed/client/admin_client.h"
+#include "tools/testbed/client/snapshot_picture.h"
+#include "tools/testbed/client/snapshot_rates.h"
 #include "tools/testbed/supervisor/testbeds.h"
 
 namespace carillon::cli {
@@ -36,6 +40,47 @@ std::function<absl::StatusOr<OpenTestbed>()> AddTestbedOption(
 Run MakeInspection(
     Arguments& arguments, Console& console,
     std::function<absl::Status(OpenTestbed& open, Console& console)> show);
+
+// A command that looks into a testbed once, or with -w again and again.
+class Inspection {
+ public:
+  using Show = std::function<absl::Status(OpenTestbed& open)>;
+  using ShowPicture = std::function<absl::Status(
+      OpenTestbed& open, const testbed::SnapshotPicture& picture,
+      const testbed::SnapshotRates& rates)>;
+
+  // Adds the testbed's options, and -w. `command` is its name.
+  Inspection(std::string command, Arguments& arguments, Console& console);
+
+  absl::Status Run(const Show& show) const;
+  // `show` gets pictures and rates, and may still ask the client. With -w the
+  // first picture has no rates. Without it, there are two pictures a quarter of a
+  // second apart, and the second one is shown.
+  absl::Status RunOnPictures(const ShowPicture& show) const;
+
+ private:
+  const std::string command_;
+  Console* const console_;
+  const std::function<absl::StatusOr<OpenTestbed>()> open_testbed_;
+  Repeat repeat_;
+};
+
+// For a command that is nothing else.
+Run MakeInspection(
+    const std::string& command, Arguments& arguments, Console& console,
+    std::function<absl::Status(OpenTestbed& open, Console& console)> show);
+
+// Calls `on_picture` until it returns false, with a null pointer about every
+// 100 ms. Errors: those of the stream; DeadlineExceeded (none has come in five
+// seconds and an interval); Unavailable (gpud went down).
+absl::Status FollowPictures(
+    testbed::AdminClient& client, std::chrono::milliseconds interval,
+    const std::function<bool(const testbed::SnapshotPicture*,
+                             const testbed::SnapshotRates&)>& on_picture);
+
+// Whether another gpud may come after `open`'s has gone: not in a testbed whose
+// supervisor has ended.
+bool MayReturn(const OpenTestbed& open);
 
 // Explains the item called `name`, or prints it as JSON. `missing` is the error
 // if there is none, with "{}{}" in the place of the name and a suggestion.

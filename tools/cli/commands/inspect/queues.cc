@@ -62,7 +62,7 @@ absl::Status Show(OpenTestbed& open, Console& console) {
 }  // namespace
 
 Run MakeQueues(Arguments& arguments, Console& console) {
-  return MakeInspection(arguments, console, Show);
+  return MakeInspection("queues", arguments, console, Show);
 }
 
 }  // namespace carillon::cli

@@ -252,7 +252,7 @@ absl::Status Show(OpenTestbed& open, Console& console) {
 }  // namespace
 
 Run MakeStatus(Arguments& arguments, Console& console) {
-  return MakeInspection(arguments, console, Show);
+  return MakeInspection("status", arguments, console, Show);
 }
 
 }  // namespace carillon::cli

@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "tools/cli/commands/inspect/repeat.h"
 #include "tools/cli/commands/testbed/commands.h"
 #include "tools/testbed/client/admin_client.h"
 #include "tools/testbed/supervisor/process_identity.h"
@@ -201,16 +202,22 @@ absl::Status ListAll(const std::string& name, Console& console) {
 
 Run MakePs(Arguments& arguments, Console& console) {
   struct Options {
+    explicit Options(Arguments& arguments) : repeat(arguments) {}
     std::string name;
     bool directory = false;
+    Repeat repeat;
   };
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<Options>(arguments);
   arguments.Text("--name TESTBED", options->name, "Only this testbed");
-  arguments.Flag("--directory", options->directory,
-                 "Only where it is: CARILLON_TESTBED_DIR of its devices");
+  arguments
+      .Flag("--directory", options->directory,
+            "Only where it is: CARILLON_TESTBED_DIR of its devices")
+      .Excludes("--watch");
   return [options, &console] {
-    return options->directory ? ShowDirectory(options->name, console)
-                              : ListAll(options->name, console);
+    if (options->directory) return ShowDirectory(options->name, console);
+    return options->repeat.Run(
+        "ps", console, [&] { return ListAll(options->name, console); },
+        [] { return true; });
   };
 }
 

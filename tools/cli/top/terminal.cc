@@ -1,0 +1,133 @@
+#include "tools/cli/top/terminal.h"
+
+#include <clocale>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+#include "base/text.h"
+#include "fmt/format.h"
+#include "tools/cli/top/screen.h"
+
+// Last: it defines macros with common names.
+#define NCURSES_NOMACROS
+#include <ncurses.h>
+
+namespace carillon::cli::top {
+namespace {
+
+constexpr short kBadPair = 1;
+constexpr int kEscapeMs = 25;
+
+int Attributes(Style style, bool colour) {
+  switch (style) {
+    case Style::kPlain:
+      return A_NORMAL;
+    case Style::kBold:
+      return A_BOLD;
+    case Style::kBad:
+      return colour ? COLOR_PAIR(kBadPair) : A_UNDERLINE;
+    case Style::kReversed:
+      return A_REVERSE;
+  }
+  return A_NORMAL;
+}
+
+bool ColourWanted() {
+  const char* no_colour = std::getenv("NO_COLOR");
+  return no_colour == nullptr || *no_colour == '\0';
+}
+
+}  // namespace
+
+struct Terminal::Screen {
+  SCREEN* screen = nullptr;
+  bool colour = false;
+};
+
+absl::StatusOr<std::unique_ptr<Terminal>> Terminal::Open() {
+  // So that ncurses takes UTF-8.
+  std::setlocale(LC_CTYPE, "");
+  auto screen = std::make_unique<Screen>();
+  screen->screen = newterm(nullptr, stdout, stdin);
+  if (screen->screen == nullptr) {
+    const char* const term = std::getenv("TERM");
+    return absl::FailedPreconditionError(fmt::format(
+        "ncurses does not know the terminal of TERM={}; for plain text: "
+        "carillon top --frames 1",
+        Quote(term == nullptr ? "" : term)));
+  }
+  set_term(screen->screen);
+  return std::unique_ptr<Terminal>(new Terminal(std::move(screen)));
+}
+
+Terminal::Terminal(std::unique_ptr<Screen> screen)
+    : screen_(std::move(screen)) {
+  cbreak();
+  noecho();
+  curs_set(0);
+  keypad(stdscr, true);
+  nodelay(stdscr, true);
+  set_escdelay(kEscapeMs);
+  screen_->colour = has_colors() && ColourWanted() && start_color() == OK;
+  if (screen_->colour) {
+    use_default_colors();
+    init_pair(kBadPair, COLOR_RED, -1);
+  }
+}
+
+Terminal::~Terminal() {
+  endwin();
+  delscreen(screen_->screen);
+}
+
+std::optional<int> Terminal::Key() {
+  const int key = getch();
+  switch (key) {
+    case ERR:
+    case KEY_RESIZE:
+      return std::nullopt;
+    case KEY_UP:
+      return kUp;
+    case KEY_DOWN:
+      return kDown;
+    case KEY_PPAGE:
+      return kPageUp;
+    case KEY_NPAGE:
+      return kPageDown;
+    case KEY_ENTER:
+      return '\n';
+    case KEY_BACKSPACE:
+    case '\b':
+    case 0x7f:
+      return kBackspace;
+    case 0x1b:
+      return kEscape;
+    default:
+      return key;
+  }
+}
+
+size_t Terminal::width() const { return static_cast<size_t>(COLS); }
+size_t Terminal::height() const { return static_cast<size_t>(LINES); }
+
+void Terminal::Show(const Grid& grid) {
+  erase();
+  for (size_t y = 0; y < grid.height(); ++y) {
+    for (size_t x = 0; x < grid.width();) {
+      const Style style = grid.At(x, y).style;
+      std::string run;
+      const size_t begin = x;
+      for (; x < grid.width() && grid.At(x, y).style == style; ++x) {
+        run += grid.At(x, y).character;
+      }
+      attrset(Attributes(style, screen_->colour));
+      mvaddstr(static_cast<int>(y), static_cast<int>(begin), run.c_str());
+    }
+  }
+  attrset(A_NORMAL);
+  refresh();
+}
+
+}  // namespace carillon::cli::top
