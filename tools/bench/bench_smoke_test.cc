@@ -338,7 +338,6 @@ TEST(BenchSmoke, NarrowBenchRefusesWhatThereIsNot) {
               Pair(3, HasSubstr("no PTX")));
   EXPECT_THAT(refused("--backend sim --workloads mm --timing nope"),
               Pair(1, HasSubstr("no preset")));
-  EXPECT_THAT(refused("--backend cuda"), Pair(1, HasSubstr("refuses pagoda, ")));
   EXPECT_EQ(refused("--backend vax").first, 2);
   EXPECT_THAT(refused("--gpud /bin/false"), Pair(1, HasSubstr("gpud")));
 }

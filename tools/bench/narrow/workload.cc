@@ -16,6 +16,7 @@
 #include <random>
 #include <utility>
 
+#include "base/status.h"
 #include "kernels/images/dct8x8.cuh"
 #include "kernels/ipsec/des.cuh"
 #include "kernels/narrow/references.h"
@@ -76,6 +77,15 @@ const std::vector<std::string>& NarrowWorkload::Names() {
     return all;
   }();
   return *names;
+}
+
+absl::Status NarrowWorkload::CheckName(std::string_view name) {
+  if (std::ranges::find(Names(), name) != Names().end()) {
+    return absl::OkStatus();
+  }
+  return absl::NotFoundError(
+      fmt::format("there is no workload '{}': there are {}", name,
+                  fmt::join(Names(), ", ")));
 }
 
 class NarrowWorkload::Builder {
@@ -139,9 +149,12 @@ class NarrowWorkload::Builder {
       for (uint32_t column = 0; column < side_; ++column) {
         const auto [first, last] = written_[row * side_ + column];
         if (last == 0) continue;
-        workload_.tasks_[first - 1].bytes_in +=
-            kernels::SludHasBlock(row, column) ? uint64_t{n_} * n_ * 4 : 0;
-        workload_.tasks_[last - 1].bytes_out += uint64_t{n_} * n_ * 4;
+        const NarrowRange block{blocks_[row * side_ + column],
+                                uint64_t{n_} * n_ * sizeof(float)};
+        if (kernels::SludHasBlock(row, column)) {
+          workload_.tasks_[first - 1].in = block;
+        }
+        workload_.tasks_[last - 1].out = block;
         workload_.results_.push_back(
             {last - 1, [=, offset = blocks_[row * side_ + column], n = n_,
                         side = side_](std::span<const std::byte> memory) {
@@ -262,7 +275,7 @@ class NarrowWorkload::Builder {
     Value("first_real", real);
     Value("first_imaginary", imaginary);
     Value("step", step);
-    unit_->bytes_out = bytes;
+    unit_->out = {counts, bytes};
     // In single precision and each product rounded, as the kernel promises: near
     // the set's border the count depends on it.
     Expect<uint32_t>("mb", counts, 0, [=] {
@@ -321,8 +334,8 @@ class NarrowWorkload::Builder {
     Value("length", length);
     Value("taps", taps);
     Value("factor", factor);
-    unit_->bytes_in = bytes;
-    unit_->bytes_out = bytes;
+    unit_->in = {signal, bytes};
+    unit_->out = {out, bytes};
     Expect<float>("fb", out, kTolerance, [=] {
       using namespace kernels::reference;
       const Samples passed =
@@ -412,9 +425,9 @@ class NarrowWorkload::Builder {
     Value("length", length);
     Value("taps", kTaps);
     Value("factor", factor);
-    if (phase == 0) unit_->bytes_in = length * kSample;
+    if (phase == 0) unit_->in = {signal, length * kSample};
     if (phase != 3) return;
-    unit_->bytes_out = outputs * kSample;
+    unit_->out = {out, outputs * kSample};
     const uint32_t whole = length_;
     Expect<float>(fmt::format("bf {}", row), out, kTolerance, [&] {
       std::vector<Samples> channels;
@@ -468,8 +481,11 @@ class NarrowWorkload::Builder {
     Value("width", width);
     Value("height", height);
     Value("radius", radius);
-    (columns ? unit_->bytes_out : unit_->bytes_in) = bytes;
-    if (!columns) return;
+    if (!columns) {
+      unit_->in = {from, bytes};
+      return;
+    }
+    unit_->out = {out, bytes};
     Expect<float>("conv", out, kTolerance, [&] {
       std::vector<float> want;
       for (uint32_t i = 0; i < width * height; ++i) {
@@ -495,8 +511,8 @@ class NarrowWorkload::Builder {
     Buffer("coefficients", out, bytes);
     Value("width", width);
     Value("height", height);
-    unit_->bytes_in = image.size();
-    unit_->bytes_out = bytes;
+    unit_->in = {from, image.size()};
+    unit_->out = {out, bytes};
     // Sums of 64 samples up to 128.
     Expect<float>("dct", out, 0.05, [&] {
       std::vector<float> want;
@@ -528,8 +544,9 @@ class NarrowWorkload::Builder {
     Buffer("b", b_at, bytes);
     Buffer("c", out, bytes);
     Value("n", n);
-    unit_->bytes_in = 2 * bytes;
-    unit_->bytes_out = bytes;
+    // The one lies behind the other.
+    unit_->in = {a_at, b_at + bytes - a_at};
+    unit_->out = {out, bytes};
     Expect<float>("mm", out, 0,
                   [&] { return kernels::reference::Product(a, b, n); });
   }
@@ -558,8 +575,8 @@ class NarrowWorkload::Builder {
     Buffer("packet", from, bytes);
     Buffer("out", out, bytes);
     Value("bytes", bytes);
-    unit_->bytes_in = bytes;
-    unit_->bytes_out = bytes;
+    unit_->in = {from, bytes};
+    unit_->out = {out, bytes};
     Expect<uint8_t>(fmt::format("3des {}", bytes), out, 0, [&] {
       std::vector<uint8_t> want(bytes);
       int length = 0;
@@ -618,11 +635,7 @@ absl::StatusOr<NarrowWorkload> NarrowWorkload::Make(std::string_view name,
                                                     uint32_t threads) {
   const auto kind = std::ranges::find(
       kKinds, name, &std::pair<std::string_view, NarrowKind>::first);
-  if (kind == std::end(kKinds)) {
-    return absl::NotFoundError(
-        fmt::format("there is no workload '{}': there are {}", name,
-                    fmt::join(Names(), ", ")));
-  }
+  RETURN_IF_ERROR(CheckName(name));
   if (count == 0 || count > kMostTasks) {
     return absl::InvalidArgumentError(
         fmt::format("{} tasks: a run has 1 to {}", count, kMostTasks));

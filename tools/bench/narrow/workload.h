@@ -29,6 +29,12 @@ struct NarrowArgument {
   uint32_t bits = 0;
 };
 
+// A part of that memory.
+struct NarrowRange {
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+};
+
 // A launch of one block.
 struct NarrowUnit {
   const simt::KernelInfo* kernel = nullptr;
@@ -37,9 +43,10 @@ struct NarrowUnit {
   uint32_t group = 0;
   uint32_t phase = 0;
   std::vector<NarrowArgument> arguments;
-  // What is copied for it before and behind it, where copies count.
-  uint64_t bytes_in = 0;
-  uint64_t bytes_out = 0;
+  // What is copied for it before and behind it, where copies count; 0 bytes:
+  // nothing.
+  NarrowRange in;
+  NarrowRange out;
 };
 
 class NarrowWorkload {
@@ -48,6 +55,8 @@ class NarrowWorkload {
 
   // "mb", "fb", ...: the paper's order, as far as it has one.
   static const std::vector<std::string>& Names();
+  // NotFound: none has that name.
+  static absl::Status CheckName(std::string_view name);
 
   // At least `count` tasks, so that every group is whole; `threads` each, or as
   // the paper has them (0). Errors: NotFound (name), InvalidArgument (count is 0,

@@ -170,6 +170,7 @@ TEST(SharingBench, PoliciesThatTheBackEndLacksAreRowsWithGpudsReason) {
   std::filesystem::permissions(gpud, std::filesystem::perms::owner_all);
   const Json document =
       Measure("--backend cuda --policies p1,p2 --gpud " + gpud);
+  EXPECT_EQ(document.at("driver"), "simulated GPU's driver: function only");
   ASSERT_EQ(document.at("cells").size(), 2u);
   for (const Json& cell : document.at("cells")) {
     EXPECT_EQ(cell.at("status"), "refused");

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "base/subprocess.h"
 #include "fmt/format.h"
+#include "tools/bench/machine.h"
 #include "tools/bench/sharing/arrivals.h"
 #include "tools/bench/sharing/measurement.h"
 #include "tools/bench/sharing/metrics.h"
@@ -100,13 +101,15 @@ SharingGpud SharingMeasurement::Gpud(
 absl::Status SharingMeasurement::Calibrate() {
   const uint64_t iterations = options_.backend == "cpu" ? 20'000 : 2'000;
   for (const uint32_t threads : {kThreads, kEventThreads}) {
-    ASSIGN_OR_RETURN(const auto saw,
-                     RunDevices(Gpud(), {{"calibration",
-                                          {{"do", "background"},
-                                           {"iterations", iterations},
-                                           {"blocks", 1},
-                                           {"threads", threads},
-                                           {"launches", 3}}}}));
+    SharingDevicePlan plan{"calibration",
+                           {{"do", "background"},
+                            {"iterations", iterations},
+                            {"blocks", 1},
+                            {"threads", threads},
+                            {"launches", 3}}};
+    if (options_.backend == "cuda") plan.plan["describe"] = true;
+    ASSIGN_OR_RETURN(const auto saw, RunDevices(Gpud(), {plan}));
+    driver_ = DriverOf(saw[0].value("description", ""));
     // The first one warms up.
     std::vector<double> ns;
     for (const Json& launch : saw[0]["launches"]) {
@@ -337,6 +340,7 @@ Json SharingMeasurement::Conditions() const {
                   "with seeds from {} on",
                   rounds_, options_.seed),
       fmt::format("alone: under {}", AlonePolicy())};
+  if (!driver_.empty()) conditions.push_back(driver_);
   if (options_.backend == "cpu") {
     conditions.push_back(
         "cpu back-end: for function; a policy's cost there says nothing of a "
@@ -441,6 +445,7 @@ absl::StatusOr<Json> SharingMeasurement::All() {
   Json document = {{"bench", "sharing"},      {"backend", options_.backend},
                    {"quick", options_.quick}, {"seed", options_.seed},
                    {"rounds", rounds_},       {"conditions", Conditions()}};
+  if (!driver_.empty()) document["driver"] = driver_;
   document["cells"] = Json::array();
   RETURN_IF_ERROR(AddCells(document["cells"]));
   ASSIGN_OR_RETURN(document["pending"], Pending());
