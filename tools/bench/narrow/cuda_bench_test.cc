@@ -47,8 +47,7 @@ Json Measure(const std::string& driver, const std::string& options) {
 
 TEST(NarrowOnCuda, EveryPathRunsWithAndWithoutCopiesOnTheFakeDriver) {
   const std::string out = getenv("TEST_TMPDIR") + std::string("/out");
-  const Json document =
-      Measure(kFake, "--workloads conv,slud --out " + out);
+  const Json document = Measure(kFake, "--workloads conv,slud --out " + out);
   EXPECT_EQ(document.at("backend"), "cuda");
   EXPECT_EQ(document.at("driver"), "fake driver: function only");
   // Its ratios are no figures.

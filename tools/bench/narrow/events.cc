@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "tools/bench/narrow/order.h"
 
 namespace carillon::bench {
 namespace {

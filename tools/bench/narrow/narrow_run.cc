@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstddef>
 #include <cstdio>
 #include <map>
@@ -135,7 +136,33 @@ class NarrowRun {
     for (const std::string& name : report_.workloads) {
       RETURN_IF_ERROR(NarrowWorkload::CheckName(name));
     }
+    RETURN_IF_ERROR(CheckOnce("--workloads", options_.workloads));
+    RETURN_IF_ERROR(CheckOnce("--paths", options_.paths));
+    // As "nan", which no range rules out.
+    if (std::isnan(options_.call_us) || std::isnan(options_.store_us)) {
+      return absl::InvalidArgumentError(
+          "--call-us and --store-us are numbers of microseconds");
+    }
+    if (options_.backend == "sim") return absl::OkStatus();
+    const NarrowOptions defaults;
+    for (const auto& [flag, given] :
+         {std::pair("--timing", options_.timing != defaults.timing),
+          {"--call-us", options_.call_us != defaults.call_us},
+          {"--store-us", options_.store_us != defaults.store_us}}) {
+      if (!given) continue;
+      return absl::InvalidArgumentError(fmt::format(
+          "{}: it goes with --backend sim: elsewhere time is the machine's",
+          flag));
+    }
     return absl::OkStatus();
+  }
+  static absl::Status CheckOnce(std::string_view flag,
+                                std::vector<std::string> names) {
+    std::ranges::sort(names);
+    const auto twice = std::ranges::adjacent_find(names);
+    if (twice == names.end()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        fmt::format("{} names {} twice", flag, *twice));
   }
 
   bool simulated() const { return report_.simulated(); }

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "tools/bench/narrow/order.h"
 
 namespace carillon::bench {
 

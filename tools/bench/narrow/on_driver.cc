@@ -23,6 +23,7 @@
 #include "gpu_daemon/backends/cuda/edge/cuda_module.h"
 #include "kernels/simt/types.h"
 #include "tools/bench/narrow/narrow_ptx.h"
+#include "tools/bench/narrow/order.h"
 #include "tools/bench/narrow/record.h"
 
 namespace carillon::bench {

@@ -22,6 +22,7 @@
 #include "sim/timing/gpu.h"
 #include "tools/bench/narrow/narrow_ptx.h"
 #include "tools/bench/narrow/narrow_tasks.h"
+#include "tools/bench/narrow/order.h"
 #include "tools/bench/narrow/record.h"
 
 namespace carillon::bench {

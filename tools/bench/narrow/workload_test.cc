@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tools/bench/narrow/on_cores.h"
+#include "tools/bench/narrow/order.h"
 #include "tools/bench/narrow/outcome.h"
 
 namespace carillon::bench {

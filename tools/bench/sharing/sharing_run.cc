@@ -16,6 +16,7 @@
 #include "tools/bench/sharing/measurement.h"
 #include "tools/bench/sharing/metrics.h"
 #include "tools/bench/sharing/testbed.h"
+#include "tools/bench/stats.h"
 
 namespace carillon::bench {
 namespace {
@@ -42,7 +43,7 @@ Json Others() {
 }
 
 Json SpreadToJson(const std::vector<double>& ns) {
-  const Spread spread = SpreadOf(ns);
+  const Percentiles spread = PercentilesOf(ns);
   const auto us = [](double value) { return std::round(value) / 1000; };
   return {{"samples", spread.samples},
           {"mean", us(spread.mean)},
@@ -57,7 +58,7 @@ void Say(const std::string& what) { fmt::print(stderr, "{}\n", what); }
 }  // namespace
 
 double MeanOf(std::span<const double> values) {
-  return SpreadOf({values.begin(), values.end()}).mean;
+  return PercentilesOf(std::vector(values.begin(), values.end())).mean;
 }
 
 double Rounded(double value) {
