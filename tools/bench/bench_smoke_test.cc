@@ -335,7 +335,7 @@ TEST(BenchSmoke, NarrowBenchRefusesWhatThereIsNot) {
   EXPECT_THAT(refused("--paths fusion"), Pair(3, HasSubstr("no fused form")));
   EXPECT_THAT(refused("--paths graph"), Pair(3, HasSubstr("CUDA graphs")));
   EXPECT_THAT(refused("--backend sim --paths pagoda_ring"),
-              Pair(3, HasSubstr("no PTX")));
+              Pair(3, HasSubstr("rings no doorbell")));
   EXPECT_THAT(refused("--backend sim --workloads mm --timing nope"),
               Pair(1, HasSubstr("no preset")));
   EXPECT_EQ(refused("--backend vax").first, 2);

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "devices/sdk/edge.h"
 #include "tools/bench/launch/interrupt.h"
 #include "tools/bench/launch/testbed.h"
 #include "tools/bench/machine.h"
@@ -71,7 +72,8 @@ std::string WhyNot(std::string_view path, std::string_view backend) {
   if (backend == "sim") {
     if (path == "graph") return "CUDA graphs are the cuda back-end's";
     if (path == "pagoda_ring") {
-      return "its scheduler is a thread of gpud, of which there is no PTX";
+      return "this bench's host fills a TaskTable there and rings no doorbell; "
+             "gpud --driver sim runs that path's PTX";
     }
     if (path == kHyperQ) return "HyperQ is path baseline there";
     return "a CPU's time beside simulated time says nothing";

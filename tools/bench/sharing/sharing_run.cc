@@ -94,6 +94,12 @@ SharingGpud SharingMeasurement::Gpud(
     add({"--sms", std::to_string(kSms), "--blocks-per-sm", "1", "--workers",
          std::to_string(workers_)});
   }
+  if (options_.preempt_us != 0) {
+    add({"--preempt-us", std::to_string(options_.preempt_us)});
+  }
+  if (options_.reserve_sms != 0) {
+    add({"--reserve-sms", std::to_string(options_.reserve_sms)});
+  }
   add(more);
   return gpud;
 }
@@ -342,6 +348,15 @@ Json SharingMeasurement::Conditions() const {
                   rounds_, options_.seed),
       fmt::format("alone: under {}", AlonePolicy())};
   if (!driver_.empty()) conditions.push_back(driver_);
+  if (options_.preempt_us != 0) {
+    conditions.push_back(
+        fmt::format("slices of gpes: at most {} us, where a wave is no longer",
+                    options_.preempt_us));
+  }
+  if (options_.reserve_sms != 0) {
+    conditions.push_back(
+        fmt::format("{} SMs reserved for events", options_.reserve_sms));
+  }
   if (options_.backend == "cpu") {
     conditions.push_back(
         "cpu back-end: for function; a policy's cost there says nothing of a "
@@ -425,10 +440,18 @@ Json SharingMeasurement::Summary(const Json& document) const {
       continue;
     }
     const double block = cell["block_us"].get<double>();
+    const double wait = cell["preemption_us"]["p99"].get<double>();
+    if (options_.preempt_us != 0) {
+      add(fmt::format("p99 wait of an event under gpes, blocks of {} us, in us "
+                      "(--preempt-us and a block)",
+                      block),
+          Rounded(wait), options_.preempt_us + block, true);
+      continue;
+    }
     add(fmt::format("p99 wait of an event under gpes, blocks of {} us, in "
                     "blocks (a slice and a block: 2)",
                     block),
-        Rounded(cell["preemption_us"]["p99"].get<double>() / block), 2, true);
+        Rounded(wait / block), 2, true);
   }
   return summary;
 }
