@@ -150,6 +150,12 @@ int BenchMain(int argc, char** argv, const BenchProgram& program) {
     command += fmt::format(" {}", argument);
   }
 
+  // Before minutes are spent.
+  if (!out.empty()) {
+    if (const auto status = plots::CheckWritable(out); !status.ok()) {
+      return Fail(status);
+    }
+  }
   const auto result = program.run(bench);
   if (!result.ok()) return Fail(result.status());
   return Report(bench, *result, program, command, json, out);

@@ -335,11 +335,21 @@ TEST(BenchSmoke, NarrowBenchRefusesWhatThereIsNot) {
   EXPECT_THAT(refused("--paths fusion"), Pair(3, HasSubstr("no fused form")));
   EXPECT_THAT(refused("--paths graph"), Pair(3, HasSubstr("CUDA graphs")));
   EXPECT_THAT(refused("--backend sim --paths pagoda_ring"),
-              Pair(3, HasSubstr("no PTX")));
+              Pair(3, HasSubstr("rings no doorbell")));
   EXPECT_THAT(refused("--backend sim --workloads mm --timing nope"),
               Pair(1, HasSubstr("no preset")));
-  EXPECT_THAT(refused("--backend cuda"), Pair(1, HasSubstr("refuses pagoda, ")));
   EXPECT_EQ(refused("--backend vax").first, 2);
+  EXPECT_EQ(refused("--tasks -1").first, 2);
+  EXPECT_THAT(refused("--workloads mm,mm"),
+              Pair(2, HasSubstr("--workloads names mm twice")));
+  EXPECT_THAT(refused("--paths edge,edge"),
+              Pair(2, HasSubstr("--paths names edge twice")));
+  EXPECT_THAT(refused("--backend sim --store-us nan"),
+              Pair(2, HasSubstr("microseconds")));
+  EXPECT_THAT(refused("--call-us 1"),
+              Pair(2, HasSubstr("goes with --backend sim")));
+  EXPECT_THAT(refused("--out /proc/nowhere"),
+              Pair(5, HasSubstr("cannot write to /proc")));
   EXPECT_THAT(refused("--gpud /bin/false"), Pair(1, HasSubstr("gpud")));
 }
 

@@ -49,6 +49,15 @@ void PinThisThread(int cpu) {
 
 }  // namespace
 
+std::string DriverOf(std::string_view description) {
+  // As the drivers name their GPUs.
+  if (description.starts_with("Fake GPU")) return "fake driver: function only";
+  if (description.starts_with("Simulated GPU")) {
+    return "simulated GPU's driver: function only";
+  }
+  return "";
+}
+
 Json DescribeMachine() {
   utsname kernel{};
   uname(&kernel);

@@ -7,6 +7,8 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
@@ -16,6 +18,10 @@ namespace carillon::bench {
 // CPU model, usable CPUs, kernel, distribution, memory, whether it is virtual.
 // No name by which the machine could be found.
 Json DescribeMachine();
+
+// What a document must say of the driver below a cuda back-end, by the back-end's
+// description: "fake driver: function only"; empty for NVIDIA's own.
+std::string DriverOf(std::string_view description);
 
 // The CPUs that this process may use, in ascending order.
 std::vector<int> UsableCpus();

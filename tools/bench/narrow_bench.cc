@@ -19,8 +19,9 @@ int main(int argc, char** argv) {
        .add_options =
            [&options](CLI::App& app) {
              app.add_option("--backend", options.backend,
-                            "cpu (auto): this machine's cores, in wall time; "
-                            "sim: a simulated GPU, in its own time")
+                            "cpu and cuda: a gpud of its own, in wall time; "
+                            "auto: cuda where there is a GPU, else cpu; sim: a "
+                            "simulated GPU, in its own time")
                  ->check(CLI::IsMember({"auto", "cpu", "sim", "cuda"}))
                  ->capture_default_str();
              app.add_option("--workloads", options.workloads,

@@ -85,12 +85,23 @@ int Main(int argc, char** argv) {
   app.add_option("--seed", options.seed, "Of Poisson's arrivals")
       ->check(CLI::Range(0u, 1u << 31))
       ->capture_default_str();
+  app.add_option("--preempt-us", options.preempt_us,
+                 "cuda: gpud's bound on a slice's length")
+      ->check(CLI::Range(1u, 1'000'000u));
+  app.add_option("--reserve-sms", options.reserve_sms,
+                 "cuda: SMs that gpud reserves for events")
+      ->check(CLI::Range(1u, 1024u));
   app.add_option("--gpud", options.gpud, "The GPU daemon's program");
   try {
     app.parse(argc, argv);
     if (std::set<std::string>(options.policies.begin(), options.policies.end())
             .size() != options.policies.size()) {
       throw CLI::ValidationError("--policies", "names a policy twice");
+    }
+    if (options.backend != "cuda" &&
+        (options.preempt_us != 0 || options.reserve_sms != 0)) {
+      throw CLI::ValidationError("--preempt-us and --reserve-sms",
+                                 "go with --backend cuda");
     }
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
@@ -106,6 +117,12 @@ int Main(int argc, char** argv) {
     command +=
         fmt::format(" --trace {}",
                     std::filesystem::path(options.trace).filename().string());
+  }
+  if (options.preempt_us != 0) {
+    command += fmt::format(" --preempt-us {}", options.preempt_us);
+  }
+  if (options.reserve_sms != 0) {
+    command += fmt::format(" --reserve-sms {}", options.reserve_sms);
   }
   CatchInterrupts();
   const absl::Status status = Run(options, output, command);

@@ -2,16 +2,33 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <ranges>
 
 namespace carillon::bench {
 namespace {
 
-// The smallest sample with at least `fraction` of all at or below it.
-double NearestRank(std::span<const uint32_t> sorted, double fraction) {
-  const auto rank = static_cast<size_t>(
-      std::ceil(fraction * static_cast<double>(sorted.size())));
-  return sorted[std::clamp<size_t>(rank, 1, sorted.size()) - 1];
+// The smallest sample with at least so many of 1,000 at or below it.
+template <class T>
+double NearestRank(std::span<const T> sorted, size_t per_mille) {
+  const size_t rank = (sorted.size() * per_mille + 999) / 1000;
+  return static_cast<double>(sorted[std::max<size_t>(rank, 1) - 1]);
+}
+
+template <class T>
+Percentiles Of(std::span<T> samples) {
+  if (samples.empty()) return {};
+  std::ranges::sort(samples);
+  const std::span<const T> sorted = samples;
+  return {.samples = sorted.size(),
+          .mean = std::accumulate(sorted.begin(), sorted.end(), 0.0) /
+                  static_cast<double>(sorted.size()),
+          .min = static_cast<double>(sorted.front()),
+          .p50 = NearestRank(sorted, 500),
+          .p90 = NearestRank(sorted, 900),
+          .p99 = NearestRank(sorted, 990),
+          .p999 = NearestRank(sorted, 999),
+          .max = static_cast<double>(sorted.back())};
 }
 
 double GeometricMean(const RoundValues& values) {
@@ -22,16 +39,10 @@ double GeometricMean(const RoundValues& values) {
 
 }  // namespace
 
-Percentiles PercentilesOf(std::span<uint32_t> samples) {
-  if (samples.empty()) return {};
-  std::ranges::sort(samples);
-  return {.samples = samples.size(),
-          .min = static_cast<double>(samples.front()),
-          .p50 = NearestRank(samples, 0.5),
-          .p90 = NearestRank(samples, 0.9),
-          .p99 = NearestRank(samples, 0.99),
-          .p999 = NearestRank(samples, 0.999),
-          .max = static_cast<double>(samples.back())};
+Percentiles PercentilesOf(std::span<uint32_t> samples) { return Of(samples); }
+
+Percentiles PercentilesOf(std::vector<double> samples) {
+  return Of(std::span(samples));
 }
 
 Range RangeOf(std::vector<double> runs) {

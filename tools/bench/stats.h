@@ -12,6 +12,7 @@ namespace carillon::bench {
 
 struct Percentiles {
   size_t samples = 0;
+  double mean = 0;
   double min = 0;
   double p50 = 0;
   double p90 = 0;
@@ -22,6 +23,7 @@ struct Percentiles {
 // In the samples' unit. A percentile is a sample that was really seen (nearest
 // rank). Sorts `samples`. All are 0 if there are none.
 Percentiles PercentilesOf(std::span<uint32_t> samples);
+Percentiles PercentilesOf(std::vector<double> samples);
 
 // The range of several runs. All fields are 0 if there are none.
 struct Range {

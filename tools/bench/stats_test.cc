@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <span>
+#include <vector>
 
 namespace carillon::bench {
 namespace {
@@ -23,8 +25,21 @@ TEST(Percentiles, OfOneSampleAreThatSampleAndOfNoneAreZero) {
   std::vector<uint32_t> one = {7};
   EXPECT_EQ(PercentilesOf(one).p50, 7);
   EXPECT_EQ(PercentilesOf(one).p99, 7);
-  EXPECT_EQ(PercentilesOf({}).samples, 0u);
-  EXPECT_EQ(PercentilesOf({}).p99, 0);
+  EXPECT_EQ(PercentilesOf(std::span<uint32_t>()).samples, 0u);
+  EXPECT_EQ(PercentilesOf(std::vector<double>()).p99, 0);
+}
+
+TEST(Percentiles, OfFractionsHaveTheirMeanAndTheSmallestRanksThatSuffice) {
+  std::vector<double> samples;
+  for (int i = 200; i > 0; --i) samples.push_back(i + 0.5);
+  const Percentiles p = PercentilesOf(samples);
+  EXPECT_EQ(p.samples, 200u);
+  EXPECT_EQ(p.mean, 101);
+  EXPECT_EQ(p.min, 1.5);
+  EXPECT_EQ(p.p50, 100.5);
+  EXPECT_EQ(p.p99, 198.5);
+  EXPECT_EQ(p.p999, 200.5);
+  EXPECT_EQ(p.max, 200.5);
 }
 
 TEST(Ranges, HaveTheMiddleRunAsMedianAndTheOutermostAsEnds) {

@@ -46,10 +46,11 @@ ARROWS = {
     "tools/hash_sim": ["base", "kernels/memcached"],
     "tools/cli": ["base", "shm", "proto", "sim", "devices/sdk", "tools/testbed", "tools/plots", "tools/cfg_sim", "tools/hash_sim"],
     "tools/bench": ["base", "shm", "proto", "devices/sdk", "tools/testbed", "tools/plots", "tools/cli/ui", "kernels/memcached"],
-    # Kernels as tasks of Pagoda's MasterKernel, on a simulated GPU.
+    # Kernels as tasks of Pagoda's MasterKernel, on a simulated GPU; and as a CUDA program
+    # launches them.
     "tools/bench/narrow": [
-        "base", "devices/sdk", "kernels", "sim", "gpu_daemon/backends/cuda/pagoda", "tools/bench",
-        "tools/cli/ui"],
+        "base", "devices/sdk", "kernels", "sim", "gpu_daemon/backends/cuda/pagoda",
+        "gpu_daemon/backends/cuda/driver", "gpu_daemon/backends/cuda/edge", "tools/bench", "tools/cli/ui"],
     "tools/gpu_check": ["base", "shm", "kernels", "sim/exec", "gpu_daemon", "tools/bench", "tools/plots"],
     "integration_tests": ["base", "shm", "proto", "devices/sdk", "devices/packet_io", "tools/testbed", "tools/bench"],
     # What gpud sends, and what a client makes of it.

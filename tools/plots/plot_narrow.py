@@ -1,6 +1,6 @@
 """Draws what `carillon bench narrow` measured: plot_narrow.py RESULT.json PLOT.png"""
 import plotting
-from plot_launch import at, draw_bars, names_of
+from plot_launch import at, draw_bars
 
 
 def draw_threads(axes, cells, title):
@@ -32,10 +32,11 @@ def panels_of(document):
         cells = [cell for cell in document["cells"] if cell["part"] == part]
         if not cells:
             continue
-        if "baseline" in names_of(cells, "path"):
-            panels.append(lambda axes, c=cells, w=with_copies: draw_bars(
-                axes, [cell for cell in c if cell["path"] != "baseline"], lambda cell: at(cell, "over_baseline"),
-                f"tasks a second over the baseline's, x{w}", 1, {}))
+        base = document.get("base", "baseline")
+        if any(cell["path"] == base and cell["status"] == "measured" for cell in cells):
+            panels.append(lambda axes, c=cells, w=with_copies, b=base: draw_bars(
+                axes, [cell for cell in c if cell["path"] != b], lambda cell: at(cell, "over_baseline"),
+                f"tasks a second over {b}'s, x{w}", 1, {}))
         panels.append(lambda axes, c=cells, w=with_copies: draw_bars(
             axes, c, lambda cell: at(cell, "response_mean_us"), f"mean response, us{w} (dot: p99)", 1, {},
             lambda cell: at(cell, "response_p99_us")))
@@ -52,6 +53,8 @@ def draw(document, path):
     where = f"{document['machine']['cpu']}, {document['machine']['cpus']} CPUs"
     if document["backend"] == "sim":
         where = f"simulated {document['conditions']['timing']}, in its own time"
+    elif document["backend"] == "cuda":
+        where = document.get("driver") or document["conditions"]["description"]
     title = plotting.title_of(document, where + (" (quick: no figures)" if document["quick"] else ""))
     plotting.draw_panels(path, title, panels, [1] * len(panels), width=13, inches_each=3.1, inches_more=0.5)
 

@@ -1,9 +1,11 @@
 #include "tools/bench/launch/interrupt.h"
 
+#include <fmt/format.h>
 #include <signal.h>
 
 #include <algorithm>
 #include <atomic>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "base/clock.h"
@@ -49,6 +51,18 @@ absl::StatusOr<std::string> AwaitLine(LineProcess& child,
       return line;
     }
   }
+}
+
+absl::StatusOr<Json> AwaitAnswer(LineProcess& device, milliseconds timeout) {
+  ASSIGN_OR_RETURN(const auto line, AwaitLine(device, timeout));
+  Json answer = Json::parse(line, nullptr, false);
+  if (!answer.is_object()) {
+    return absl::InternalError(fmt::format("a device says '{}'", line));
+  }
+  if (!answer.contains("error")) return answer;
+  const Json& error = answer["error"];
+  return absl::Status(static_cast<absl::StatusCode>(error["code"].get<int>()),
+                      error["message"].get<std::string>());
 }
 
 absl::Status Sleep(milliseconds time) {

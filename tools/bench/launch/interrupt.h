@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/json.h"
 #include "base/line_process.h"
 
 namespace carillon::bench {
@@ -20,6 +21,10 @@ absl::Status CheckInterrupt();
 // LineProcess::ReadLine(); also Cancelled.
 absl::StatusOr<std::string> AwaitLine(LineProcess& child,
                                       std::chrono::milliseconds timeout);
+// A device's line of JSON, an object. Errors: also the device's, which it says as
+// {"error": {"code", "message"}}; Internal (something else).
+absl::StatusOr<Json> AwaitAnswer(LineProcess& device,
+                                 std::chrono::milliseconds timeout);
 // Cancelled if it was cut short.
 absl::Status Sleep(std::chrono::milliseconds time);
 

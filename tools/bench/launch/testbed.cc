@@ -80,7 +80,7 @@ absl::StatusOr<LaunchDeviceProcess> LaunchDeviceProcess::Start(
            .cpus = cpus,
            .realtime = realtime}));
   LaunchDeviceProcess device(std::move(child));
-  ASSIGN_OR_RETURN(device.about_, device.ReadAnswer(kAnswerTime));
+  ASSIGN_OR_RETURN(device.about_, AwaitAnswer(device.child_, kAnswerTime));
   return device;
 }
 
@@ -90,24 +90,12 @@ absl::Status LaunchDeviceProcess::Send(const Json& command) {
 }
 
 absl::StatusOr<Json> LaunchDeviceProcess::Receive() {
-  return ReadAnswer(patience_);
+  return AwaitAnswer(child_, patience_);
 }
 
 absl::StatusOr<Json> LaunchDeviceProcess::Call(const Json& command) {
   RETURN_IF_ERROR(Send(command));
   return Receive();
-}
-
-absl::StatusOr<Json> LaunchDeviceProcess::ReadAnswer(milliseconds timeout) {
-  ASSIGN_OR_RETURN(const auto line, AwaitLine(child_, timeout));
-  Json answer = Json::parse(line, nullptr, false);
-  if (!answer.is_object()) {
-    return absl::InternalError(fmt::format("a device says '{}'", line));
-  }
-  if (!answer.contains("error")) return answer;
-  const Json& error = answer["error"];
-  return absl::Status(static_cast<absl::StatusCode>(error["code"].get<int>()),
-                      error["message"].get<std::string>());
 }
 
 absl::StatusOr<std::unique_ptr<LaunchTestbed>> LaunchTestbed::Start(

@@ -52,7 +52,6 @@ class LaunchDeviceProcess {
 
  private:
   explicit LaunchDeviceProcess(LineProcess child) : child_(std::move(child)) {}
-  absl::StatusOr<Json> ReadAnswer(std::chrono::milliseconds timeout);
 
   LineProcess child_;
   std::chrono::milliseconds patience_{0};

@@ -25,13 +25,14 @@ struct NarrowOptions {
 };
 
 // tasks: what they take. copies: with their data's way there and back. threads: by
-// the number of a task's threads. The cpu back-end has the first only.
+// the number of a task's threads. The cpu back-end has the first only, cuda the
+// first two.
 const std::vector<std::string>& NarrowParts();
 
-// Errors: NotFound (workload, path), InvalidArgument (0 tasks), Unimplemented
-// (cuda), FailedPrecondition (no gpud; no such configuration), Cancelled. A cell
-// that fails is in the result, whose status says so: Internal, or DataLoss (a
-// wrong result).
+// Errors: NotFound (workload, path), InvalidArgument (0 tasks),
+// FailedPrecondition (no gpud, no driver; no such configuration), Cancelled. A
+// cell that fails is in the result, whose status says so: Internal, or DataLoss
+// (a wrong result).
 absl::StatusOr<BenchResult> RunNarrow(const BenchRun& run,
                                       const NarrowOptions& options);
 

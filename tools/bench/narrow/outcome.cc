@@ -1,30 +1,25 @@
 #include "tools/bench/narrow/outcome.h"
 
 #include <algorithm>
-#include <cstddef>
+#include <utility>
+
+#include "tools/bench/stats.h"
 
 namespace carillon::bench {
 
 NarrowSummary Summarize(const NarrowOutcome& outcome) {
-  NarrowSummary summary;
-  std::vector<uint64_t> responses;
-  double sum = 0;
+  std::vector<double> responses;
   uint64_t last = 0;
   for (const NarrowTimes& task : outcome.tasks) {
-    responses.push_back(task.ended_ns - task.begun_ns);
-    sum += static_cast<double>(responses.back());
+    responses.push_back(static_cast<double>(task.ended_ns - task.begun_ns));
     last = std::max(last, task.ended_ns);
   }
-  const size_t count = responses.size();
-  summary.total_ns = static_cast<double>(last);
-  summary.tasks_per_second =
-      static_cast<double>(count) * 1e9 / static_cast<double>(last);
-  summary.mean_ns = sum / static_cast<double>(count);
-  // Nearest rank.
-  const size_t rank = (count * 99 + 99) / 100 - 1;
-  std::ranges::nth_element(responses, responses.begin() + rank);
-  summary.p99_ns = static_cast<double>(responses[rank]);
-  return summary;
+  const Percentiles of = PercentilesOf(std::move(responses));
+  const auto total = static_cast<double>(last);
+  return {.total_ns = total,
+          .tasks_per_second = static_cast<double>(of.samples) * 1e9 / total,
+          .mean_ns = of.mean,
+          .p99_ns = of.p99};
 }
 
 }  // namespace carillon::bench

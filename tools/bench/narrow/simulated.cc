@@ -10,7 +10,6 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <utility>
 
@@ -23,6 +22,8 @@
 #include "sim/timing/gpu.h"
 #include "tools/bench/narrow/narrow_ptx.h"
 #include "tools/bench/narrow/narrow_tasks.h"
+#include "tools/bench/narrow/order.h"
+#include "tools/bench/narrow/record.h"
 
 namespace carillon::bench {
 namespace {
@@ -76,14 +77,6 @@ absl::StatusOr<std::shared_ptr<const sim::Program>> Load(
     const Module& module, std::string_view kernel, sim::Memory* memory) {
   if (!module.ok()) return module.status();
   return sim::Lower(*module, memory, {.kernel = kernel});
-}
-
-std::optional<NarrowKernel> KernelOf(std::string_view name) {
-#define CARILLON_NARROW_IS(kernel) \
-  if (name == #kernel) return NarrowKernel::kernel;
-  CARILLON_NARROW_KERNELS(CARILLON_NARROW_IS)
-#undef CARILLON_NARROW_IS
-  return std::nullopt;
 }
 
 // A copy engine: one copy after another.
@@ -216,19 +209,13 @@ class Run {
   // The host copies a task's input: when that has arrived.
   Cycle CopyInput(size_t task) {
     times_[task].begun = host_;
-    if (!options_.copies || Task(task).bytes_in == 0) return host_;
-    const Cycle arrived = in_.Copy(host_, Task(task).bytes_in);
+    if (!options_.copies || Task(task).in.bytes == 0) return host_;
+    const Cycle arrived = in_.Copy(host_, Task(task).in.bytes);
     AdvanceTo(host_ + Call());
     return arrived;
   }
   NarrowRecord RecordOf(size_t task) const {
-    NarrowRecord record{};
-    record.status = reinterpret_cast<uint32_t*>(StatusOf(task));
-    record.kernel = static_cast<uint32_t>(*KernelOf(Task(task).kernel->name));
-    record.threads = Task(task).threads;
-    const auto args = NarrowWorkload::ArgumentsOf(Task(task), data_);
-    std::memcpy(record.args, args.data(), args.size());
-    return record;
+    return bench::RecordOf(Task(task), data_, StatusOf(task));
   }
   uint64_t StatusOf(size_t task) const {
     return status_at_ + task * sizeof(uint32_t);
@@ -257,7 +244,7 @@ class Run {
                              [&](size_t i) { return times_[i].ended; });
     Link out(options_.config);
     for (const size_t task : order) {
-      times_[task].ended = out.Copy(times_[task].ended, Task(task).bytes_out);
+      times_[task].ended = out.Copy(times_[task].ended, Task(task).out.bytes);
     }
   }
 
@@ -367,23 +354,15 @@ class FusedRun : public Run {
         const auto to,
         memory_.At(at, records.size() * sizeof(NarrowRecord), true));
     std::memcpy(to.data(), records.data(), to.size());
-    bool same = true;
-    uint32_t threads = 0;
-    for (const NarrowRecord& record : records) {
-      same = same && record.kernel == records[0].kernel;
-      threads = std::max(threads, record.threads);
-    }
-    const std::string name =
-        same ? fmt::format("fused_{}", Task(batch_[0]).kernel->name)
-             : "fused_any";
-    auto& program = programs_[name];
+    const FusedLaunch fused = FusedLaunchOf(records);
+    auto& program = programs_[fused.kernel];
     if (program == nullptr) {
-      ASSIGN_OR_RETURN(program, Load(NarrowKernels(), name, &memory_));
+      ASSIGN_OR_RETURN(program, Load(NarrowKernels(), fused.kernel, &memory_));
     }
     sim::Launch launch{.program = program.get(),
-                       .kernel = program->FindEntry(name),
+                       .kernel = program->FindEntry(fused.kernel),
                        .grid = {static_cast<uint32_t>(records.size()), 1, 1},
-                       .block = {threads, 1, 1}};
+                       .block = {fused.threads, 1, 1}};
     launch.parameters.resize(sizeof(at));
     std::memcpy(launch.parameters.data(), &at, sizeof(at));
     AdvanceTo(host_ + Call());

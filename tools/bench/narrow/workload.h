@@ -29,6 +29,12 @@ struct NarrowArgument {
   uint32_t bits = 0;
 };
 
+// A part of that memory.
+struct NarrowRange {
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+};
+
 // A launch of one block.
 struct NarrowUnit {
   const simt::KernelInfo* kernel = nullptr;
@@ -37,9 +43,10 @@ struct NarrowUnit {
   uint32_t group = 0;
   uint32_t phase = 0;
   std::vector<NarrowArgument> arguments;
-  // What is copied for it before and behind it, where copies count.
-  uint64_t bytes_in = 0;
-  uint64_t bytes_out = 0;
+  // What is copied for it before and behind it, where copies count; 0 bytes:
+  // nothing.
+  NarrowRange in;
+  NarrowRange out;
 };
 
 class NarrowWorkload {
@@ -48,6 +55,8 @@ class NarrowWorkload {
 
   // "mb", "fb", ...: the paper's order, as far as it has one.
   static const std::vector<std::string>& Names();
+  // NotFound: none has that name.
+  static absl::Status CheckName(std::string_view name);
 
   // At least `count` tasks, so that every group is whole; `threads` each, or as
   // the paper has them (0). Errors: NotFound (name), InvalidArgument (count is 0,
@@ -82,36 +91,6 @@ class NarrowWorkload {
   std::vector<NarrowUnit> tasks_;
   std::vector<std::byte> initial_;
   std::vector<Result> results_;
-};
-
-// Gives out a workload's tasks in their order, each when those that it needs have
-// ended: whoever runs them asks for the next and says what has ended. One thread.
-class NarrowOrder {
- public:
-  explicit NarrowOrder(const NarrowWorkload& workload);
-
-  // The next task that may begin; kNone: none before another one ends.
-  static constexpr size_t kNone = ~size_t{0};
-  size_t Next();
-  void Ended(size_t task);
-  bool may_begin() const { return !ready_.empty(); }
-  bool all_begun() const { return begun_ == tasks_.size(); }
-  bool all_ended() const { return ended_ == tasks_.size(); }
-
- private:
-  struct Group {
-    std::vector<size_t> left;  // by phase: tasks that have not ended
-    size_t phase = 0;          // that may run
-    std::vector<std::vector<size_t>> waiting;  // by phase
-  };
-  void Open(Group& group);
-
-  const std::vector<NarrowUnit>& tasks_;
-  std::vector<Group> groups_;
-  // A heap of those that may begin, the first task on top.
-  std::vector<size_t> ready_;
-  size_t begun_ = 0;
-  size_t ended_ = 0;
 };
 
 }  // namespace carillon::bench

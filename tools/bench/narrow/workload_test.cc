@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tools/bench/narrow/on_cores.h"
+#include "tools/bench/narrow/order.h"
 #include "tools/bench/narrow/outcome.h"
 
 namespace carillon::bench {
@@ -70,8 +71,8 @@ TEST(NarrowWorkload, TasksComeInWholeGroupsWithWhatIsCopiedForThem) {
   ASSERT_EQ(conv->tasks().size(), 4u);
   for (size_t i = 0; i < 4; ++i) {
     constexpr uint64_t kImage = 128 * 128 * 4;
-    EXPECT_EQ(conv->tasks()[i].bytes_in, i % 2 == 0 ? kImage : 0);
-    EXPECT_EQ(conv->tasks()[i].bytes_out, i % 2 == 1 ? kImage : 0);
+    EXPECT_EQ(conv->tasks()[i].in.bytes, i % 2 == 0 ? kImage : 0);
+    EXPECT_EQ(conv->tasks()[i].out.bytes, i % 2 == 1 ? kImage : 0);
     EXPECT_EQ(conv->tasks()[i].threads, 256u);
   }
   // Each block that is there is copied in once, and each that is changed, back.
@@ -79,8 +80,8 @@ TEST(NarrowWorkload, TasksComeInWholeGroupsWithWhatIsCopiedForThem) {
   ASSERT_TRUE(slud.ok());
   uint64_t in = 0, out = 0;
   for (const NarrowUnit& task : slud->tasks()) {
-    in += task.bytes_in;
-    out += task.bytes_out;
+    in += task.in.bytes;
+    out += task.out.bytes;
   }
   EXPECT_GT(in, 0u);
   EXPECT_GT(out, in);

@@ -63,6 +63,7 @@ class SharingDevice {
 
   const std::string testbed_, name_;
   Json plan_;
+  std::string description_;  // of the back-end, where it was asked for
   std::unique_ptr<edge::Device> device_;
   edge::EventQueue* queue_ = nullptr;
   edge::Device::LaunchSpec launch_;  // of a background
@@ -88,6 +89,11 @@ absl::StatusOr<Json> SharingDevice::Prepare(const Json& plan) {
       return Json{{"refused", set.status().message()}};
     }
     RETURN_IF_ERROR(set.status());
+  }
+  if (plan.contains("describe")) {
+    testbed::AdminClient admin{TestbedPaths(testbed_)};
+    ASSIGN_OR_RETURN(const auto status, admin.GetStatus());
+    description_ = status.backend_description();
   }
   const auto what = Of<std::string>("do");
   if (what == "events") RETURN_IF_ERROR(PrepareEvents());
@@ -224,7 +230,9 @@ absl::StatusOr<Json> SharingDevice::Background() {
     launches.push_back({launched, launched + times.dispatched_ns,
                         launched + times.finished_ns});
   }
-  return Json{{"launches", std::move(launches)}};
+  Json seen = {{"launches", std::move(launches)}};
+  if (!description_.empty()) seen["description"] = description_;
+  return seen;
 }
 
 absl::StatusOr<Json> SharingDevice::Copies() {

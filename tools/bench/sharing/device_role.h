@@ -19,7 +19,8 @@
 //                                       to GPU memory, one after the other
 //     -> copies: [[due, started, finished], ...]
 //
-// With `policy`, it sets that first. The kernel is busy, of so many iterations,
+// With `policy`, it sets that first. With `describe`, a background also answers
+// the back-end's description. The kernel is busy, of so many iterations,
 // where no other is named.
 #ifndef CARILLON_TOOLS_BENCH_SHARING_DEVICE_ROLE_H_
 #define CARILLON_TOOLS_BENCH_SHARING_DEVICE_ROLE_H_

@@ -149,6 +149,7 @@ class SharingMeasurement {
       alone_;
   std::map<std::pair<std::string, double>, double> responses_;
   std::map<std::string, std::string> refusals_;  // by policy
+  std::string driver_;  // of a cuda back-end that is not NVIDIA's (DriverOf())
 };
 
 }  // namespace carillon::bench

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 namespace carillon::bench {
 namespace {
@@ -16,20 +15,6 @@ std::vector<double> Each(std::span<const Served> events, Of of) {
 }
 
 }  // namespace
-
-Spread SpreadOf(std::vector<double> samples) {
-  if (samples.empty()) return {};
-  std::ranges::sort(samples);
-  const auto rank = [&](size_t percent) {
-    return samples[(samples.size() * percent + 99) / 100 - 1];
-  };
-  return {.samples = samples.size(),
-          .mean = std::accumulate(samples.begin(), samples.end(), 0.0) /
-                  static_cast<double>(samples.size()),
-          .p50 = rank(50),
-          .p99 = rank(99),
-          .max = samples.back()};
-}
 
 std::vector<double> ResponsesOf(std::span<const Served> events) {
   return Each(events, [](const Served& event) { return event.response(); });

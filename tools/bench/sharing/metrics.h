@@ -21,16 +21,6 @@ struct Served {
   double response() const { return static_cast<double>(finished - due); }
 };
 
-// In the samples' unit; all 0 if there are none. Percentiles by nearest rank.
-struct Spread {
-  size_t samples = 0;
-  double mean = 0;
-  double p50 = 0;
-  double p99 = 0;
-  double max = 0;
-};
-Spread SpreadOf(std::vector<double> samples);
-
 // finished - due of each.
 std::vector<double> ResponsesOf(std::span<const Served> events);
 // dispatched - due of each: how long the GPU was others'.

@@ -32,21 +32,6 @@ TEST(Metrics, JitterIsHowFarEndsAreFromAPeriodBehindTheLastOne) {
   EXPECT_TRUE(JitterOf({}, 100).empty());
 }
 
-TEST(Metrics, PercentilesAreSamplesThatWereSeen) {
-  std::vector<double> samples;
-  for (int i = 200; i > 0; --i) samples.push_back(i);
-  const Spread spread = SpreadOf(samples);
-  EXPECT_EQ(spread.samples, 200u);
-  EXPECT_EQ(spread.mean, 100.5);
-  EXPECT_EQ(spread.p50, 100);
-  EXPECT_EQ(spread.p99, 198);
-  EXPECT_EQ(spread.max, 200);
-  const Spread one = SpreadOf({7});
-  EXPECT_EQ(one.p50, 7);
-  EXPECT_EQ(one.p99, 7);
-  EXPECT_EQ(SpreadOf({}).samples, 0u);
-}
-
 TEST(Metrics, AnttIsTheMeanSlowdownAndStpTheSumOfProgress) {
   // Events take 4 times as long, the background 1.25 times.
   constexpr Program kPrograms[] = {{10, 40}, {1000, 1250}};

@@ -168,8 +168,10 @@ TEST(SharingBench, PoliciesThatTheBackEndLacksAreRowsWithGpudsReason) {
                       << std::filesystem::current_path().string()
                       << "/gpu_daemon/gpud \"$@\" --driver sim\n";
   std::filesystem::permissions(gpud, std::filesystem::perms::owner_all);
-  const Json document =
-      Measure("--backend cuda --policies p1,p2 --gpud " + gpud);
+  const Json document = Measure(
+      "--backend cuda --policies p1,p2 --preempt-us 300 --gpud " + gpud);
+  EXPECT_THAT(document.at("conditions").dump(), HasSubstr("at most 300 us"));
+  EXPECT_EQ(document.at("driver"), "simulated GPU's driver: function only");
   ASSERT_EQ(document.at("cells").size(), 2u);
   for (const Json& cell : document.at("cells")) {
     EXPECT_EQ(cell.at("status"), "refused");
@@ -186,6 +188,8 @@ TEST(SharingBench, WhatIsWrongIsRefused) {
   EXPECT_EQ(Output("--rounds 0").second, 2);
   EXPECT_EQ(Output("--seed -1").second, 2);
   EXPECT_EQ(Output("--colour").second, 2);
+  EXPECT_EQ(Output("--preempt-us 100").second, 2);
+  EXPECT_EQ(Output("--backend cuda --reserve-sms 0").second, 2);
   EXPECT_EQ(Output("--gpud /bin/false").second, 1);
   const auto [text, code] = Output("--policies teleport 2>&1");
   EXPECT_EQ(code, 2);

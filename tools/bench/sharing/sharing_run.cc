@@ -11,10 +11,12 @@
 #include "base/status.h"
 #include "base/subprocess.h"
 #include "fmt/format.h"
+#include "tools/bench/machine.h"
 #include "tools/bench/sharing/arrivals.h"
 #include "tools/bench/sharing/measurement.h"
 #include "tools/bench/sharing/metrics.h"
 #include "tools/bench/sharing/testbed.h"
+#include "tools/bench/stats.h"
 
 namespace carillon::bench {
 namespace {
@@ -41,7 +43,7 @@ Json Others() {
 }
 
 Json SpreadToJson(const std::vector<double>& ns) {
-  const Spread spread = SpreadOf(ns);
+  const Percentiles spread = PercentilesOf(ns);
   const auto us = [](double value) { return std::round(value) / 1000; };
   return {{"samples", spread.samples},
           {"mean", us(spread.mean)},
@@ -56,7 +58,7 @@ void Say(const std::string& what) { fmt::print(stderr, "{}\n", what); }
 }  // namespace
 
 double MeanOf(std::span<const double> values) {
-  return SpreadOf({values.begin(), values.end()}).mean;
+  return PercentilesOf(std::vector(values.begin(), values.end())).mean;
 }
 
 double Rounded(double value) {
@@ -92,6 +94,12 @@ SharingGpud SharingMeasurement::Gpud(
     add({"--sms", std::to_string(kSms), "--blocks-per-sm", "1", "--workers",
          std::to_string(workers_)});
   }
+  if (options_.preempt_us != 0) {
+    add({"--preempt-us", std::to_string(options_.preempt_us)});
+  }
+  if (options_.reserve_sms != 0) {
+    add({"--reserve-sms", std::to_string(options_.reserve_sms)});
+  }
   add(more);
   return gpud;
 }
@@ -100,13 +108,15 @@ SharingGpud SharingMeasurement::Gpud(
 absl::Status SharingMeasurement::Calibrate() {
   const uint64_t iterations = options_.backend == "cpu" ? 20'000 : 2'000;
   for (const uint32_t threads : {kThreads, kEventThreads}) {
-    ASSIGN_OR_RETURN(const auto saw,
-                     RunDevices(Gpud(), {{"calibration",
-                                          {{"do", "background"},
-                                           {"iterations", iterations},
-                                           {"blocks", 1},
-                                           {"threads", threads},
-                                           {"launches", 3}}}}));
+    SharingDevicePlan plan{"calibration",
+                           {{"do", "background"},
+                            {"iterations", iterations},
+                            {"blocks", 1},
+                            {"threads", threads},
+                            {"launches", 3}}};
+    if (options_.backend == "cuda") plan.plan["describe"] = true;
+    ASSIGN_OR_RETURN(const auto saw, RunDevices(Gpud(), {plan}));
+    driver_ = DriverOf(saw[0].value("description", ""));
     // The first one warms up.
     std::vector<double> ns;
     for (const Json& launch : saw[0]["launches"]) {
@@ -337,6 +347,16 @@ Json SharingMeasurement::Conditions() const {
                   "with seeds from {} on",
                   rounds_, options_.seed),
       fmt::format("alone: under {}", AlonePolicy())};
+  if (!driver_.empty()) conditions.push_back(driver_);
+  if (options_.preempt_us != 0) {
+    conditions.push_back(
+        fmt::format("slices of gpes: at most {} us, where a wave is no longer",
+                    options_.preempt_us));
+  }
+  if (options_.reserve_sms != 0) {
+    conditions.push_back(
+        fmt::format("{} SMs reserved for events", options_.reserve_sms));
+  }
   if (options_.backend == "cpu") {
     conditions.push_back(
         "cpu back-end: for function; a policy's cost there says nothing of a "
@@ -420,10 +440,18 @@ Json SharingMeasurement::Summary(const Json& document) const {
       continue;
     }
     const double block = cell["block_us"].get<double>();
+    const double wait = cell["preemption_us"]["p99"].get<double>();
+    if (options_.preempt_us != 0) {
+      add(fmt::format("p99 wait of an event under gpes, blocks of {} us, in us "
+                      "(--preempt-us and a block)",
+                      block),
+          Rounded(wait), options_.preempt_us + block, true);
+      continue;
+    }
     add(fmt::format("p99 wait of an event under gpes, blocks of {} us, in "
                     "blocks (a slice and a block: 2)",
                     block),
-        Rounded(cell["preemption_us"]["p99"].get<double>() / block), 2, true);
+        Rounded(wait / block), 2, true);
   }
   return summary;
 }
@@ -441,6 +469,7 @@ absl::StatusOr<Json> SharingMeasurement::All() {
   Json document = {{"bench", "sharing"},      {"backend", options_.backend},
                    {"quick", options_.quick}, {"seed", options_.seed},
                    {"rounds", rounds_},       {"conditions", Conditions()}};
+  if (!driver_.empty()) document["driver"] = driver_;
   document["cells"] = Json::array();
   RETURN_IF_ERROR(AddCells(document["cells"]));
   ASSIGN_OR_RETURN(document["pending"], Pending());

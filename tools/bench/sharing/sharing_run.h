@@ -25,6 +25,9 @@ struct SharingOptions {
   std::vector<std::string> policies{kSharingPolicies.begin(),
                                     kSharingPolicies.end()};
   std::string trace;  // a file of arrivals
+  // gpud's options on cuda; 0: what it does without them.
+  uint32_t preempt_us = 0;
+  uint32_t reserve_sms = 0;
   uint32_t rounds = 2;
   uint32_t seed = 1;
   bool quick = false;

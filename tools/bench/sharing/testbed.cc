@@ -10,7 +10,6 @@
 #include "base/line_process.h"
 #include "base/status.h"
 #include "base/temp_directory.h"
-#include "fmt/format.h"
 #include "tools/bench/launch/interrupt.h"
 #include "tools/bench/launch/testbed.h"
 #include "tools/bench/sharing/device_role.h"
@@ -18,7 +17,6 @@
 namespace carillon::bench {
 namespace {
 
-using std::chrono::milliseconds;
 using std::chrono::minutes;
 using std::chrono::seconds;
 
@@ -31,18 +29,6 @@ constexpr seconds kGrace{6};
 constexpr Nanoseconds kSimulatedStart = 1'000'000;
 constexpr Nanoseconds kStartIn = 20'000'000;
 
-absl::StatusOr<Json> Answer(LineProcess& device, milliseconds timeout) {
-  ASSIGN_OR_RETURN(const auto line, AwaitLine(device, timeout));
-  Json answer = Json::parse(line, nullptr, false);
-  if (!answer.is_object()) {
-    return absl::InternalError(fmt::format("a device says '{}'", line));
-  }
-  if (!answer.contains("error")) return answer;
-  const Json& error = answer["error"];
-  return absl::Status(static_cast<absl::StatusCode>(error["code"].get<int>()),
-                      error["message"].get<std::string>());
-}
-
 absl::StatusOr<std::vector<Json>> Play(
     const std::string& testbed, bool simulated,
     const std::vector<SharingDevicePlan>& plans) {
@@ -53,7 +39,7 @@ absl::StatusOr<std::vector<Json>> Play(
         LineProcess::Start({.argv = SharingDeviceArguments(testbed, name)}));
     devices.push_back(std::move(device));
     RETURN_IF_ERROR(devices.back().WriteLine(plan.dump()));
-    ASSIGN_OR_RETURN(auto ready, Answer(devices.back(), kReadyTime));
+    ASSIGN_OR_RETURN(auto ready, AwaitAnswer(devices.back(), kReadyTime));
     if (ready.contains("refused")) return std::vector<Json>{std::move(ready)};
   }
   const Json start = {
@@ -63,7 +49,7 @@ absl::StatusOr<std::vector<Json>> Play(
   }
   std::vector<Json> answers;
   for (LineProcess& device : devices) {
-    ASSIGN_OR_RETURN(auto answer, Answer(device, kRunTime));
+    ASSIGN_OR_RETURN(auto answer, AwaitAnswer(device, kRunTime));
     answers.push_back(std::move(answer));
   }
   return answers;

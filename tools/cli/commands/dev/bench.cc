@@ -46,7 +46,7 @@ const Benchmark kBenchmarks[] = {
     {"narrow",
      "Pagoda's narrow tasks on all paths of a back-end",
      "tools/bench/narrow_bench",
-     {"auto", "cpu", "sim"}},
+     {"auto", "cpu", "sim", "cuda"}},
     {"python", "events of a device in Python: one at a time, and in batches",
      "tools/python/carillon_sdk_bench"},
     {"sharing",

@@ -1,0 +1,120 @@
+// `bench narrow --backend cuda`, by the program itself, on drivers without a GPU.
+// No number of wall time is judged.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "base/json.h"
+
+namespace carillon::bench {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kFake[] = "gpu_daemon/backends/cuda/fake";
+constexpr char kSimulated[] = "gpu_daemon/backends/cuda/sim_driver";
+
+// A run's output and its exit code. `driver`: a folder with a libcuda.so.1.
+std::pair<std::string, int> Output(const std::string& driver,
+                                   const std::string& options) {
+  const std::string command =
+      "LD_LIBRARY_PATH=" + std::filesystem::absolute(driver).string() +
+      " tools/bench/narrow_bench --backend cuda --quick " + options;
+  FILE* const pipe = popen(command.c_str(), "r");
+  std::string text;
+  char piece[4096];
+  for (size_t n; (n = fread(piece, 1, sizeof(piece), pipe)) > 0;) {
+    text.append(piece, n);
+  }
+  const int status = pclose(pipe);
+  return {text, WIFEXITED(status) ? WEXITSTATUS(status) : -1};
+}
+
+Json Measure(const std::string& driver, const std::string& options) {
+  const auto [text, code] = Output(driver, options + " --json");
+  EXPECT_EQ(code, 0);
+  Json document = Json::parse(text, nullptr, false);
+  EXPECT_TRUE(document.is_object()) << text;
+  return document.is_object() ? document : Json::object();
+}
+
+TEST(NarrowOnCuda, EveryPathRunsWithAndWithoutCopiesOnTheFakeDriver) {
+  const std::string out = getenv("TEST_TMPDIR") + std::string("/out");
+  const Json document = Measure(kFake, "--workloads conv,slud --out " + out);
+  EXPECT_EQ(document.at("backend"), "cuda");
+  EXPECT_EQ(document.at("driver"), "fake driver: function only");
+  // Its ratios are no figures.
+  EXPECT_TRUE(document.at("figures").empty());
+  EXPECT_EQ(document.at("base"), "hyperq");
+  // What is not measured is named.
+  std::set<std::string> names = document.at("paths");
+  const size_t measured = names.size();
+  EXPECT_GE(measured, 8u);
+  for (const Json& path : document.at("left_out")) {
+    EXPECT_NE(path.at("reason"), "");
+    names.insert(path.at("path"));
+  }
+  EXPECT_EQ(names, (std::set<std::string>{"baseline", "edge", "graph", "pagoda",
+                                          "pagoda_copy", "pagoda_ring",
+                                          "hyperq", "fusion", "batches",
+                                          "pagoda_batches", "threads"}));
+  EXPECT_EQ(document.at("cells").size(), 2 * 2 * measured);
+  for (const Json& cell : document.at("cells")) {
+    SCOPED_TRACE(cell.dump());
+    if (cell.at("path") == "fusion") {
+      EXPECT_EQ(cell.at("status"), "refused");
+      EXPECT_THAT(cell.at("reason").get<std::string>(),
+                  HasSubstr("runs no PTX of narrow_tasks.cu"));
+      continue;
+    }
+    ASSERT_EQ(cell.at("status"), "measured");
+    for (const char* number : {"tasks_per_second", "total_us",
+                               "response_mean_us", "response_p99_us"}) {
+      EXPECT_GT(cell.at(number).at("median"), 0);
+      EXPECT_EQ(cell.at(number).at("runs"), 2);  // there and back
+    }
+    EXPECT_EQ(cell.at("over_baseline").at("runs"), 1);
+  }
+  EXPECT_GT(std::filesystem::file_size(out + "/narrow.png"), 0u);
+}
+
+// The PTX that a GPU would run.
+TEST(NarrowOnCuda, FusedLaunchesAndStreamsComputeOnTheSimulatedGpusDriver) {
+  const Json document =
+      Measure(kSimulated, "--workloads conv,mpe --paths hyperq,fusion");
+  EXPECT_EQ(document.at("driver"), "simulated GPU's driver: function only");
+  EXPECT_EQ(document.at("cells").size(), 8u);
+  for (const Json& cell : document.at("cells")) {
+    EXPECT_EQ(cell.at("status"), "measured") << cell;
+  }
+}
+
+TEST(NarrowOnCuda, WithoutAGpuOneErrorSaysSo) {
+  setenv("CARILLON_FAKE_CUDA", "devices=0", 1);
+  const auto [text, code] = Output(kFake, "2>&1");
+  unsetenv("CARILLON_FAKE_CUDA");
+  EXPECT_EQ(code, 1);
+  EXPECT_THAT(text, HasSubstr("an NVIDIA driver, but no GPU here"));
+}
+
+TEST(NarrowOnCuda, WhatItHasNotIsRefusedByName) {
+  const auto refused = [](const std::string& options) {
+    return Output(kFake, options + " 2>&1");
+  };
+  using ::testing::Pair;
+  EXPECT_THAT(refused("--paths pagoda_copy"),
+              Pair(HasSubstr("entries by stores"), 3));
+  EXPECT_THAT(refused("--paths teleport"),
+              Pair(HasSubstr("it has hyperq, fusion, baseline, edge"), 3));
+  EXPECT_THAT(refused("--parts threads"), Pair(HasSubstr("cuda has tasks"), 2));
+}
+
+}  // namespace
+}  // namespace carillon::bench
