@@ -178,6 +178,7 @@ absl::Status NearEnd::TakeRing(const Ring& answer) {
   }
   state.sent = answer.number;
   state.heard = true;
+  host_->HoldRing(answer.ring);
   return absl::OkStatus();
 }
 

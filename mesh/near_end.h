@@ -36,6 +36,8 @@ class NearHost {
   // later near end finds it. True: that is done; else NearEnd::Stored() says so
   // later.
   virtual bool TakeEnd(RingId ring, shm::Sequence number, const End& end) = 0;
+  // The far end has answered that it has the ring: once on each connection.
+  virtual void HoldRing(RingId) {}
   // The far end has no place for the ring, which is removed: its events in flight
   // are to be aborted. `why` is a sentence for people.
   virtual void LoseRing(RingId ring, const std::string& why) = 0;

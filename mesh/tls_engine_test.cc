@@ -34,7 +34,7 @@ using testing::HasSubstr;
 
 constexpr Nanoseconds kMs = 1'000'000;
 constexpr RingId kRing(1);
-constexpr RingLimits kLimits{8, 64, 64};
+const RingLimits kLimits{8, 64, 64};
 
 std::string EventText(uint64_t number) {
   return fmt::format("event {}", number);
