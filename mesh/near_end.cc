@@ -151,6 +151,7 @@ absl::Status NearEnd::TakeHello(const Hello& hello) {
 absl::Status NearEnd::TakeRefusal(const Refusal& refusal) {
   const std::string why =
       fmt::format("host {} refuses the link: {}", options_.peer, refusal.why);
+  fenced_ = refusal.code == RefusalCode::kOldIncarnation;
   // Another build may become the right one while the lease lasts.
   if (refusal.code != RefusalCode::kOther) Lose(why);
   return absl::AbortedError(why);

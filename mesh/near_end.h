@@ -88,6 +88,8 @@ class NearEnd {
   // Whether both ends have said hello.
   bool is_up() const { return open_ && greeted_; }
   bool is_lost() const { return lost_; }
+  // It is lost because a newer host of this name has come.
+  bool is_fenced() const { return fenced_; }
   std::optional<Nanoseconds> rtt() const { return pulse_.rtt(); }
 
  private:
@@ -127,6 +129,7 @@ class NearEnd {
   bool said_all_ = false;  // that all rings are named
   bool greeted_ = false;
   bool lost_ = false;
+  bool fenced_ = false;
   uint64_t far_incarnation_ = 0;  // the newest
   Nanoseconds alive_;             // when the far end was last heard
   FrameDecoder decoder_;
