@@ -63,11 +63,11 @@ class RemoteTest : public ::testing::Test {
   }
 
   void StartLinkd(const std::string& address) {
-    auto linkd = b_->StartDevice(
-        "linkd", "devices/link/linkd",
-        {"--listen", address, "--host", "b", "--peer", "a", "--tls-cert",
-         far_files_.certificate, "--tls-key", far_files_.key, "--tls-ca",
-         far_files_.ca});
+    auto linkd =
+        b_->StartDevice("linkd", "devices/link/linkd",
+                        {"--listen", address, "--host", "b", "--peer", "a",
+                         "--tls-cert", far_files_.certificate, "--tls-key",
+                         far_files_.key, "--tls-ca", far_files_.ca});
     ASSERT_TRUE(linkd.ok()) << Message(linkd.status());
     linkd_ = *std::move(linkd);
     ASSERT_TRUE(linkd_->WaitForOutput("serves for host a")) << linkd_->output();
@@ -93,9 +93,8 @@ class RemoteTest : public ::testing::Test {
   // Waits until the device has taken more events than it had.
   ::testing::AssertionResult GoesOn(uint64_t events = 200) {
     const uint64_t before = a_->Counter("echo0", "taken");
-    return Eventually([&] {
-             return a_->Counter("echo0", "taken") >= before + events;
-           })
+    return Eventually(
+               [&] { return a_->Counter("echo0", "taken") >= before + events; })
                ? ::testing::AssertionSuccess()
                : ::testing::AssertionFailure()
                      << "nothing ends any more after event " << before;
@@ -154,6 +153,130 @@ TEST_F(RemoteTest, ADeviceHasItsEventsRunOnAnotherHost) {
   EXPECT_EQ(b_->Status().events().done(), 1000u);
   ExpectEachEndedOnce(*a_, 1000);
   ExpectEachEndedOnce(*b_, 1000);
+}
+
+TEST_F(RemoteTest,
+       ALinkThatIsCutStalledOrSlowLosesAndDoublesAndRunsNothingTwice) {
+  const int events = 30'000;
+  relay_->CutAfter(200'000);
+  const auto echo = StartEcho(events);
+  ASSERT_TRUE(GoesOn());
+  relay_->Silence();
+  ASSERT_TRUE(GoesOn());
+  relay_->Delay(20);
+  ASSERT_TRUE(GoesOn(100));
+  relay_->Delay(0);
+  ExpectEnds(*echo, events);
+  EXPECT_GT(relay_->connections(), 3u);
+  // What is done there was run once: nothing was registered or rung again.
+  ExpectEachEndedOnce(*b_, events);
+}
+
+TEST_F(RemoteTest, ALinkdThatIsKilledLosesAndDoublesNothing) {
+  const int events = 20'000;
+  const auto echo = StartEcho(events);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(GoesOn());
+    linkd_->Kill();
+    ASSERT_NO_FATAL_FAILURE(StartLinkd(linkd_address_));
+  }
+  ExpectEnds(*echo, events);
+}
+
+TEST_F(RemoteTest, AGpudOfTheGpusHostThatIsKilledLosesAndDoublesNothing) {
+  const int events = 20'000;
+  const auto echo = StartEcho(events);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(GoesOn());
+    b_->gpud().Kill();
+    const auto restarted = b_->RestartGpud(far_flags_);
+    ASSERT_TRUE(restarted.ok()) << Message(restarted);
+  }
+  ExpectEnds(*echo, events);
+}
+
+TEST_F(RemoteTest, AGpudOfTheDevicesHostThatIsKilledLosesAndDoublesNothing) {
+  const int events = 20'000;
+  const auto echo = StartEcho(events);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(GoesOn());
+    a_->gpud().Kill();
+    const auto restarted = a_->RestartGpud(NearFlags());
+    ASSERT_TRUE(restarted.ok()) << Message(restarted);
+  }
+  ExpectEnds(*echo, events);
+}
+
+TEST_F(RemoteTest, WhatALinkDoesNotCarryIsRefusedByName) {
+  using edge::Fixed;
+  using edge::Place;
+  auto attached = edge::Device::Attach({.testbed_directory = a_->directory(),
+                                        .name = "device0",
+                                        .kind = "test"});
+  ASSERT_TRUE(attached.ok()) << Message(attached.status());
+  edge::Device& device = **attached;
+  EXPECT_THAT(Message(device.AllocateBuffer(Place::kGpuMemory, 4096).status()),
+              HasSubstr("the remote back-end has no GPU memory"));
+  EXPECT_THAT(Message(device.LaunchKernel({.kernel = "null"}).status()),
+              HasSubstr("has no background kernels and copies"));
+
+  const auto in = *device.AllocateBuffer(Place::kInput, 4096);
+  const auto out = *device.AllocateBuffer(Place::kOutput, 4096);
+  const edge::EventSpec echo{
+      .kernel = "echo",
+      .max_in_flight = 4,
+      .parameters = {Fixed("in", in, {.length = 64, .slot_stride = 64}),
+                     Fixed("out", out, {.length = 64, .slot_stride = 64})}};
+  const auto refusal = [&](const edge::EventSpec& spec) {
+    return Message(edgeRegisterEvent(device, spec).status());
+  };
+  edge::EventSpec spec = echo;
+  spec.modifyable = true;
+  EXPECT_THAT(refusal(spec), HasSubstr("event kernel 'echo' is modifyable"));
+  spec = echo;
+  spec.hands_to = "device1";
+  EXPECT_THAT(refusal(spec), HasSubstr("remote back-end hands no events on"));
+  spec = echo;
+  spec.launch_path = "edge";
+  EXPECT_THAT(refusal(spec), HasSubstr("remote"));
+  spec = echo;
+  spec.parameters[1] = Fixed("out", out, {.length = 64, .slot_stride = 32});
+  EXPECT_THAT(refusal(spec), HasSubstr("may not overlap"));
+  EXPECT_EQ(refusal(echo), "");
+  EXPECT_THAT(refusal(echo), HasSubstr("write to one buffer"));
+}
+
+TEST_F(RemoteTest, WhatTheOtherHostRefusesIsToldToTheDevice) {
+  // Of the device's name there is one already.
+  auto there = edge::Device::Attach({.testbed_directory = b_->directory(),
+                                     .name = "sensor0",
+                                     .kind = "test"});
+  ASSERT_TRUE(there.ok()) << Message(there.status());
+  auto sensor = a_->StartDevice("sensor0", "devices/example/sensor");
+  ASSERT_TRUE(sensor.ok()) << Message(sensor.status());
+  EXPECT_EQ((*sensor)->Wait(), 1);
+  EXPECT_THAT((*sensor)->output(), AllOf(HasSubstr("host b does not take ring"),
+                                         HasSubstr("sensor0")));
+}
+
+TEST_F(RemoteTest, AGpudWithoutALinkDoesNotStartAndSaysWhy) {
+  const auto refusal = [&](const std::string& flag, const std::string& value) {
+    auto flags = NearFlags();
+    for (size_t i = 0; i < flags.size(); i += 2) {
+      if (flags[i] == flag) flags[i + 1] = value;
+    }
+    return Message(Testbed::Start(flags).status());
+  };
+  EXPECT_THAT(refusal("--link-peer", "c"), HasSubstr("is not of host 'c'"));
+  EXPECT_THAT(refusal("--link-ca", near_files_.key), HasSubstr("--link-ca"));
+  EXPECT_THAT(refusal("--backend", "cpu"),
+              HasSubstr("go with --backend remote"));
+  EXPECT_THAT(Message(Testbed::Start({"--backend", "remote"}).status()),
+              HasSubstr("--link: --backend remote needs it"));
+  auto flags = NearFlags();
+  flags.insert(flags.end(), {"--workers", "2"});
+  EXPECT_THAT(Message(Testbed::Start(flags).status()),
+              HasSubstr("--workers: the kernels of --backend remote"));
 }
 
 }  // namespace

@@ -51,12 +51,12 @@ Frame AnyFrame(Owned& owned) {
       return Refusal{static_cast<RefusalCode>(*rc::gen::inRange(1, 5)),
                      AnyText(kMaxReasonBytes)};
     case 2:
-      return Ring{ring,
-                  number,
-                  {1u << *rc::gen::inRange(0, 17),
-                   *rc::gen::inRange<uint32_t>(0, kMaxEventBytes + 1),
-                   *rc::gen::inRange<uint32_t>(0, kMaxEventBytes + 1),
-                   AnyText(100)}};
+      return Ring{
+          ring,
+          number,
+          {1u << *rc::gen::inRange(0, 17),
+           *rc::gen::inRange<uint32_t>(0, kMaxEventBytes + 1),
+           *rc::gen::inRange<uint32_t>(0, kMaxEventBytes + 1), AnyText(100)}};
     case 3:
       return Close{ring, AnyText(kMaxReasonBytes)};
     case 4: {

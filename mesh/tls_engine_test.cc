@@ -528,7 +528,8 @@ TEST_F(TlsEngineTest, GarbageInALinkEndsItAndSaysWhy) {
 TEST_F(TlsEngineTest, APeerThatSaysNothingKeepsNobodyOut) {
   StartFar();
   std::vector<UniqueFd> strangers;
-  for (int i = 0; i < 40; ++i) strangers.push_back(DialLoopback(far_->address()));
+  for (int i = 0; i < 40; ++i)
+    strangers.push_back(DialLoopback(far_->address()));
   StartNear(far_->address());
   EXPECT_TRUE(RunUpTo(10));
 }

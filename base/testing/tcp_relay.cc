@@ -90,8 +90,8 @@ void TcpRelay::Carry(int near, int far) {
       const int64_t some = std::min<int64_t>(got, left);
       left -= some;
       if (!carries) continue;
-      if (send(fds[1 - i].fd, bytes, static_cast<size_t>(some),
-               MSG_NOSIGNAL) <= 0) {
+      if (send(fds[1 - i].fd, bytes, static_cast<size_t>(some), MSG_NOSIGNAL) <=
+          0) {
         return;
       }
     }

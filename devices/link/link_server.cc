@@ -63,21 +63,20 @@ absl::StatusOr<std::unique_ptr<LinkServer>> LinkServer::Start(
     }
     std::this_thread::sleep_for(kStartLook);
   }
-  ASSIGN_OR_RETURN(
-      server->link_,
-      mesh::TlsFarLink::Start(
-          {.tls = options.tls,
-           .address = options.listen,
-           .link = {.self = {.testbed = options.testbed,
-                             .host = options.host,
-                             .build = {},
-                             .catalogue = {},
-                             .incarnation = NewIncarnation()},
-                    .peer = options.peer,
-                    .times = {}}},
-          server.get()));
-  const std::string note = fmt::format("for host {} on {}", options.peer,
-                                       server->link_->address());
+  ASSIGN_OR_RETURN(server->link_,
+                   mesh::TlsFarLink::Start(
+                       {.tls = options.tls,
+                        .address = options.listen,
+                        .link = {.self = {.testbed = options.testbed,
+                                          .host = options.host,
+                                          .build = {},
+                                          .catalogue = {},
+                                          .incarnation = NewIncarnation()},
+                                 .peer = options.peer,
+                                 .times = {}}},
+                       server.get()));
+  const std::string note =
+      fmt::format("for host {} on {}", options.peer, server->link_->address());
   spdlog::info("serves {}", note);
   RETURN_IF_ERROR(self->ReportReady(note));
   return server;
@@ -151,8 +150,7 @@ void LinkServer::Run(RingId id, Sequence, std::string_view event) {
   if (!linked.client->ended.ok()) changed_.Ring();
 }
 
-mesh::End LinkServer::ReadEnd(RingId id, Sequence number,
-                              std::string* output) {
+mesh::End LinkServer::ReadEnd(RingId id, Sequence number, std::string* output) {
   return rings_.at(id).ring->ReadEnd(number, output);
 }
 

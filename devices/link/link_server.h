@@ -10,8 +10,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "devices/link/linked_ring.h"
 #include "devices/link/linkd_options.h"
+#include "devices/link/linked_ring.h"
 #include "devices/sdk/device_main.h"
 #include "devices/sdk/edge.h"
 #include "mesh/far_end.h"
@@ -34,8 +34,8 @@ class LinkServer final : private mesh::FarHost {
  private:
   struct Client {
     std::unique_ptr<edge::Device> device;
-    bool away = false;      // gpud is, and the device waits for another one
-    absl::Status ended;     // not OK: it will not come again
+    bool away = false;   // gpud is, and the device waits for another one
+    absl::Status ended;  // not OK: it will not come again
     uint32_t rings = 0;
   };
   struct Linked {

@@ -32,8 +32,7 @@ std::vector<Option> OptionTable(LinkdOptions& options) {
            "the testbed's name, which is the other host's, too", false),
       path("--tls-cert", &options.tls.certificate,
            "this host's certificate for links, PEM"),
-      path("--tls-key", &options.tls.key,
-           "its key, PEM, without a passphrase"),
+      path("--tls-key", &options.tls.key, "its key, PEM, without a passphrase"),
       path("--tls-ca", &options.tls.ca,
            "whose certificate the other host shows, PEM"),
   };

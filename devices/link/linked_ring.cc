@@ -73,17 +73,15 @@ absl::Status LinkedRing::AddBuffer(edge::Device& device,
         fmt::format("parameter '{}' takes {} bytes for all slots: 1 to {}",
                     wanted.name(), bytes, kMaxBufferBytes));
   }
-  ASSIGN_OR_RETURN(
-      parameter.buffer,
-      device.AllocateBuffer(
-          buffer.written() ? edge::Place::kOutput : edge::Place::kInput,
-          bytes));
-  bound->push_back(
-      buffer.in_entry()
-          ? edge::WritableBuffer(wanted.name(), parameter.buffer)
-          : edge::Fixed(
-                wanted.name(), parameter.buffer,
-                {.length = parameter.bytes, .slot_stride = parameter.stride}));
+  ASSIGN_OR_RETURN(parameter.buffer,
+                   device.AllocateBuffer(buffer.written() ? edge::Place::kOutput
+                                                          : edge::Place::kInput,
+                                         bytes));
+  bound->push_back(buffer.in_entry()
+                       ? edge::WritableBuffer(wanted.name(), parameter.buffer)
+                       : edge::Fixed(wanted.name(), parameter.buffer,
+                                     {.length = parameter.bytes,
+                                      .slot_stride = parameter.stride}));
   parameters_.push_back(std::move(parameter));
   return absl::OkStatus();
 }
@@ -120,8 +118,8 @@ absl::Status LinkedRing::Register(edge::Device& device,
       case v1::LinkParameter::kEntryBytes:
         in_entry.emplace_back(parameters_.size(), name);
         spec.parameters.push_back(edge::Writable(name));
-        parameters_.push_back({.entry_bytes = parameter.entry_bytes(),
-                               .buffer = {}});
+        parameters_.push_back(
+            {.entry_bytes = parameter.entry_bytes(), .buffer = {}});
         break;
       case v1::LinkParameter::kBuffer:
         if (parameter.buffer().in_entry()) {
@@ -203,8 +201,7 @@ bool LinkedRing::Write(std::string_view event,
     std::string_view bytes;
     if (parameter.entry_bytes != 0) {
       if (!Take(event, parameter.entry_bytes, &bytes)) return false;
-      queue_->SetBytes(parameter.entry_offset,
-                       std::as_bytes(std::span(bytes)));
+      queue_->SetBytes(parameter.entry_offset, std::as_bytes(std::span(bytes)));
       continue;
     }
     shm::BufferRef part{slot * parameter.stride, parameter.bytes};
@@ -281,7 +278,8 @@ void LinkedRing::Unregister(edge::Device& device) {
   if (queue_ != nullptr) edgeUnregisterEvent(device, queue_).IgnoreError();
   queue_ = nullptr;
   for (const Parameter& parameter : parameters_) {
-    if (parameter.buffer.id != 0) device.FreeBuffer(parameter.buffer).IgnoreError();
+    if (parameter.buffer.id != 0)
+      device.FreeBuffer(parameter.buffer).IgnoreError();
   }
 }
 

@@ -117,7 +117,8 @@ std::vector<Option> OptionTable(GpudOptions& options) {
                     "let `carillon fault` break it on purpose"),
       ChoiceOption(
           "--backend", "backend", &options.backend,
-          {kAutoBackend, kCpuBackend, kCudaBackend, kSimBackend, kRemoteBackend},
+          {kAutoBackend, kCpuBackend, kCudaBackend, kSimBackend,
+           kRemoteBackend},
           "who runs the kernels; auto: cuda where there is a GPU, else cpu; "
           "remote: another host (docs/mesh.md)"),
       ChoiceOption(

@@ -11,8 +11,8 @@
 namespace carillon::gpud {
 namespace {
 
-constexpr LaunchPathInfo kPath = {
-    "remote", "by link: the events run on another host"};
+constexpr LaunchPathInfo kPath = {"remote",
+                                  "by link: the events run on another host"};
 
 absl::Status NotOverALink(std::string_view what) {
   return absl::UnimplementedError(fmt::format(
@@ -94,9 +94,9 @@ absl::Status RemoteBackend::CheckBackground() const {
 
 // CheckBackground() keeps them away.
 void RemoteBackend::Submit(std::unique_ptr<KernelLaunch> launch) {
-  launch->on_end(launch->ResultOf(
-      shm::EventState::kAborted,
-      static_cast<uint32_t>(shm::EventStatus::kNotLaunched)));
+  launch->on_end(
+      launch->ResultOf(shm::EventState::kAborted,
+                       static_cast<uint32_t>(shm::EventStatus::kNotLaunched)));
 }
 void RemoteBackend::Submit(std::unique_ptr<MemoryCopy> copy) {
   copy->on_end({.state = shm::EventState::kAborted});

@@ -48,8 +48,8 @@ absl::StatusOr<std::unique_ptr<RemoteLink>> RemoteLink::Start(
     if (status.up) break;
     if (status.lost || NowNs() >= deadline) {
       return absl::UnavailableError(fmt::format(
-          "--link: no link to host '{}': {}; is linkd there?",
-          options.peer, status.error.empty() ? "no answer" : status.error));
+          "--link: no link to host '{}': {}; is linkd there?", options.peer,
+          status.error.empty() ? "no answer" : status.error));
     }
     std::this_thread::sleep_for(kLook);
   }
@@ -88,9 +88,9 @@ absl::Status RemoteLink::Connect() {
                .times = {}}};
   auto link = mesh::TlsNearLink::Start(settings, this);
   if (!link.ok()) {
-    return absl::Status(link.status().code(),
-                        fmt::format("--link: {}",
-                                    std::string(link.status().message())));
+    return absl::Status(
+        link.status().code(),
+        fmt::format("--link: {}", std::string(link.status().message())));
   }
   std::shared_ptr<mesh::TlsNearLink> old = *std::move(link);
   MutexLock lock(mutex_);
@@ -196,11 +196,11 @@ mesh::LinkStatus RemoteLink::status() const { return link()->status(); }
 
 std::string RemoteLink::ToString() const {
   const mesh::LinkStatus now = status();
-  return fmt::format("{} ({}), {}", options_.peer, options_.address,
-                     now.up ? "up"
-                            : fmt::format("down: {}", now.error.empty()
-                                                          ? "no answer"
-                                                          : now.error));
+  return fmt::format(
+      "{} ({}), {}", options_.peer, options_.address,
+      now.up ? "up"
+             : fmt::format("down: {}",
+                           now.error.empty() ? "no answer" : now.error));
 }
 
 uint64_t RemoteLink::in_flight() const {
@@ -230,9 +230,8 @@ bool RemoteLink::TakeEnd(RingId id, Sequence number, const mesh::End& end) {
     spdlog::error("host '{}' sends {} bytes as the output of event {} of '{}'",
                   options_.peer, end.output.size(), rung.sequence.value(),
                   ring->event->memory().name());
-    outcome = {
-        .state = shm::EventState::kFailed,
-        .status = static_cast<uint32_t>(shm::EventStatus::kKernelFault)};
+    outcome = {.state = shm::EventState::kFailed,
+               .status = static_cast<uint32_t>(shm::EventStatus::kKernelFault)};
   }
   if (rung.life.seen_ns != 0) {
     rung.life.finished_ns = NowNs();
@@ -284,8 +283,7 @@ void RemoteLink::Keep() {
     for (const auto& [device, why] : devices) on_lost_(device, why);
     absl::Status status;
     if (new_link && this->status().fenced) {
-      spdlog::error("{}: this gpud has no link any more",
-                    this->status().error);
+      spdlog::error("{}: this gpud has no link any more", this->status().error);
     } else if (new_link) {
       status = Connect();
     }

@@ -88,8 +88,7 @@ absl::Status CheckLaunch(const EventKernel& event) {
 
 absl::Status CheckBuffer(const ParamInfo& info,
                          const ParameterBinding& binding) {
-  if (binding.slot_stride == 0 ||
-      binding.slot_stride >= binding.buffer.bytes) {
+  if (binding.slot_stride == 0 || binding.slot_stride >= binding.buffer.bytes) {
     return absl::OkStatus();
   }
   return absl::UnimplementedError(fmt::format(
@@ -154,10 +153,9 @@ absl::StatusOr<mesh::RingLimits> DescribeRing(const EventKernel& event) {
           kmd.kernel->name));
     }
   }
-  return mesh::RingLimits{event.ring().layout().entries,
-                          static_cast<uint32_t>(event_bytes),
-                          static_cast<uint32_t>(done_bytes),
-                          ring.SerializeAsString()};
+  return mesh::RingLimits{
+      event.ring().layout().entries, static_cast<uint32_t>(event_bytes),
+      static_cast<uint32_t>(done_bytes), ring.SerializeAsString()};
 }
 
 bool ShareOutput(const EventKernel& one, const EventKernel& other) {
