@@ -7,6 +7,7 @@
 #include <chrono>
 #include <utility>
 
+#include "absl/strings/str_replace.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "fmt/format.h"
@@ -79,18 +80,22 @@ absl::Status RemoteLink::Connect() {
   const mesh::TlsNearLink::Settings settings{
       .tls = options_.tls,
       .address = options_.address,
-      .link = {.self = {.testbed = options_.testbed,
-                        .host = options_.host,
-                        .build = {},
-                        .catalogue = {},
-                        .incarnation = NewIncarnation()},
-               .peer = options_.peer,
-               .times = {}}};
+      .link = {
+          .self = {.testbed = options_.testbed,
+                   .host = options_.host,
+                   .build = {},
+                   .catalogue = {},
+                   .incarnation = NewIncarnation()},
+          .peer = options_.peer,
+          .times = {.timeout = options_.timeout, .lease = options_.lease}}};
   auto link = mesh::TlsNearLink::Start(settings, this);
   if (!link.ok()) {
+    // The files are called --link-cert and so on here.
     return absl::Status(
         link.status().code(),
-        fmt::format("--link: {}", std::string(link.status().message())));
+        fmt::format("--link: {}",
+                    absl::StrReplaceAll(link.status().message(),
+                                        {{"--tls-", "--link-"}})));
   }
   std::shared_ptr<mesh::TlsNearLink> old = *std::move(link);
   MutexLock lock(mutex_);
