@@ -169,13 +169,13 @@ TEST_F(RemoteTest, ADeviceHasItsEventsRunOnAnotherHost) {
 
 TEST_F(RemoteTest,
        ALinkThatIsCutStalledOrSlowLosesAndDoublesAndRunsNothingTwice) {
-  relay_->CutAfter(30'000);
   const auto echo = StartEcho();
+  ASSERT_TRUE(GoesOn());
+  relay_->CutAfter(30'000);
+  relay_->Silence();
   ASSERT_TRUE(Eventually([&] { return relay_->connections() > 10; }));
   ASSERT_TRUE(GoesOn());
   relay_->CutAfter(0);
-  relay_->Silence();
-  ASSERT_TRUE(GoesOn());
   relay_->Delay(20);
   ASSERT_TRUE(GoesOn(100));
   relay_->Delay(0);

@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 #include "fmt/format.h"
-#include "gpu_daemon/event/argument_ranges.h"
+#include "gpu_daemon/backends/remote/argument_ranges.h"
 #include "proto/link.pb.h"
 #include "shm/layout.h"
 

@@ -1,6 +1,6 @@
 // The memory that one launch can reach, by its arguments.
-#ifndef CARILLON_GPU_DAEMON_EVENT_ARGUMENT_RANGES_H_
-#define CARILLON_GPU_DAEMON_EVENT_ARGUMENT_RANGES_H_
+#ifndef CARILLON_GPU_DAEMON_BACKENDS_REMOTE_ARGUMENT_RANGES_H_
+#define CARILLON_GPU_DAEMON_BACKENDS_REMOTE_ARGUMENT_RANGES_H_
 
 #include <cassert>
 #include <cstddef>
@@ -32,4 +32,4 @@ inline ArgumentRange RangeOf(const simt::ParamInfo& info,
 
 }  // namespace carillon::gpud
 
-#endif  // CARILLON_GPU_DAEMON_EVENT_ARGUMENT_RANGES_H_
+#endif  // CARILLON_GPU_DAEMON_BACKENDS_REMOTE_ARGUMENT_RANGES_H_
