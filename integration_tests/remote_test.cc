@@ -85,8 +85,9 @@ class RemoteTest : public ::testing::Test {
 
   // Rings for a ring full of events again and again, and judges each answer.
   std::unique_ptr<Process> StartEcho() {
-    auto echo = a_->StartDevice("echo0", "integration_tests/echo_device",
-                                {"--pause", "5", "--resume-within", "60"});
+    auto echo = a_->StartDevice(
+        "echo0", "integration_tests/echo_device",
+        {"--pause", "5", "--patience", "60000", "--resume-within", "60"});
     EXPECT_TRUE(echo.ok()) << Message(echo.status());
     return echo.ok() ? *std::move(echo) : nullptr;
   }
@@ -152,10 +153,12 @@ TlsFiles RemoteTest::near_files_;
 TlsFiles RemoteTest::far_files_;
 
 TEST_F(RemoteTest, ADeviceHasItsEventsRunOnAnotherHost) {
-  auto sensor = a_->StartDevice("sensor0", "devices/example/sensor");
-  ASSERT_TRUE(sensor.ok()) << Message(sensor.status());
-  EXPECT_EQ((*sensor)->Wait(), 0) << (*sensor)->output();
-  EXPECT_THAT((*sensor)->output(), HasSubstr("1000 events, all checksums"));
+  const auto echo =
+      a_->StartDevice("echo0", "integration_tests/echo_device",
+                      {"--events", "1000", "--patience", "60000"});
+  ASSERT_TRUE(echo.ok()) << Message(echo.status());
+  EXPECT_EQ((*echo)->Wait(), 0) << (*echo)->output();
+  EXPECT_THAT((*echo)->output(), HasSubstr("taken 1000, failed 0"));
 
   const auto here = a_->Status();
   EXPECT_EQ(here.backend(), "remote");
@@ -228,10 +231,11 @@ TEST_F(RemoteTest, AnOldGpudIsFencedAndItsDevicesEndWithTheReason) {
   EXPECT_TRUE(a_->gpud().WaitForOutput("this gpud has no link any more"));
   EXPECT_THAT(a_->gpud().output(), HasSubstr("has come after the one of"));
   EXPECT_THAT(a_->Status().backend_description(), HasSubstr("down: "));
-  const auto sensor =
-      (*newer)->StartDevice("sensor0", "devices/example/sensor");
-  ASSERT_TRUE(sensor.ok()) << Message(sensor.status());
-  EXPECT_EQ((*sensor)->Wait(), 0) << (*sensor)->output();
+  const auto second =
+      (*newer)->StartDevice("echo1", "integration_tests/echo_device",
+                            {"--events", "100", "--patience", "60000"});
+  ASSERT_TRUE(second.ok()) << Message(second.status());
+  EXPECT_EQ((*second)->Wait(), 0) << (*second)->output();
 }
 
 TEST_F(RemoteTest, WhatALinkDoesNotCarryIsRefusedByName) {
