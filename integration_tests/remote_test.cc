@@ -219,7 +219,7 @@ TEST_F(RemoteTest, AGpudOfTheDevicesHostThatIsKilledLosesAndDoublesNothing) {
   EndWell(*echo);
 }
 
-TEST_F(RemoteTest, AnOldGpudIsFencedAndItsDevicesEndWithTheReason) {
+TEST_F(RemoteTest, AnOldGpudIsFencedAndItsDevicesEnd) {
   const auto echo = StartEcho();
   ASSERT_TRUE(GoesOn());
   auto flags = NearFlags();

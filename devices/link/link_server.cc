@@ -187,7 +187,10 @@ void LinkServer::LookAfter(const std::string& name, Client& client) {
   absl::Status resumed = status;
   if (client.away) {
     resumed = client.device->Resume(kResumeWithin);
-    if (absl::IsUnavailable(resumed)) return;
+    // A busy machine's gpud may take longer than a call has.
+    if (absl::IsUnavailable(resumed) || absl::IsDeadlineExceeded(resumed)) {
+      return;
+    }
   }
   if (resumed.ok()) {
     client.away = false;

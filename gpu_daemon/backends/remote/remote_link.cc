@@ -59,7 +59,9 @@ absl::StatusOr<std::unique_ptr<RemoteLink>> RemoteLink::Start(
 }
 
 RemoteLink::RemoteLink(const RemoteOptions& options, OnLost on_lost)
-    : options_(options), on_lost_(std::move(on_lost)) {}
+    : options_(options),
+      on_lost_(std::move(on_lost)),
+      incarnation_(NewIncarnation()) {}
 
 RemoteLink::~RemoteLink() {
   std::shared_ptr<mesh::TlsNearLink> link;
@@ -85,7 +87,7 @@ absl::Status RemoteLink::Connect() {
                    .host = options_.host,
                    .build = {},
                    .catalogue = {},
-                   .incarnation = NewIncarnation()},
+                   .incarnation = incarnation_++},
           .peer = options_.peer,
           .times = {.timeout = options_.timeout, .lease = options_.lease}}};
   auto link = mesh::TlsNearLink::Start(settings, this);
@@ -119,6 +121,10 @@ RemoteLink::CarriedRing* RemoteLink::Find(RingId ring) {
 absl::Status RemoteLink::Add(EventKernel& event) {
   ASSIGN_OR_RETURN(const mesh::RingLimits limits, DescribeRing(event));
   const auto link = this->link();
+  if (const mesh::LinkStatus now = link->status(); now.lost) {
+    return absl::UnavailableError(fmt::format(
+        "the link to host '{}' is lost: {}", options_.peer, now.error));
+  }
   RingId id;
   {
     MutexLock lock(mutex_);

@@ -93,6 +93,10 @@ class RemoteLink final : private mesh::NearHost {
 
   const RemoteOptions options_;
   const OnLost on_lost_;
+  // Of the newest link: by the time at which this gpud was started, so that a
+  // later one's is higher however many links this one begins. Start()'s thread,
+  // then keeper_.
+  uint64_t incarnation_;
 
   // Whoever holds it must not call the link, whose lock comes first.
   mutable Mutex mutex_;
