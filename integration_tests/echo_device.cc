@@ -92,6 +92,7 @@ class EchoDevice {
         while (wants_more() && queue_->free_slots() > 0) Commit();
         queue_->RingCommitted();
       }
+      if (queue_->in_flight() == 0) continue;  // a stop came meanwhile
       const auto done = queue_->Wait(milliseconds(options_.patience_ms));
       if (!done.ok()) {
         RETURN_IF_ERROR(edge::GoOnAfter(done.status(), device_, context_));

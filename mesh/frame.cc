@@ -53,7 +53,8 @@ struct RefusalHead {
   uint32_t code;
 };
 
-struct RingPayload {
+// Then the purpose.
+struct RingHead {
   uint64_t ring;
   uint64_t number;
   uint32_t slots;
@@ -61,7 +62,7 @@ struct RingPayload {
   uint32_t done_bytes;
   uint32_t zero;
 };
-static_assert(sizeof(RingPayload) == 32);
+static_assert(sizeof(RingHead) == 32);
 
 // Then the text.
 struct CloseHead {
@@ -241,12 +242,13 @@ absl::StatusOr<Frame> ReadRefusal(Payload in) {
 }
 
 absl::StatusOr<Frame> ReadRing(Payload in) {
-  ASSIGN_OR_RETURN(const auto ring, in.Take<RingPayload>());
+  ASSIGN_OR_RETURN(const auto ring, in.Take<RingHead>());
   RETURN_IF_ERROR(in.CheckZero(ring.zero));
-  RETURN_IF_ERROR(in.CheckEnd());
-  const RingLimits limits{ring.slots, ring.event_bytes, ring.done_bytes};
+  ASSIGN_OR_RETURN(const std::string_view purpose, in.TakeBytes(in.size()));
+  RingLimits limits{ring.slots, ring.event_bytes, ring.done_bytes,
+                    std::string(purpose)};
   RETURN_IF_ERROR(CheckLimits(limits));
-  return Ring{RingId(ring.ring), Sequence(ring.number), limits};
+  return Ring{RingId(ring.ring), Sequence(ring.number), std::move(limits)};
 }
 
 absl::StatusOr<Frame> ReadClose(Payload in) {
@@ -372,9 +374,10 @@ struct Writer {
   }
   Type operator()(const Ring& ring) const {
     AppendPlain(
-        RingPayload{ring.ring.value(), ring.number.value(), ring.limits.slots,
-                    ring.limits.event_bytes, ring.limits.done_bytes, 0},
+        RingHead{ring.ring.value(), ring.number.value(), ring.limits.slots,
+                 ring.limits.event_bytes, ring.limits.done_bytes, 0},
         to);
+    *to += ring.limits.purpose;
     return Type::kRing;
   }
   Type operator()(const Close& close) const {
@@ -421,6 +424,11 @@ struct Writer {
 
 absl::Status CheckLimits(const RingLimits& limits) {
   RETURN_IF_ERROR(shm::CheckRingEntries(limits.slots));
+  if (limits.purpose.size() > kMaxPurposeBytes) {
+    return absl::InvalidArgumentError(
+        fmt::format("a ring whose purpose takes {} bytes: at most {}",
+                    limits.purpose.size(), kMaxPurposeBytes));
+  }
   for (const uint32_t bytes : {limits.event_bytes, limits.done_bytes}) {
     if (bytes > kMaxEventBytes) {
       return absl::InvalidArgumentError(

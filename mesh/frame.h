@@ -42,7 +42,7 @@ namespace carillon::mesh {
 // A ring of a near host. No two rings of one incarnation have the same.
 using RingId = shm::Strong<struct RingIdTag, uint64_t>;
 
-inline constexpr uint32_t kProtocol = 1;
+inline constexpr uint32_t kProtocol = 2;
 inline constexpr size_t kHeaderBytes = 8;
 inline constexpr size_t kMaxPayloadBytes = 64 << 10;
 // Events or completions of one frame.
@@ -54,6 +54,8 @@ inline constexpr size_t kMaxEventBytes = 16 << 20;
 // A text of HELLO; of REFUSAL and CLOSE.
 inline constexpr size_t kMaxNameBytes = 128;
 inline constexpr size_t kMaxReasonBytes = 512;
+// Of what a ring is for.
+inline constexpr size_t kMaxPurposeBytes = 16 << 10;
 
 struct Hello {
   std::string testbed;
@@ -85,6 +87,9 @@ struct RingLimits {
   uint32_t slots = 0;        // power of two, at most shm::kMaxRingEntries
   uint32_t event_bytes = 0;  // of one event, at most kMaxEventBytes
   uint32_t done_bytes = 0;   // of one completion's output, the same
+  // What the near host says of it to the far host, in bytes that are theirs; at
+  // most kMaxPurposeBytes.
+  std::string purpose = {};
   bool operator==(const RingLimits&) const = default;
 };
 // Errors: InvalidArgument: slots that are no power of two or too many, or too

@@ -51,11 +51,12 @@ Frame AnyFrame(Owned& owned) {
       return Refusal{static_cast<RefusalCode>(*rc::gen::inRange(1, 5)),
                      AnyText(kMaxReasonBytes)};
     case 2:
-      return Ring{ring,
-                  number,
-                  {1u << *rc::gen::inRange(0, 17),
-                   *rc::gen::inRange<uint32_t>(0, kMaxEventBytes + 1),
-                   *rc::gen::inRange<uint32_t>(0, kMaxEventBytes + 1)}};
+      return Ring{
+          ring,
+          number,
+          {1u << *rc::gen::inRange(0, 17),
+           *rc::gen::inRange<uint32_t>(0, kMaxEventBytes + 1),
+           *rc::gen::inRange<uint32_t>(0, kMaxEventBytes + 1), AnyText(100)}};
     case 3:
       return Close{ring, AnyText(kMaxReasonBytes)};
     case 4: {
@@ -181,8 +182,8 @@ TEST(FrameTest, EachBrokenRuleHasItsSentence) {
   const Ring ring{RingId(1), Sequence(0), {8, 64, 64}};
   EXPECT_EQ(Complaint(hello, Put(0, 1)),
             "frame HELLO has the magic number 0x1, not 0x4b4e4c43");
-  EXPECT_EQ(Complaint(hello, Put(4, 2)),
-            "the other end speaks protocol 2 of links, this one 1: install "
+  EXPECT_EQ(Complaint(hello, Put(4, 3)),
+            "the other end speaks protocol 3 of links, this one 2: install "
             "the same Carillon on both hosts");
   EXPECT_EQ(Complaint(hello, Put(24, 129)),
             "frame HELLO has a text of 129 bytes: at most 128");
@@ -202,6 +203,8 @@ TEST(FrameTest, EachBrokenRuleHasItsSentence) {
   EXPECT_EQ(Complaint(ring, Put(20, 20'000'000)),
             "an event or completion of 20000000 bytes: a link carries at most "
             "16777216");
+  EXPECT_EQ(Complaint(ring, Resize(kMaxPurposeBytes + 1)),
+            "a ring whose purpose takes 16385 bytes: at most 16384");
   EXPECT_EQ(Complaint(ring, Resize(-8)),
             "frame RING is too short: 8 bytes are missing");
   EXPECT_EQ(Complaint(Close{}, Resize(-8)),

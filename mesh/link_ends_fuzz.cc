@@ -19,7 +19,7 @@ namespace {
 using shm::EventState;
 using shm::Sequence;
 
-constexpr RingLimits kLimits{4, 64, 64};
+const RingLimits kLimits{4, 64, 64};
 
 LinkOptions Options(const char* self, const char* peer) {
   return {.self = {"lab", self, "1", "kernels", 1}, .peer = peer, .times = {}};

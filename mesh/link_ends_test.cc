@@ -24,7 +24,7 @@ using testing::IsEmpty;
 
 constexpr Nanoseconds kMs = 1'000'000;
 constexpr RingId kRing(5);
-constexpr RingLimits kLimits{4, 32, 32};
+const RingLimits kLimits{4, 32, 32};
 
 LinkOptions NearOptions() {
   return {.self = {"lab", "a", "1", "kernels", 3}, .peer = "b", .times = {}};

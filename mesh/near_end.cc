@@ -151,6 +151,7 @@ absl::Status NearEnd::TakeHello(const Hello& hello) {
 absl::Status NearEnd::TakeRefusal(const Refusal& refusal) {
   const std::string why =
       fmt::format("host {} refuses the link: {}", options_.peer, refusal.why);
+  fenced_ = refusal.code == RefusalCode::kOldIncarnation;
   // Another build may become the right one while the lease lasts.
   if (refusal.code != RefusalCode::kOther) Lose(why);
   return absl::AbortedError(why);
@@ -178,6 +179,7 @@ absl::Status NearEnd::TakeRing(const Ring& answer) {
   }
   state.sent = answer.number;
   state.heard = true;
+  host_->HoldRing(answer.ring);
   return absl::OkStatus();
 }
 

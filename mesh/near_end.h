@@ -36,6 +36,8 @@ class NearHost {
   // later near end finds it. True: that is done; else NearEnd::Stored() says so
   // later.
   virtual bool TakeEnd(RingId ring, shm::Sequence number, const End& end) = 0;
+  // The far end has answered that it has the ring: once on each connection.
+  virtual void HoldRing(RingId) {}
   // The far end has no place for the ring, which is removed: its events in flight
   // are to be aborted. `why` is a sentence for people.
   virtual void LoseRing(RingId ring, const std::string& why) = 0;
@@ -86,6 +88,8 @@ class NearEnd {
   // Whether both ends have said hello.
   bool is_up() const { return open_ && greeted_; }
   bool is_lost() const { return lost_; }
+  // It is lost because a newer host of this name has come.
+  bool is_fenced() const { return fenced_; }
   std::optional<Nanoseconds> rtt() const { return pulse_.rtt(); }
 
  private:
@@ -125,6 +129,7 @@ class NearEnd {
   bool said_all_ = false;  // that all rings are named
   bool greeted_ = false;
   bool lost_ = false;
+  bool fenced_ = false;
   uint64_t far_incarnation_ = 0;  // the newest
   Nanoseconds alive_;             // when the far end was last heard
   FrameDecoder decoder_;

@@ -178,6 +178,7 @@ LinkStatus TlsNearLink::status() {
   LinkStatus status = status_;
   status.up = near_.is_up();
   status.lost = near_.is_lost();
+  status.fenced = near_.is_fenced();
   status.rtt = near_.rtt();
   return status;
 }

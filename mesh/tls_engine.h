@@ -29,6 +29,7 @@ namespace carillon::mesh {
 struct LinkStatus {
   bool up = false;
   bool lost = false;         // of the near end: for good
+  bool fenced = false;       // of the near end: a newer one has come
   uint64_t connections = 0;  // that came up, so far
   uint64_t refused = 0;      // that did not
   std::string error;         // of the last one that did not, or has ended

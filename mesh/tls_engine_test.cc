@@ -1,13 +1,10 @@
 // Two ends over loopback, with certificates that the test makes.
 #include "mesh/tls_engine.h"
 
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 
@@ -15,13 +12,12 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "base/host_port.h"
 #include "base/testing/eventually.h"
+#include "base/testing/tcp_relay.h"
 #include "base/testing/test_ca.h"
 #include "fmt/format.h"
 
@@ -34,7 +30,7 @@ using testing::HasSubstr;
 
 constexpr Nanoseconds kMs = 1'000'000;
 constexpr RingId kRing(1);
-constexpr RingLimits kLimits{8, 64, 64};
+const RingLimits kLimits{8, 64, 64};
 
 std::string EventText(uint64_t number) {
   return fmt::format("event {}", number);
@@ -149,102 +145,12 @@ class Gpu : public FarHost {
   int dropped_ = 0;
 };
 
-// A TCP connection to an address of loopback.
-UniqueFd Dial(const std::string& address) {
-  const auto host_port = ReadHostPort(address);
-  sockaddr_in to{};
-  to.sin_family = AF_INET;
-  to.sin_port = htons(host_port->port);
-  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
-  return fd;
-}
-UniqueFd Listen(std::string* address) {
-  sockaddr_in at{};
-  at.sin_family = AF_INET;
-  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(at);
-  UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  EXPECT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&at), size), 0);
-  EXPECT_EQ(listen(fd.get(), 8), 0);
-  getsockname(fd.get(), reinterpret_cast<sockaddr*>(&at), &size);
-  *address = fmt::format("127.0.0.1:{}", ntohs(at.sin_port));
-  return fd;
-}
-
-// Stands between the ends, carries bytes, and does to connections what a network
-// does.
-class Relay {
- public:
-  explicit Relay(std::string to) : to_(std::move(to)) {
-    listener_ = Listen(&address_);
-    thread_ = std::thread([this] { Run(); });
-  }
-  ~Relay() {
-    stop_ = true;
-    thread_.join();
-  }
-
-  const std::string& address() const { return address_; }
-  // Each connection is cut after so many bytes, drawn anew from 1 to `most`.
-  void CutAfter(uint32_t most) { cut_after_ = most; }
-  // The connection that is open now carries nothing any more, and stays open.
-  void Silence() { silence_ = true; }
-  // No connection comes up any more.
-  void Close() { closed_ = true; }
-
- private:
-  void Run() {
-    while (!stop_) {
-      if (closed_) listener_.reset();
-      pollfd ready{listener_.get(), POLLIN, 0};
-      if (poll(&ready, 1, 10) != 1) continue;
-      const UniqueFd near(accept(listener_.get(), nullptr, nullptr));
-      const UniqueFd far = Dial(to_);
-      Carry(near.get(), far.get());
-    }
-  }
-  void Carry(int near, int far) {
-    int64_t left = cut_after_ == 0 ? INT64_MAX : 1 + random_() % cut_after_;
-    bool carries = true;
-    char bytes[4096];
-    while (!stop_ && !closed_ && left > 0) {
-      if (silence_.exchange(false)) carries = false;
-      pollfd fds[] = {{near, POLLIN, 0}, {far, POLLIN, 0}};
-      if (poll(fds, 2, 10) <= 0) continue;
-      for (int i = 0; i < 2; ++i) {
-        if (fds[i].revents == 0) continue;
-        const ssize_t got = read(fds[i].fd, bytes, sizeof(bytes));
-        if (got <= 0) return;
-        const int64_t some = std::min<int64_t>(got, left);
-        left -= some;
-        if (!carries) continue;
-        if (send(fds[1 - i].fd, bytes, static_cast<size_t>(some),
-                 MSG_NOSIGNAL) <= 0) {
-          return;
-        }
-      }
-    }
-  }
-
-  const std::string to_;
-  std::string address_;
-  UniqueFd listener_;
-  std::mt19937 random_{7};
-  std::atomic<uint32_t> cut_after_ = 0;
-  std::atomic<bool> silence_ = false;
-  std::atomic<bool> closed_ = false;
-  std::atomic<bool> stop_ = false;
-  std::thread thread_;
-};
-
 // A client of TLS that keeps no rule of ours: any version, any certificate.
 class RawClient {
  public:
   RawClient(const std::string& address, const TlsFiles* files,
             int version = TLS1_3_VERSION)
-      : fd_(Dial(address)), context_(SSL_CTX_new(TLS_client_method())) {
+      : fd_(DialLoopback(address)), context_(SSL_CTX_new(TLS_client_method())) {
     SSL_CTX_set_max_proto_version(context_, version);
     if (files != nullptr) {
       EXPECT_EQ(SSL_CTX_use_certificate_file(
@@ -366,7 +272,7 @@ class TlsEngineTest : public testing::Test {
   Device device_;
   Gpu gpu_;
   std::unique_ptr<TlsFarLink> far_;
-  std::unique_ptr<Relay> relay_;
+  std::unique_ptr<TcpRelay> relay_;
   std::unique_ptr<TlsNearLink> near_;  // ends first
 };
 std::unique_ptr<TestCa> TlsEngineTest::ca_;
@@ -386,7 +292,7 @@ TEST_F(TlsEngineTest, EventsRunOnceAndTheirEndsComeBack) {
 
 TEST_F(TlsEngineTest, ALinkThatIsCutAtAnyByteGoesOnWhereItWas) {
   StartFar();
-  relay_ = std::make_unique<Relay>(far_->address());
+  relay_ = std::make_unique<TcpRelay>(far_->address());
   relay_->CutAfter(20'000);
   StartNear(relay_->address());
   uint64_t events = 0;
@@ -413,7 +319,7 @@ TEST_F(TlsEngineTest, ASilentLinkIsCutByEitherEndAndGoesOnWhereItWas) {
     device_.Restart();
     gpu_.Restart();
     StartFar(far);
-    relay_ = std::make_unique<Relay>(far_->address());
+    relay_ = std::make_unique<TcpRelay>(far_->address());
     StartNear(relay_->address(), near);
     ASSERT_TRUE(RunUpTo(100));
     relay_->Silence();
@@ -436,7 +342,7 @@ TEST_F(TlsEngineTest, ALinkThatStaysAwayIsLostAtBothEnds) {
   near.times = far.times = {
       .ping = 20 * kMs, .timeout = 1'000 * kMs, .lease = 3'000 * kMs};
   StartFar(far);
-  relay_ = std::make_unique<Relay>(far_->address());
+  relay_ = std::make_unique<TcpRelay>(far_->address());
   StartNear(relay_->address(), near);
   ASSERT_TRUE(RunUpTo(10));
   relay_->Close();
@@ -569,7 +475,7 @@ TEST_F(TlsEngineTest, AnotherBuildOrCatalogueIsNamed) {
 
 TEST_F(TlsEngineTest, AnAddressThatIsNobodysIsNamed) {
   std::string address;
-  Listen(&address).reset();
+  ListenOnLoopback(&address).reset();
   StartNear(address);
   ExpectNearError(address + ": Connection refused");
   const auto link = TlsNearLink::Start(
@@ -579,7 +485,7 @@ TEST_F(TlsEngineTest, AnAddressThatIsNobodysIsNamed) {
 
 TEST_F(TlsEngineTest, GarbageCostsItsConnectionOnly) {
   StartFar();
-  const UniqueFd plain = Dial(far_->address());
+  const UniqueFd plain = DialLoopback(far_->address());
   send(plain.get(), "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL);
   ExpectFarError("no agreement on TLS 1.3: ");
   {
@@ -622,14 +528,15 @@ TEST_F(TlsEngineTest, GarbageInALinkEndsItAndSaysWhy) {
 TEST_F(TlsEngineTest, APeerThatSaysNothingKeepsNobodyOut) {
   StartFar();
   std::vector<UniqueFd> strangers;
-  for (int i = 0; i < 40; ++i) strangers.push_back(Dial(far_->address()));
+  for (int i = 0; i < 40; ++i)
+    strangers.push_back(DialLoopback(far_->address()));
   StartNear(far_->address());
   EXPECT_TRUE(RunUpTo(10));
 }
 
 TEST_F(TlsEngineTest, AFarEndThatSpeaksNoTlsIsNamed) {
   std::string address;
-  const UniqueFd listener = Listen(&address);
+  const UniqueFd listener = ListenOnLoopback(&address);
   StartNear(address);
   const UniqueFd near(accept(listener.get(), nullptr, nullptr));
   send(near.get(), "220 mail.example ESMTP\r\n", 24, MSG_NOSIGNAL);

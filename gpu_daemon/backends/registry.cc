@@ -9,6 +9,7 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "gpu_daemon/backends/cpu/cpu_backend.h"
+#include "gpu_daemon/backends/remote/remote_backend.h"
 #include "gpu_daemon/backends/sim/sim_backend.h"
 #include "gpu_daemon/backends/sim/timed_backend.h"
 #include "gpu_daemon/options/policy_names.h"
@@ -42,6 +43,7 @@ constexpr BackendEntry kBackends[] = {
        return options.timing.empty() ? SimBackend::Create(options)
                                      : TimedBackend::Create(options);
      }},
+    {kRemoteBackend, &RemoteBackend::Create},
 };
 
 }  // namespace

@@ -185,6 +185,7 @@ absl::Status ControlPlane::Open() {
                               .watcher_capacity = options_.watcher_capacity}));
 
   BackendOptions backend_options = options_.backend_options;
+  backend_options.remote.testbed = options_.testbed;
   backend_options.on_violation =
       [this](const std::shared_ptr<DeviceMemory>& memory, std::string reason) {
         loop_->Post([this, memory, reason = std::move(reason)] {

@@ -118,6 +118,9 @@ class Backend {
   // (dispatch/chain.h): not where the GPU itself ends them.
   virtual bool has_chains() const { return false; }
 
+  // Whether it runs background kernels and copies. Errors: Unimplemented.
+  virtual absl::Status CheckBackground() const { return absl::OkStatus(); }
+
   // A background kernel, or the second event of a chain; it ends exactly once, by
   // KernelLaunch::on_end. Its block must fit an SM (CheckKernelMetadata).
   virtual void Submit(std::unique_ptr<KernelLaunch> launch) = 0;

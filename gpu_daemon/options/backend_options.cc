@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
+#include "base/status.h"
+
 namespace carillon::gpud {
 namespace {
 
@@ -33,9 +37,50 @@ absl::Status CheckSharing(Sharer sharer, const BackendOptions& options) {
           : ""));
 }
 
+absl::Status CheckLink(std::string_view backend,
+                       const BackendOptions& options) {
+  const RemoteOptions& remote = options.remote;
+  if (backend != kRemoteBackend) {
+    if (remote.address.empty() && remote.host.empty() && remote.peer.empty() &&
+        !remote.tls.any()) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(
+        "--link, and what begins like it: they go with --backend remote "
+        "(backend)");
+  }
+  for (const auto& [flag, value] :
+       {std::pair("--link", &remote.address),
+        std::pair("--link-host", &remote.host),
+        std::pair("--link-peer", &remote.peer),
+        std::pair("--link-cert", &remote.tls.certificate),
+        std::pair("--link-key", &remote.tls.key),
+        std::pair("--link-ca", &remote.tls.ca)}) {
+    if (!value->empty()) continue;
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: --backend remote needs it: the link to the other host's linkd "
+        "(docs/mesh.md)",
+        flag));
+  }
+  const BackendOptions defaults;
+  for (const auto& [flag, given] :
+       {std::pair("--policy", !options.policy.empty()),
+        std::pair("--workers", options.workers != 0),
+        std::pair("--reserve-sms", options.reserved_sms != 0),
+        std::pair("--heap", options.heap_bytes != defaults.heap_bytes)}) {
+    if (!given) continue;
+    return absl::UnimplementedError(fmt::format(
+        "{}: the kernels of --backend remote (backend) run on the other host, "
+        "whose gpud has this option",
+        flag));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckFor(std::string_view backend, const BackendOptions& options) {
+  RETURN_IF_ERROR(CheckLink(backend, options));
   if (backend != kSimBackend && !options.timing.empty()) {
     return absl::InvalidArgumentError(
         "--timing: it goes with --backend sim (backend): no other GPU has a "

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "base/clock.h"
+#include "base/tls_files.h"
 #include "gpu_daemon/event/gpu_model.h"
 #include "gpu_daemon/options/policy_names.h"
 
@@ -22,12 +23,25 @@ inline constexpr std::string_view kAutoBackend = "auto";
 inline constexpr std::string_view kCudaBackend = "cuda";
 inline constexpr std::string_view kCpuBackend = "cpu";
 inline constexpr std::string_view kSimBackend = "sim";
+inline constexpr std::string_view kRemoteBackend = "remote";
 
 inline constexpr std::string_view kNvidiaDriver = "nvidia";
 inline constexpr std::string_view kSimDriver = "sim";
 
 inline constexpr uint64_t kDefaultHeapBytes = 8 << 20;  // CUDA's
 inline constexpr uint64_t kMostHeapBytes = uint64_t{1} << 36;
+
+// The link of the remote back-end (docs/mesh.md).
+struct RemoteOptions {
+  std::string address;  // of linkd: HOST:PORT, HOST in numbers
+  std::string host;     // this host, as its certificate has it
+  std::string peer;     // linkd's host, as its certificate has it
+  std::string testbed;
+  TlsFiles tls;
+  // No flags; tests set them.
+  Nanoseconds timeout = 1'000'000'000;
+  Nanoseconds lease = 60'000'000'000;
+};
 
 struct BackendOptions {
   GpuModel gpu;                       // what a back-end without a GPU emulates
@@ -56,6 +70,7 @@ struct BackendOptions {
   uint32_t first_devices = 1;
   // Receives the times of each event and kernel; empty: none.
   std::string event_log;
+  RemoteOptions remote;
   bool tracing = false;
   // OnViolation (launch_path.h).
   std::function<void(const std::shared_ptr<DeviceMemory>& memory,

@@ -52,6 +52,34 @@ void AddModel(GpuModel& gpu, std::vector<Option>& table) {
        .help = "shared memory of an SM"});
 }
 
+// Flags only: no topology has another host yet.
+void AddLink(RemoteOptions& remote, std::vector<Option>& table) {
+  table.push_back({.flag = "--link",
+                   .type = kText,
+                   .field = &remote.address,
+                   .min = 3,
+                   .max = 64,
+                   .help = "HOST:PORT of the other host's linkd, HOST in "
+                           "numbers (remote back-end; docs/mesh.md)"});
+  const auto host = [&](std::string_view flag, std::string* field,
+                        std::string_view help) {
+    table.push_back({.flag = flag,
+                     .type = kText,
+                     .field = field,
+                     .min = 1,
+                     .max = kMaxTestbedName,
+                     .help = help});
+  };
+  host("--link-host", &remote.host, "this host's name in its certificate");
+  host("--link-peer", &remote.peer, "the other host's name in its certificate");
+  table.push_back(PathOption("--link-cert", "", &remote.tls.certificate,
+                             "this host's certificate for links, PEM"));
+  table.push_back(PathOption("--link-key", "", &remote.tls.key,
+                             "its key, PEM, without a passphrase"));
+  table.push_back(PathOption("--link-ca", "", &remote.tls.ca,
+                             "whose certificate the other host shows, PEM"));
+}
+
 void AddTls(TlsFiles& tls, std::vector<Option>& table) {
   const auto add = [&](Option option) {
     table.push_back(InSection(kTlsSection, std::move(option)));
@@ -89,8 +117,10 @@ std::vector<Option> OptionTable(GpudOptions& options) {
                     "let `carillon fault` break it on purpose"),
       ChoiceOption(
           "--backend", "backend", &options.backend,
-          {kAutoBackend, kCpuBackend, kCudaBackend, kSimBackend},
-          "who runs the kernels; auto: cuda where there is a GPU, else cpu"),
+          {kAutoBackend, kCpuBackend, kCudaBackend, kSimBackend,
+           kRemoteBackend},
+          "who runs the kernels; auto: cuda where there is a GPU, else cpu; "
+          "remote: another host (docs/mesh.md)"),
       ChoiceOption(
           "--driver", "driver", &backend.driver, {kNvidiaDriver, kSimDriver},
           "whose GPU the cuda back-end runs on; sim: the simulator executes "
@@ -222,6 +252,7 @@ std::vector<Option> OptionTable(GpudOptions& options) {
                    {"debug", "info", "warn", "error", "off"},
                    "what gpud writes to its log"),
   };
+  AddLink(backend.remote, table);
   AddModel(backend.gpu, table);
   AddTls(options.tls, table);
   return table;

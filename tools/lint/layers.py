@@ -22,11 +22,13 @@ ARROWS = {
     "kernels": ["base", "kernels"],
     "sim": ["base", "kernels", "sim"],
     "gpu_daemon": ["base", "shm", "proto", "kernels", "sim"],
+    "gpu_daemon/backends/remote": ["base", "shm", "proto", "kernels/simt", "gpu_daemon", "mesh"],
     "devices/sdk": ["base", "shm", "proto"],
     "devices": ["base", "shm", "proto", "devices/sdk", "kernels/memcached/wire.h", "kernels/memcached/gnom_wire.h"],
     # A router makes the tables that its kernels look routes up in.
     "devices/router": ["base", "shm", "proto", "devices/sdk", "devices/packet_io", "kernels/forwarding",
         "kernels/ipsec"],
+    "devices/link": ["base", "shm", "proto", "devices/sdk", "mesh"],
     # A workload knows its kernel's arguments, and checks its results; so it does with an FPGA's frames.
     "devices/cpu_host": [
         "base", "shm", "proto", "devices/sdk", "devices/fpga", "kernels/background/references.h",

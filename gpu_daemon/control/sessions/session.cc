@@ -433,6 +433,7 @@ absl::StatusOr<LaunchResult> Session::Launch(const Request& request,
   std::shared_ptr<BackgroundLaunch> launch;
   // The last owner of one frees buffers: not under the lock.
   std::vector<std::shared_ptr<BackgroundLaunch>> others;
+  RETURN_IF_ERROR(context_->backend->CheckBackground());
   {
     MutexLock lock(mutex_);
     RETURN_IF_ERROR(CheckOpen());

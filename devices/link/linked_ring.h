@@ -1,0 +1,96 @@
+// A ring of another host's device, as an event kernel of this host's gpud.
+#ifndef CARILLON_DEVICES_LINK_LINKED_RING_H_
+#define CARILLON_DEVICES_LINK_LINKED_RING_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "devices/sdk/edge.h"
+#include "mesh/frame.h"
+#include "proto/link.pb.h"
+#include "shm/types.h"
+
+namespace carillon::link {
+
+// The ends of events are copied out of the SDK's slots, and kept until the other
+// host has stored them: another gpud does not know them. What the other host
+// says is taken to be hostile. Not thread safe.
+class LinkedRing {
+ public:
+  // Registers it; its first event will be `last` + 1. Errors: InvalidArgument:
+  // what is wrong with `wanted`; what the SDK says.
+  static absl::StatusOr<std::unique_ptr<LinkedRing>> Make(
+      edge::Device& device, const v1::LinkRing& wanted,
+      const mesh::RingLimits& limits, shm::Sequence last);
+
+  // The next event; it waits if `may_ring` is false.
+  void Run(std::string_view event, bool may_ring);
+  // Rings for what waits.
+  void RingWaiting();
+  void TakeCompletions();
+  // The device has ended: so have all events, as aborted.
+  void Abort();
+
+  // Events up to this one are done.
+  shm::Sequence done() const { return done_; }
+  mesh::End ReadEnd(shm::Sequence number, std::string* output) const;
+  void Free(shm::Sequence last);
+
+  // Takes it from the device, which lives.
+  void Unregister(edge::Device& device);
+
+ private:
+  // In the kernel's order.
+  struct Parameter {
+    uint32_t entry_bytes = 0;  // of a value in the entry; 0: a buffer
+    uint32_t entry_offset = 0;
+    edge::Buffer buffer;
+    uint64_t bytes = 0;
+    uint64_t stride = 0;  // here
+    bool written = false;
+    bool in_entry = false;
+  };
+  // An event that is not done.
+  struct Item {
+    std::optional<std::string> waiting;  // its bytes
+    // What it writes, once it was rung; nothing is rung of one that is bad.
+    std::vector<std::span<const std::byte>> outputs;
+    bool bad = false;
+  };
+  struct KeptEnd {
+    shm::EventState state = shm::EventState::kNone;
+    uint32_t status = 0;
+    std::string output;
+  };
+
+  LinkedRing() = default;
+  absl::Status Register(edge::Device& device, const v1::LinkRing& wanted,
+                        const mesh::RingLimits& limits);
+  absl::Status AddBuffer(edge::Device& device, const v1::LinkParameter& wanted,
+                         uint32_t slots, std::vector<edge::Parameter>* bound);
+  void Put(Item& item, std::string_view event);
+  bool Write(std::string_view event,
+             std::vector<std::span<const std::byte>>* outputs);
+  void Keep(KeptEnd end);
+
+  edge::EventQueue* queue_ = nullptr;
+  std::vector<Parameter> parameters_;
+  std::deque<Item> items_;    // from done_ + 1 on
+  std::deque<KeptEnd> ends_;  // from freed_ + 1 to done_
+  size_t waiting_bytes_ = 0;
+  shm::Sequence done_;
+  shm::Sequence freed_;
+};
+
+}  // namespace carillon::link
+
+#endif  // CARILLON_DEVICES_LINK_LINKED_RING_H_

@@ -1,0 +1,309 @@
+#include "gpu_daemon/backends/remote/remote_link.h"
+
+#include <pthread.h>
+#include <spdlog/spdlog.h>
+#include <time.h>
+
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_replace.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "fmt/format.h"
+#include "gpu_daemon/backends/remote/remote_ring.h"
+
+namespace carillon::gpud {
+namespace {
+
+using mesh::RingId;
+using shm::Sequence;
+using std::chrono::milliseconds;
+
+// At the start: how long the other host may take.
+constexpr milliseconds kConnectWithin{5000};
+// A registration holds its session's lock meanwhile.
+constexpr milliseconds kAnswerWithin{1000};
+constexpr milliseconds kLook{5};
+constexpr milliseconds kNewLinkPause{500};
+
+// Of this gpud's registration at the other host: a later gpud has a higher one.
+uint64_t NewIncarnation() {
+  timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u +
+         static_cast<uint64_t>(now.tv_nsec);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RemoteLink>> RemoteLink::Start(
+    const RemoteOptions& options, OnLost on_lost) {
+  std::unique_ptr<RemoteLink> remote(
+      new RemoteLink(options, std::move(on_lost)));
+  RETURN_IF_ERROR(remote->Connect());
+  const Nanoseconds deadline =
+      NowNs() + std::chrono::nanoseconds(kConnectWithin).count();
+  for (;;) {
+    const mesh::LinkStatus status = remote->status();
+    if (status.up) break;
+    if (status.lost || NowNs() >= deadline) {
+      return absl::UnavailableError(fmt::format(
+          "--link: no link to host '{}': {}; is linkd there?", options.peer,
+          status.error.empty() ? "no answer" : status.error));
+    }
+    std::this_thread::sleep_for(kLook);
+  }
+  remote->keeper_ = std::thread([self = remote.get()] { self->Keep(); });
+  return remote;
+}
+
+RemoteLink::RemoteLink(const RemoteOptions& options, OnLost on_lost)
+    : options_(options),
+      on_lost_(std::move(on_lost)),
+      incarnation_(NewIncarnation()) {}
+
+RemoteLink::~RemoteLink() {
+  std::shared_ptr<mesh::TlsNearLink> link;
+  {
+    MutexLock lock(mutex_);
+    stop_ = true;
+    changed_.NotifyAll();
+  }
+  if (keeper_.joinable()) keeper_.join();
+  MutexLock lock(mutex_);
+  link = std::move(link_);
+  lock.Unlock();
+  link.reset();  // its thread may be in a function of ours
+  lock.Lock();
+}
+
+absl::Status RemoteLink::Connect() {
+  const mesh::TlsNearLink::Settings settings{
+      .tls = options_.tls,
+      .address = options_.address,
+      .link = {
+          .self = {.testbed = options_.testbed,
+                   .host = options_.host,
+                   .build = {},
+                   .catalogue = {},
+                   .incarnation = incarnation_++},
+          .peer = options_.peer,
+          .times = {.timeout = options_.timeout, .lease = options_.lease}}};
+  auto link = mesh::TlsNearLink::Start(settings, this);
+  if (!link.ok()) {
+    // The files are called --link-cert and so on here.
+    return absl::Status(
+        link.status().code(),
+        fmt::format("--link: {}",
+                    absl::StrReplaceAll(link.status().message(),
+                                        {{"--tls-", "--link-"}})));
+  }
+  std::shared_ptr<mesh::TlsNearLink> old = *std::move(link);
+  MutexLock lock(mutex_);
+  std::swap(old, link_);
+  lock.Unlock();
+  old.reset();  // its thread may be in a function of ours
+  lock.Lock();
+  return absl::OkStatus();
+}
+
+std::shared_ptr<mesh::TlsNearLink> RemoteLink::link() const {
+  MutexLock lock(mutex_);
+  return link_;
+}
+
+RemoteLink::CarriedRing* RemoteLink::Find(RingId ring) {
+  const auto found = rings_.find(ring);
+  return found == rings_.end() ? nullptr : &found->second;
+}
+
+absl::Status RemoteLink::Add(EventKernel& event) {
+  ASSIGN_OR_RETURN(const mesh::RingLimits limits, DescribeRing(event));
+  const auto link = this->link();
+  if (const mesh::LinkStatus now = link->status(); now.lost) {
+    return absl::UnavailableError(fmt::format(
+        "the link to host '{}' is lost: {}", options_.peer, now.error));
+  }
+  RingId id;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [other_id, other] : rings_) {
+      if (&other.event->memory() != &event.memory() ||
+          !ShareOutput(event, *other.event)) {
+        continue;
+      }
+      return absl::UnimplementedError(fmt::format(
+          "event kernels '{}' and '{}' write to one buffer: the remote "
+          "back-end needs one for each",
+          other.event->kmd().kernel->name, event.kmd().kernel->name));
+    }
+    id = ++last_id_;
+    ids_[&event] = id;
+    rings_[id] = {.event = &event, .slots = std::vector<Rung>(limits.slots)};
+  }
+  absl::Status status;
+  link->With([&](mesh::NearEnd& near) {
+    status = near.AddRing(id, limits, Sequence(0), Sequence(0));
+  });
+  if (status.ok()) {
+    MutexLock lock(mutex_);
+    const auto deadline = std::chrono::steady_clock::now() + kAnswerWithin;
+    const CarriedRing& ring = rings_.at(id);
+    while (!ring.held && !ring.refused &&
+           changed_.WaitUntil(mutex_, deadline)) {
+    }
+    if (ring.refused) {
+      status = absl::FailedPreconditionError(*ring.refused);
+    } else if (!ring.held) {
+      status = absl::UnavailableError("");
+    }
+  }
+  if (status.ok()) return status;
+  Remove(event);
+  if (!absl::IsUnavailable(status)) return status;
+  const mesh::LinkStatus now = link->status();
+  return absl::UnavailableError(fmt::format(
+      "host '{}' does not answer: {}", options_.peer,
+      now.up || now.error.empty() ? "the link is slow" : now.error));
+}
+
+void RemoteLink::Remove(const EventKernel& event) {
+  RingId id;
+  std::shared_ptr<mesh::TlsNearLink> link;
+  {
+    MutexLock lock(mutex_);
+    const auto found = ids_.find(&event);
+    if (found == ids_.end()) return;
+    id = found->second;
+    ids_.erase(found);
+    rings_.erase(id);
+    link = link_;
+  }
+  link->With([&](mesh::NearEnd& near) { near.RemoveRing(id); });
+}
+
+void RemoteLink::Ring(const std::vector<Rung>& events) {
+  std::map<RingId, uint64_t> last;
+  std::shared_ptr<mesh::TlsNearLink> link;
+  {
+    MutexLock lock(mutex_);
+    for (const Rung& rung : events) {
+      const auto id = ids_.find(rung.event.get());
+      if (id == ids_.end()) continue;
+      CarriedRing& ring = rings_.at(id->second);
+      ring.slots[ring.rung % ring.slots.size()] = rung;
+      last[id->second] = ++ring.rung;
+    }
+    link = link_;
+  }
+  if (last.empty()) return;
+  link->With([&](mesh::NearEnd& near) {
+    for (const auto& [id, number] : last) near.Rang(id, Sequence(number));
+  });
+}
+
+mesh::LinkStatus RemoteLink::status() const { return link()->status(); }
+
+std::string RemoteLink::ToString() const {
+  const mesh::LinkStatus now = status();
+  return fmt::format(
+      "{} ({}), {}", options_.peer, options_.address,
+      now.up ? "up"
+             : fmt::format("down: {}",
+                           now.error.empty() ? "no answer" : now.error));
+}
+
+uint64_t RemoteLink::in_flight() const {
+  MutexLock lock(mutex_);
+  uint64_t events = 0;
+  for (const auto& [id, ring] : rings_) events += ring.rung - ring.ended;
+  return events;
+}
+
+void RemoteLink::ReadEvent(RingId id, Sequence number, std::string* to) {
+  MutexLock lock(mutex_);
+  CarriedRing* const ring = Find(id);
+  if (ring == nullptr) return;  // it is being removed
+  Rung& rung = ring->slots[(number.value() - 1) % ring->slots.size()];
+  if (rung.life.seen_ns != 0) rung.life.dispatched_ns = NowNs();
+  AppendEvent(*ring->event, rung.args.data(), to);
+}
+
+bool RemoteLink::TakeEnd(RingId id, Sequence number, const mesh::End& end) {
+  MutexLock lock(mutex_);
+  CarriedRing* const ring = Find(id);
+  if (ring == nullptr) return true;
+  Rung& rung = ring->slots[(number.value() - 1) % ring->slots.size()];
+  EventOutcome outcome{.state = end.state, .status = end.status};
+  if (end.state != shm::EventState::kAborted &&
+      !StoreOutput(*ring->event, rung.args.data(), end.output)) {
+    spdlog::error("host '{}' sends {} bytes as the output of event {} of '{}'",
+                  options_.peer, end.output.size(), rung.sequence.value(),
+                  ring->event->memory().name());
+    outcome = {.state = shm::EventState::kFailed,
+               .status = static_cast<uint32_t>(shm::EventStatus::kKernelFault)};
+  }
+  if (rung.life.seen_ns != 0) {
+    rung.life.finished_ns = NowNs();
+    outcome.life = &rung.life;
+  }
+  ring->ended = number.value();
+  const std::shared_ptr<EventKernel> event = std::move(rung.event);
+  event->End(rung.sequence, outcome);
+  event->memory().bell().Signal();
+  return true;
+}
+
+void RemoteLink::HoldRing(RingId id) {
+  MutexLock lock(mutex_);
+  if (CarriedRing* const ring = Find(id)) ring->held = true;
+  changed_.NotifyAll();
+}
+
+void RemoteLink::LoseRing(RingId id, const std::string& why) {
+  MutexLock lock(mutex_);
+  CarriedRing* const ring = Find(id);
+  if (ring == nullptr) return;
+  ring->refused = why;
+  if (ring->held) lost_devices_[ring->event->shared_memory()] = why;
+  changed_.NotifyAll();
+}
+
+void RemoteLink::LoseLink(const std::string& why) {
+  MutexLock lock(mutex_);
+  link_lost_ = true;
+  for (auto& [id, ring] : rings_) {
+    ring.refused = why;
+    if (ring.held) lost_devices_[ring.event->shared_memory()] = why;
+  }
+  changed_.NotifyAll();
+}
+
+void RemoteLink::Keep() {
+  pthread_setname_np(pthread_self(), "gpud-link-keep");
+  MutexLock lock(mutex_);
+  while (!stop_) {
+    if (lost_devices_.empty() && !link_lost_) {
+      changed_.Wait(mutex_);
+      continue;
+    }
+    const auto devices = std::exchange(lost_devices_, {});
+    const bool new_link = std::exchange(link_lost_, false);
+    lock.Unlock();
+    for (const auto& [device, why] : devices) on_lost_(device, why);
+    absl::Status status;
+    if (new_link && this->status().fenced) {
+      spdlog::error("{}: this gpud has no link any more", this->status().error);
+    } else if (new_link) {
+      status = Connect();
+    }
+    if (!status.ok()) spdlog::error("{}", std::string(status.message()));
+    lock.Lock();
+    if (status.ok()) continue;
+    link_lost_ = true;
+    changed_.WaitFor(mutex_, kNewLinkPause);
+  }
+}
+
+}  // namespace carillon::gpud

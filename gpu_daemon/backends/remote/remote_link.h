@@ -1,0 +1,118 @@
+// The near end of gpud's link: the event kernels whose events it carries, and
+// what happens to them when it is lost.
+#ifndef CARILLON_GPU_DAEMON_BACKENDS_REMOTE_REMOTE_LINK_H_
+#define CARILLON_GPU_DAEMON_BACKENDS_REMOTE_REMOTE_LINK_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/mutex.h"
+#include "gpu_daemon/event/checked_entry.h"
+#include "gpu_daemon/event/event_kernel.h"
+#include "gpu_daemon/options/backend_options.h"
+#include "mesh/tls_engine.h"
+#include "shm/types.h"
+
+namespace carillon::gpud {
+
+// Thread safe. No function may be called by `on_lost`'s caller's locks; see
+// there.
+class RemoteLink final : private mesh::NearHost {
+ public:
+  // The other host has lost this device, or the whole link: its events must be
+  // taken from the launch path and aborted, and its session must end. Called in
+  // a thread of its own, without a lock.
+  using OnLost =
+      std::function<void(const std::shared_ptr<DeviceMemory>&, std::string)>;
+
+  // Waits a while for the other host, so that a wrong address or certificate is
+  // told at once. Errors: InvalidArgument (the options), Unavailable: why there
+  // is no link.
+  static absl::StatusOr<std::unique_ptr<RemoteLink>> Start(
+      const RemoteOptions& options, OnLost on_lost);
+  ~RemoteLink() override;
+
+  // Returns when the other host has registered it. Errors: Unimplemented,
+  // InvalidArgument, ResourceExhausted, FailedPrecondition (it refuses it),
+  // Unavailable (the link is down).
+  absl::Status Add(EventKernel& event);
+  // It is not looked at any more once this returns. Nothing happens if it is not
+  // there.
+  void Remove(const EventKernel& event);
+
+  // One event that was launched. Its event kernel was added.
+  struct Rung {
+    std::shared_ptr<EventKernel> event;
+    shm::Sequence sequence;
+    ArgumentBlock args;
+    shm::EventLife life;  // all 0 while tracing is off
+  };
+  void Ring(const std::vector<Rung>& events);
+
+  mesh::LinkStatus status() const;
+  // "b, 10.0.0.5:4711, up"
+  std::string ToString() const;
+  // Events that have not come back.
+  uint64_t in_flight() const;
+
+ private:
+  // Numbers of a link's ring are its own: an event that is refused here, or that
+  // a fault has ended, is in no link.
+  struct CarriedRing {
+    EventKernel* event = nullptr;
+    std::vector<Rung> slots;
+    uint64_t rung = 0;
+    uint64_t ended = 0;
+    bool held = false;
+    std::optional<std::string> refused;
+  };
+
+  explicit RemoteLink(const RemoteOptions& options, OnLost on_lost);
+  absl::Status Connect() ABSL_LOCKS_EXCLUDED(mutex_);
+  std::shared_ptr<mesh::TlsNearLink> link() const;
+  // Ends devices, and begins a new link after a lost one.
+  void Keep();
+
+  // mesh::NearHost: in the link's thread, which holds the link's lock.
+  void ReadEvent(mesh::RingId ring, shm::Sequence number,
+                 std::string* to) override;
+  bool TakeEnd(mesh::RingId ring, shm::Sequence number,
+               const mesh::End& end) override;
+  void HoldRing(mesh::RingId ring) override;
+  void LoseRing(mesh::RingId ring, const std::string& why) override;
+  void LoseLink(const std::string& why) override;
+
+  CarriedRing* Find(mesh::RingId ring) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const RemoteOptions options_;
+  const OnLost on_lost_;
+  // Of the newest link: by the time at which this gpud was started, so that a
+  // later one's is higher however many links this one begins. Start()'s thread,
+  // then keeper_.
+  uint64_t incarnation_;
+
+  // Whoever holds it must not call the link, whose lock comes first.
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::shared_ptr<mesh::TlsNearLink> link_ ABSL_GUARDED_BY(mutex_);
+  std::map<mesh::RingId, CarriedRing> rings_ ABSL_GUARDED_BY(mutex_);
+  std::map<const EventKernel*, mesh::RingId> ids_ ABSL_GUARDED_BY(mutex_);
+  mesh::RingId last_id_ ABSL_GUARDED_BY(mutex_);
+  // For keeper_: devices whose rings were refused after they were held.
+  std::map<std::shared_ptr<DeviceMemory>, std::string> lost_devices_
+      ABSL_GUARDED_BY(mutex_);
+  bool link_lost_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread keeper_;
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_BACKENDS_REMOTE_REMOTE_LINK_H_

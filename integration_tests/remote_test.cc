@@ -1,0 +1,315 @@
+// Two testbeds, and a link between them: devices of one have events run by the
+// gpud of the other, whatever happens to the link and to each process.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/temp_directory.h"
+#include "base/testing/eventually.h"
+#include "base/testing/tcp_relay.h"
+#include "base/testing/test_ca.h"
+#include "devices/sdk/edge.h"
+#include "integration_tests/testbed_process.h"
+#include "shm/recorder/flight_recorder.h"
+#include "tools/testbed/ledger/checker.h"
+
+namespace carillon {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::Process;
+using testing::Testbed;
+
+std::string Message(const absl::Status& status) {
+  return std::string(status.message());
+}
+
+class RemoteTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    setenv(shm::FlightRecorder::kVariable, "262144", 1);
+    files_ = std::make_unique<TempDirectory>(*TempDirectory::Make());
+    TestCa ca(files_->path());
+    near_files_ = ca.Issue({.name = "a",
+                            .alternative_names = "URI:carillon:role:link,"
+                                                 "DNS:a"});
+    far_files_ = ca.Issue({.name = "b",
+                           .alternative_names = "URI:carillon:role:link,"
+                                                "DNS:b"});
+  }
+  static void TearDownTestSuite() { files_.reset(); }
+
+  void SetUp() override {
+    auto b = Testbed::Start(far_flags_);
+    ASSERT_TRUE(b.ok()) << Message(b.status());
+    b_ = *std::move(b);
+    ASSERT_NO_FATAL_FAILURE(StartLinkd("127.0.0.1:0"));
+    const std::string said = linkd_->output();
+    const size_t at = said.find("127.0.0.1:");
+    linkd_address_ = said.substr(at, said.find('\n', at) - at);
+    relay_ = std::make_unique<TcpRelay>(linkd_address_);
+    auto a = Testbed::Start(NearFlags());
+    ASSERT_TRUE(a.ok()) << Message(a.status());
+    a_ = *std::move(a);
+  }
+
+  void StartLinkd(const std::string& address) {
+    auto linkd =
+        b_->StartDevice("linkd", "devices/link/linkd",
+                        {"--listen", address, "--host", "b", "--peer", "a",
+                         "--tls-cert", far_files_.certificate, "--tls-key",
+                         far_files_.key, "--tls-ca", far_files_.ca});
+    ASSERT_TRUE(linkd.ok()) << Message(linkd.status());
+    linkd_ = *std::move(linkd);
+    ASSERT_TRUE(linkd_->WaitForOutput("serves for host a")) << linkd_->output();
+  }
+  std::vector<std::string> NearFlags() const {
+    return {"--backend",   "remote",
+            "--link",      relay_->address(),
+            "--link-host", "a",
+            "--link-peer", "b",
+            "--link-cert", near_files_.certificate,
+            "--link-key",  near_files_.key,
+            "--link-ca",   near_files_.ca};
+  }
+
+  // Rings for a ring full of events again and again, and judges each answer.
+  std::unique_ptr<Process> StartEcho() {
+    auto echo = a_->StartDevice(
+        "echo0", "integration_tests/echo_device",
+        {"--pause", "5", "--patience", "60000", "--resume-within", "60"});
+    EXPECT_TRUE(echo.ok()) << Message(echo.status());
+    return echo.ok() ? *std::move(echo) : nullptr;
+  }
+  // Waits until the device has taken more events than it had.
+  ::testing::AssertionResult GoesOn(uint64_t events = 200) {
+    // Not what it shows now: while it comes back, that is 0.
+    const uint64_t before = taken_;
+    return Eventually([&] {
+      taken_ = std::max(taken_, a_->Counter("echo0", "taken"));
+      return taken_ >= before + events;
+    })
+               ? ::testing::AssertionSuccess()
+               : ::testing::AssertionFailure()
+                     << "nothing ends any more after event " << before;
+  }
+  // By the recorders of a testbed, so many events have been rung there, and each
+  // has ended once.
+  static void ExpectEachEndedOnce(const Testbed& testbed, uint64_t events) {
+    std::vector<std::string> unreadable;
+    const auto recordings = shm::ReadFlightRecordings(
+        testbed.paths().recorder_directory(), &unreadable);
+    EXPECT_THAT(unreadable, IsEmpty());
+    const ledger::Report report = ledger::Check(recordings);
+    for (const auto& violation : report.violations) {
+      ADD_FAILURE() << violation.sentence;
+    }
+    EXPECT_EQ(ledger::VerdictName(report.verdict()), "ok");
+    EXPECT_EQ(report.total.ok, events);
+    EXPECT_EQ(report.total.failed, 0u);
+    EXPECT_EQ(report.total.indeterminate(), 0u);
+  }
+  // Has the echo device end: all its events have ended once, well. How many.
+  uint64_t EndWell(Process& echo) {
+    echo.Signal(SIGTERM);
+    EXPECT_EQ(echo.Wait(), 0) << echo.output();
+    unsigned long taken = 0;
+    unsigned long failed = 1;
+    const std::string output = echo.output();
+    const size_t at = output.rfind("taken ");
+    EXPECT_EQ(std::sscanf(output.c_str() + std::min(at, output.size()),
+                          "taken %lu, failed %lu", &taken, &failed),
+              2)
+        << output;
+    EXPECT_EQ(failed, 0u) << output;
+    ExpectEachEndedOnce(*a_, taken);
+    return taken;
+  }
+
+  static std::unique_ptr<TempDirectory> files_;
+  static TlsFiles near_files_;
+  static TlsFiles far_files_;
+  const std::vector<std::string> far_flags_ = {"--backend", "cpu", "--workers",
+                                               "1"};
+  std::unique_ptr<Testbed> b_;
+  std::unique_ptr<Process> linkd_;
+  std::string linkd_address_;
+  std::unique_ptr<TcpRelay> relay_;
+  std::unique_ptr<Testbed> a_;
+  uint64_t taken_ = 0;
+};
+std::unique_ptr<TempDirectory> RemoteTest::files_;
+TlsFiles RemoteTest::near_files_;
+TlsFiles RemoteTest::far_files_;
+
+TEST_F(RemoteTest, ADeviceHasItsEventsRunOnAnotherHost) {
+  const auto echo =
+      a_->StartDevice("echo0", "integration_tests/echo_device",
+                      {"--events", "1000", "--patience", "60000"});
+  ASSERT_TRUE(echo.ok()) << Message(echo.status());
+  EXPECT_EQ((*echo)->Wait(), 0) << (*echo)->output();
+  EXPECT_THAT((*echo)->output(), HasSubstr("taken 1000, failed 0"));
+
+  const auto here = a_->Status();
+  EXPECT_EQ(here.backend(), "remote");
+  EXPECT_THAT(here.backend_description(),
+              AllOf(HasSubstr("by link to b"), HasSubstr("up")));
+  EXPECT_EQ(here.events().done(), 1000u);
+  EXPECT_EQ(b_->Status().events().done(), 1000u);
+  ExpectEachEndedOnce(*a_, 1000);
+  ExpectEachEndedOnce(*b_, 1000);
+}
+
+TEST_F(RemoteTest,
+       ALinkThatIsCutStalledOrSlowLosesAndDoublesAndRunsNothingTwice) {
+  const auto echo = StartEcho();
+  ASSERT_TRUE(GoesOn());
+  relay_->CutAfter(30'000);
+  relay_->Silence();
+  ASSERT_TRUE(Eventually([&] { return relay_->connections() > 10; }));
+  ASSERT_TRUE(GoesOn());
+  relay_->CutAfter(0);
+  relay_->Delay(20);
+  ASSERT_TRUE(GoesOn(100));
+  relay_->Delay(0);
+  const uint64_t events = EndWell(*echo);
+  // What is done there was run once: nothing was registered or rung again.
+  ExpectEachEndedOnce(*b_, events);
+}
+
+TEST_F(RemoteTest, ALinkdThatIsKilledLosesAndDoublesNothing) {
+  const auto echo = StartEcho();
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(GoesOn());
+    linkd_->Kill();
+    ASSERT_NO_FATAL_FAILURE(StartLinkd(linkd_address_));
+  }
+  EndWell(*echo);
+}
+
+TEST_F(RemoteTest, AGpudOfTheGpusHostThatIsKilledLosesAndDoublesNothing) {
+  const auto echo = StartEcho();
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(GoesOn());
+    b_->gpud().Kill();
+    const auto restarted = b_->RestartGpud(far_flags_);
+    ASSERT_TRUE(restarted.ok()) << Message(restarted);
+  }
+  EndWell(*echo);
+}
+
+TEST_F(RemoteTest, AGpudOfTheDevicesHostThatIsKilledLosesAndDoublesNothing) {
+  const auto echo = StartEcho();
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(GoesOn());
+    a_->gpud().Kill();
+    const auto restarted = a_->RestartGpud(NearFlags());
+    ASSERT_TRUE(restarted.ok()) << Message(restarted);
+  }
+  EndWell(*echo);
+}
+
+TEST_F(RemoteTest, AnOldGpudIsFencedAndItsDevicesEnd) {
+  const auto echo = StartEcho();
+  ASSERT_TRUE(GoesOn());
+  auto flags = NearFlags();
+  flags[3] = linkd_address_;
+  const auto newer = Testbed::Start(flags);
+  ASSERT_TRUE(newer.ok()) << Message(newer.status());
+  // All that was rung has ended: as done, or as aborted.
+  EXPECT_NE(echo->Wait(), std::nullopt) << echo->output();
+  EXPECT_TRUE(a_->gpud().WaitForOutput("this gpud has no link any more"));
+  EXPECT_THAT(a_->gpud().output(), HasSubstr("has come after the one of"));
+  EXPECT_THAT(a_->Status().backend_description(), HasSubstr("down: "));
+  const auto second =
+      (*newer)->StartDevice("echo1", "integration_tests/echo_device",
+                            {"--events", "100", "--patience", "60000"});
+  ASSERT_TRUE(second.ok()) << Message(second.status());
+  EXPECT_EQ((*second)->Wait(), 0) << (*second)->output();
+}
+
+TEST_F(RemoteTest, WhatALinkDoesNotCarryIsRefusedByName) {
+  using edge::Fixed;
+  using edge::Place;
+  auto attached = edge::Device::Attach({.testbed_directory = a_->directory(),
+                                        .name = "device0",
+                                        .kind = "test"});
+  ASSERT_TRUE(attached.ok()) << Message(attached.status());
+  edge::Device& device = **attached;
+  EXPECT_THAT(Message(device.AllocateBuffer(Place::kGpuMemory, 4096).status()),
+              HasSubstr("the remote back-end has no GPU memory"));
+  EXPECT_THAT(Message(device.LaunchKernel({.kernel = "null"}).status()),
+              HasSubstr("has no background kernels and copies"));
+
+  const auto in = *device.AllocateBuffer(Place::kInput, 4096);
+  const auto out = *device.AllocateBuffer(Place::kOutput, 4096);
+  const edge::EventSpec echo{
+      .kernel = "echo",
+      .max_in_flight = 4,
+      .parameters = {Fixed("in", in, {.length = 64, .slot_stride = 64}),
+                     Fixed("out", out, {.length = 64, .slot_stride = 64})}};
+  const auto refusal = [&](const edge::EventSpec& spec) {
+    return Message(edgeRegisterEvent(device, spec).status());
+  };
+  edge::EventSpec spec = echo;
+  spec.modifyable = true;
+  EXPECT_THAT(refusal(spec), HasSubstr("event kernel 'echo' is modifyable"));
+  spec = echo;
+  spec.hands_to = "device1";
+  EXPECT_THAT(refusal(spec), HasSubstr("remote back-end hands no events on"));
+  spec = echo;
+  spec.launch_path = "edge";
+  EXPECT_THAT(refusal(spec), HasSubstr("remote"));
+  spec = echo;
+  spec.parameters[1] = Fixed("out", out, {.length = 64, .slot_stride = 32});
+  EXPECT_THAT(refusal(spec), HasSubstr("may not overlap"));
+  EXPECT_EQ(refusal(echo), "");
+  EXPECT_THAT(refusal(echo), HasSubstr("write to one buffer"));
+}
+
+TEST_F(RemoteTest, WhatTheOtherHostRefusesIsToldToTheDevice) {
+  // Of the device's name there is one already.
+  auto there = edge::Device::Attach({.testbed_directory = b_->directory(),
+                                     .name = "sensor0",
+                                     .kind = "test"});
+  ASSERT_TRUE(there.ok()) << Message(there.status());
+  auto sensor = a_->StartDevice("sensor0", "devices/example/sensor");
+  ASSERT_TRUE(sensor.ok()) << Message(sensor.status());
+  EXPECT_EQ((*sensor)->Wait(), 1);
+  EXPECT_THAT((*sensor)->output(), AllOf(HasSubstr("host b does not take ring"),
+                                         HasSubstr("sensor0")));
+}
+
+TEST_F(RemoteTest, AGpudWithoutALinkDoesNotStartAndSaysWhy) {
+  const auto refusal = [&](const std::string& flag, const std::string& value) {
+    auto flags = NearFlags();
+    flags[3] = linkd_address_;  // the relay has one connection at a time
+    for (size_t i = 0; i < flags.size(); i += 2) {
+      if (flags[i] == flag) flags[i + 1] = value;
+    }
+    return Message(Testbed::Start(flags).status());
+  };
+  EXPECT_THAT(refusal("--link-peer", "c"), HasSubstr("is not of host 'c'"));
+  EXPECT_THAT(refusal("--link-ca", near_files_.key), HasSubstr("--link-ca"));
+  EXPECT_THAT(refusal("--backend", "cpu"),
+              HasSubstr("go with --backend remote"));
+  EXPECT_THAT(Message(Testbed::Start({"--backend", "remote"}).status()),
+              HasSubstr("--link: --backend remote needs it"));
+  auto flags = NearFlags();
+  flags.insert(flags.end(), {"--workers", "2"});
+  EXPECT_THAT(Message(Testbed::Start(flags).status()),
+              HasSubstr("--workers: the kernels of --backend remote"));
+}
+
+}  // namespace
+}  // namespace carillon
