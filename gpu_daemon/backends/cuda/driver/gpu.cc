@@ -40,6 +40,7 @@ absl::StatusOr<std::unique_ptr<Gpu>> Gpu::Open(Driver driver,
                                                const Options& options) {
   std::unique_ptr<Gpu> gpu(new Gpu(driver, options));
   RETURN_IF_ERROR(gpu->context_.Describe());
+  gpu->room_.emplace(gpu->model());
   RETURN_IF_ERROR(gpu->MakeContext());
   gpu->watcher_ = std::thread([gpu = gpu.get()] { gpu->Watch(); });
   return gpu;
@@ -115,6 +116,19 @@ absl::StatusOr<std::vector<const simt::KernelInfo*>> Gpu::LoadKernels(
     }
     if (!Faulted()) return status;
   }
+}
+
+// Reserved SMs are reckoned as the first ones. Policy reservation's parts count as
+// one: what stays is on either of them.
+absl::StatusOr<std::unique_ptr<ResidentRoom::Held>> Gpu::TakeRoom(
+    std::string_view path, const BlockCost& cost, uint32_t least, uint32_t most,
+    SmSet sms) {
+  const uint32_t reserved = reserved_sms();
+  const SmRange range =
+      sms == SmSet::kEdge && reserved != 0
+          ? SmRange{.first = 0, .end = reserved}
+          : SmRange{.first = reserved, .end = model().sms};
+  return room_->Take(path, cost, least, most, range);
 }
 
 absl::Status Gpu::ReleaseBarrier() {

@@ -38,6 +38,7 @@
 #include "gpu_daemon/backends/cuda/driver/driver.h"
 #include "gpu_daemon/backends/cuda/driver/modules.h"
 #include "gpu_daemon/backends/cuda/driver/owned.h"
+#include "gpu_daemon/backends/cuda/driver/resident_room.h"
 #include "gpu_daemon/event/gpu_model.h"
 #include "gpu_daemon/event/kernel_metadata.h"
 #include "gpu_daemon/event/user_kernel.h"
@@ -220,6 +221,11 @@ class Gpu {
     return context_.MakeStream(sms, priority);
   }
 
+  // Room to stay on these SMs: see ResidentRoom::Take(). Under a use.
+  absl::StatusOr<std::unique_ptr<ResidentRoom::Held>> TakeRoom(
+      std::string_view path, const BlockCost& cost, uint32_t least,
+      uint32_t most, SmSet sms);
+
   // Without a use. A user's kernels: see Backend::LoadKernels(). The image is
   // kept, and loaded again after a loss. Kernels that launch kernels must be
   // quiet: loading waits for the GPU.
@@ -285,6 +291,7 @@ class Gpu {
   // Changed with the gate barred.
   Context context_{&driver_};
   Modules modules_{&driver_, options_.image};
+  std::optional<ResidentRoom> room_;  // as long as it is open
   Stream watch_stream_;  // replays
   PinnedBytes clock_;    // a word of the GPU's time
   Stream stop_stream_;   // for what must pass by a kernel that does not end
