@@ -54,7 +54,12 @@ CARILLON_EDGE void ScheduleSpawned(Port& port, const PagodaRingTable& table,
   if (all) {
     MtbScheduler<Port>(port, table.tasks, block, column).Run();
   } else {
-    port.Elect([&] { port.StoreBlock(&block.leave, 1); });
+    // The last column may find all there and look for the command where only
+    // column 0 puts it.
+    port.Elect([&] {
+      if (column == 0) PassCommandOn(port, table);
+      port.StoreBlock(&block.leave, 1);
+    });
   }
   crew.AwaitEnd(all);
 }

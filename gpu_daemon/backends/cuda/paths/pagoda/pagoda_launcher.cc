@@ -363,6 +363,9 @@ absl::StatusOr<TaskId> PagodaLauncher::Spawn(Task& task) {
     event.ring().life(task.sequence) = task.life;
     record.frame.life = &event.ring().life(task.sequence);
     record.frame.clock_offset_ns = gpu_->clock_offset_ns();
+  } else if (event.ring().life(task.sequence).seen_ns != 0) {
+    // An earlier lap's must not be taken for this one's.
+    event.ring().life(task.sequence) = {};
   }
   std::byte bytes[kTaskMaxArgs];
   std::memcpy(bytes, &record, sizeof(record));
@@ -490,6 +493,8 @@ void PagodaLauncher::Cancel(const LaunchFilter& which, EventStatus why) {
     }
     idle = registered_.empty() && room_ != nullptr;
   }
+  // A recovery that has them ends them by then.
+  gpu_->Enter();
   // The MTBs leave.
   if (idle) const Gpu::PauseResidents quiet(gpu_);
 }
