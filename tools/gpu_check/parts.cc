@@ -51,8 +51,9 @@ constexpr ProbeStep kProbes[] = {
 };
 
 // In the order in which their figures are wanted.
-constexpr const char* kPaths[] = {"edge",       "baseline_flag", "baseline",
-                                  "persistent", "graph",         "stream_wait"};
+constexpr const char* kPaths[] = {
+    "edge",  "baseline_flag", "baseline",    "persistent",
+    "graph", "stream_wait",   "pagoda_ring", "pagoda"};
 // A launch path that hangs takes so long away from the others, and no more.
 constexpr int kPathSeconds = 25;
 

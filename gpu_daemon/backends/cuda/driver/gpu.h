@@ -54,6 +54,9 @@ struct Unfinished {
   std::function<void(shm::EventState state, uint32_t status)> end;
   // It was overdue: it ends so, and does not run again.
   bool timed_out = false;
+  // It ran in slices: so it does again, each of at most so many blocks and with the
+  // usual time. 0: whole.
+  uint64_t slice_blocks = 0;
 };
 
 // What a lost context leaves to do.

@@ -201,7 +201,9 @@ TEST_F(PagodaLauncherTest, EventsThatNoEntryHasEndWhenTheirRingGoes) {
   });
   for (uint32_t i = 0; i < kEvents; ++i) Commit(event, 1);
   event.ring->RingDoorbell();
-  ASSERT_TRUE(Until([&] { return Counter("tasks") == 32; }));
+  ASSERT_TRUE(Until([&] {
+    return Counter("tasks") == 32 && event.kernel->launched() == kEvents;
+  }));
   path_->Remove(event.kernel);
   std::thread ends([&] {
     Until([&] {
@@ -323,13 +325,11 @@ CUresult NotedLaunch(CUfunction function, unsigned x, unsigned y, unsigned z,
 class LeavingMtbsTest : public CudaBackendFixture,
                         public ::testing::WithParamInterface<std::string> {
  protected:
-  void OpenNoted(std::chrono::milliseconds longest_kernel,
-                 std::chrono::milliseconds look_every) {
+  void OpenNoted(std::chrono::milliseconds longest_kernel) {
     Driver driver = fake_.driver();
     driver.cuLaunchKernel = &NotedLaunch;
     Gpu::Options gpu = GpuOptions();
     gpu.longest_kernel = longest_kernel;
-    gpu.look_every = look_every;
     auto backend = CudaBackend::CreateOn(driver, {}, gpu);
     ASSERT_TRUE(backend.ok()) << backend.status();
     backend_ = *std::move(backend);
@@ -352,7 +352,7 @@ INSTANTIATE_TEST_SUITE_P(All, LeavingMtbsTest,
                          [](const auto& info) { return info.param; });
 
 TEST_P(LeavingMtbsTest, AFaultWhileTheyLeaveFailsItsOwnEventAndNoOther) {
-  OpenNoted(std::chrono::milliseconds(10'000), std::chrono::milliseconds(5));
+  OpenNoted(std::chrono::milliseconds(10'000));
   auto event = AddFailIf(*device_);
   std::atomic<bool> begun{false};
   std::atomic<uint32_t> left{0};
@@ -379,7 +379,7 @@ TEST_P(LeavingMtbsTest, AFaultWhileTheyLeaveFailsItsOwnEventAndNoOther) {
 // Another kernel's trap finds no room: MTB 0's ends the context, though it has
 // nothing else to do any more.
 TEST_P(LeavingMtbsTest, ATaskThatDoesNotEndIsStoppedByTheLastMtb) {
-  OpenNoted(std::chrono::milliseconds(400), std::chrono::minutes(1));
+  OpenNoted(std::chrono::milliseconds(400));
   auto event = AddFailIf(*device_);
   std::atomic<bool> begun{false};
   fake_.HangOn("fail_if", [&](const KernelCall& call) {
