@@ -51,9 +51,8 @@ constexpr ProbeStep kProbes[] = {
 };
 
 // In the order in which their figures are wanted.
-constexpr const char* kPaths[] = {
-    "edge",  "baseline_flag", "baseline",    "persistent",
-    "graph", "stream_wait",   "pagoda_ring", "pagoda"};
+constexpr const char* kPaths[] = {"edge",       "baseline_flag", "baseline",
+                                  "persistent", "graph",         "stream_wait"};
 // A launch path that hangs takes so long away from the others, and no more.
 constexpr int kPathSeconds = 25;
 

@@ -444,7 +444,7 @@ TEST(Parts, HaveAStepOfTwentyFiveSecondsForEachPathAndScenario) {
           << step.name;
     }
   }
-  EXPECT_EQ(steps, 8u + 8 + 3 * 8 + 2);
+  EXPECT_EQ(steps, 6u + 6 + 3 * 6 + 2);
 }
 
 TEST(Parts, OfADryRunWithoutADriverAllExpectNoGpu) {

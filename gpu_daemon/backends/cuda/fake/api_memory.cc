@@ -29,12 +29,16 @@ CUresult Memset(const char* name, CUdeviceptr address, Word value,
   });
 }
 
-// While kernels run that look at these words: each is there as a whole, and the
-// first one first.
+// While kernels run that look at these words: each is there as a whole; in one
+// order, and in the next copy in the other.
 void CopyWords(void* to, const void* from, size_t size) {
+  static std::atomic<uint32_t> copies{0};
+  const bool last_first = copies.fetch_add(1) % 2 != 0;
+  const size_t count = size / sizeof(uint64_t);
   auto* const words = static_cast<uint64_t*>(to);
   auto* const source = static_cast<uint64_t*>(const_cast<void*>(from));
-  for (size_t i = 0; i < size / sizeof(uint64_t); ++i) {
+  for (size_t n = 0; n < count; ++n) {
+    const size_t i = last_first ? count - 1 - n : n;
     std::atomic_ref(words[i]).store(
         std::atomic_ref(source[i]).load(std::memory_order_acquire),
         std::memory_order_release);

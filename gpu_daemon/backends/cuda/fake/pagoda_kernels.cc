@@ -160,7 +160,9 @@ class SpawnedPort : public MasterPort {
     EndRingTask(*this, SpawnedRecord(task));
   }
   void Pause(uint32_t round) {
-    if (schedules_ && column_ == 0) PassCommandOn(*this, table_);
+    if (schedules_ && column_ == 0 && round % 16 == 0) {
+      PassCommandOn(*this, table_);
+    }
     MasterPort::Pause(round);
   }
 };

@@ -31,7 +31,9 @@ constexpr Nanoseconds kEmptyUpdateAfterNs = 50'000;
 // While the table is full and nothing ends.
 constexpr Nanoseconds kTryAgainAfterNs = 100'000;
 constexpr Nanoseconds kLookAfterMtbsNs = 2'000'000;
-constexpr std::chrono::milliseconds kLookEvery{100};
+constexpr std::chrono::milliseconds kLookEvery{10};
+// With tasks of a ring that goes.
+constexpr Nanoseconds kPatienceNs = 100'000'000;
 // Of all MTBs, without an event having ended in between.
 constexpr uint32_t kMaxLosses = 3;
 
@@ -234,19 +236,37 @@ bool PagodaLauncher::AwaitIdle() {
     return result == CUDA_SUCCESS;
   };
   const Nanoseconds start = NowNs();
-  while (!is_idle(stream_.get()) || !link_.IsIdle()) {
+  while (true) {
+    // Before the look: this process may have stood still meanwhile.
+    const bool late = NowNs() - start > LongestKernelNs(*gpu_);
+    if (is_idle(stream_.get()) && link_.IsIdle()) return true;
     if (gpu_->Faulted()) return false;
-    if (NowNs() - start > LongestKernelNs(*gpu_)) {
+    if (late) {
       spdlog::warn(
-          "a task of launch path {} did not come to rest: it is stopped, and "
-          "the CUDA context with it",
+          "the MTBs of launch path {} did not come to rest: all that runs is "
+          "stopped, and the CUDA context with it",
           kName);
       gpu_->StopEverything();
       return false;
     }
     sched_yield();
   }
-  return true;
+}
+
+void PagodaLauncher::DropSpawner() {
+  if (!spawner_) return;
+  NoteFigures();
+  empty_updates_before_ = empty_updates_.load(std::memory_order_relaxed);
+  copies_back_before_ = copies_back_.load(std::memory_order_relaxed);
+  spawner_.reset();
+}
+
+void PagodaLauncher::NoteFigures() {
+  const TaskSpawner::Figures& figures = spawner_->figures();
+  empty_updates_.store(empty_updates_before_ + figures.empty_updates,
+                       std::memory_order_relaxed);
+  copies_back_.store(copies_back_before_ + figures.copies_back,
+                     std::memory_order_relaxed);
 }
 
 bool PagodaLauncher::End() {
@@ -255,7 +275,7 @@ bool PagodaLauncher::End() {
   StoreWord(words_->control.command, kPagodaLeave);
   if (!AwaitIdle()) return false;
   mtbs_.store(0, std::memory_order_relaxed);
-  spawner_.reset();
+  DropSpawner();
   Reap(spawned_.size());
   // Nothing of the others has begun.
   waiting_.splice(waiting_.begin(), spawned_);
@@ -341,10 +361,11 @@ bool PagodaLauncher::Spawn() {
     // Its last warp tells the device.
     spawner_->Forget(*id);
     task.entry = spawner_->EntryOf(*id);
+    // Once, also where it is spawned again.
+    if (task.spawned_ns == 0) tasks_.fetch_add(1, std::memory_order_relaxed);
     task.spawned_ns = NowNs();
     task.seen_running_ns = 0;
     spawned_.splice(spawned_.end(), waiting_, waiting_.begin());
-    tasks_.fetch_add(1, std::memory_order_relaxed);
     spawned = true;
   }
   return spawned;
@@ -387,15 +408,17 @@ bool PagodaLauncher::Reap() {
   MutexLock lock(mutex_);
   if (waiting_.empty() && spawned_.empty()) return false;
   const Gpu::ContextLease use = gpu_->TryEnter();
-  if (!use) return false;
+  if (!use) {
+    // There is no context to wait for: recovery has ended what was spawned.
+    if (!gpu_->health().ok()) FailAll(waiting_);
+    return false;
+  }
   const bool ended = Reap(kMaxLooks);
   const bool spawned = Spawn();
   if (spawner_) {
     // No successor comes while nothing waits.
     if (!spawned) spawner_->Advance().IgnoreError();
-    const TaskSpawner::Figures& figures = spawner_->figures();
-    empty_updates_.store(figures.empty_updates, std::memory_order_relaxed);
-    copies_back_.store(figures.copies_back, std::memory_order_relaxed);
+    NoteFigures();
   }
   LookAfterMtbs();
   return ended || spawned;
@@ -452,6 +475,8 @@ void PagodaLauncher::BeginAgain(const std::string& why) {
                     kName, losses_in_a_row_, why));
     spdlog::error("{}", given_up_.message());
     FailAll(waiting_);
+    // Nothing of it is on the GPU, nor will be.
+    if (left) room_.reset();
     return;
   }
   if (!left) return;  // Resume() starts it
@@ -476,27 +501,40 @@ std::vector<PathCounter> PagodaLauncher::counters() const {
           {"restarts", restarts_.load(std::memory_order_relaxed)}};
 }
 
+void PagodaLauncher::AbortWaiting(const LaunchFilter& which, EventStatus why) {
+  std::erase_if(waiting_, [&](const Task& task) {
+    if (!which.Matches(*task.event)) return false;
+    FinishAndSignal(*task.event, task.sequence, EventState::kAborted, why);
+    return true;
+  });
+}
+
+// Short tasks end by themselves. Else the MTBs leave: then what has begun has ended,
+// and what has not waits again, and is aborted before they are back.
 void PagodaLauncher::Cancel(const LaunchFilter& which, EventStatus why) {
-  bool idle = false;
+  bool leave = false;
   {
     MutexLock lock(mutex_);
-    std::erase_if(waiting_, [&](const Task& task) {
-      if (!which.Matches(*task.event)) return false;
-      FinishAndSignal(*task.event, task.sequence, EventState::kAborted, why);
-      return true;
-    });
-    while (std::ranges::any_of(
-               spawned_,
-               [&](const Task& task) { return which.Matches(*task.event); }) &&
-           gpu_->health().ok()) {
+    const Nanoseconds until = NowNs() + kPatienceNs;
+    while (true) {
+      // In each round: a quiet gives back what had not begun.
+      AbortWaiting(which, why);
+      leave = std::ranges::any_of(spawned_, [&](const Task& task) {
+        return which.Matches(*task.event);
+      });
+      if (!leave || NowNs() > until) break;
       ended_some_.WaitFor(mutex_, kLookEvery);
     }
-    idle = registered_.empty() && room_ != nullptr;
+    // They stay for nobody.
+    leave |= registered_.empty() && room_ != nullptr;
   }
-  // A recovery that has them ends them by then.
+  if (leave) {
+    const Gpu::PauseResidents quiet(gpu_);
+    MutexLock lock(mutex_);
+    AbortWaiting(which, why);
+  }
+  // A recovery that has some of them ends them by then.
   gpu_->Enter();
-  // The MTBs leave.
-  if (idle) const Gpu::PauseResidents quiet(gpu_);
 }
 
 // --- What does not end.
@@ -569,7 +607,7 @@ void PagodaLauncher::Abandon() {
   MutexLock lock(mutex_);
   running_ = false;
   mtbs_.store(0, std::memory_order_relaxed);
-  spawner_.reset();
+  DropSpawner();
   words_.Abandon();
   master_.Abandon();
   stream_.Abandon();

@@ -65,7 +65,7 @@ class PagodaLauncher final : public Launcher,
   bool by_priority() const override { return false; }
   std::vector<PathCounter> counters() const override;
 
-  // The events that `which` names and that no entry has end now, as aborted.
+  // The events that `which` names and that have not begun end now, as aborted.
   // Returns when no other one of them is in flight. A task that does not end is
   // stopped after Gpu::longest_kernel(), and so is this wait.
   void Cancel(const LaunchFilter& which, shm::EventStatus why);
@@ -110,6 +110,8 @@ class PagodaLauncher final : public Launcher,
   absl::Status Begin(uint32_t mtbs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Has it leave. False: the context is lost.
   bool End() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void DropSpawner() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void NoteFigures() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Until the MTBs have left, and no copy is under way.
   bool AwaitIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -128,6 +130,8 @@ class PagodaLauncher final : public Launcher,
   void NoteRunning() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // What has run for longest, and since before `since`; nullptr: nothing.
   Task* Overdue(Nanoseconds since) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AbortWaiting(const LaunchFilter& which, shm::EventStatus why)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FailAll(Tasks& tasks) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   void Pause() override;
@@ -178,6 +182,9 @@ class PagodaLauncher final : public Launcher,
   Nanoseconds full_ns_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t ended_when_full_ ABSL_GUARDED_BY(mutex_) = 0;
 
+  // By the spawners of MasterKernels that have left.
+  uint64_t empty_updates_before_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t copies_back_before_ ABSL_GUARDED_BY(mutex_) = 0;
   // Writers: who holds the lock; readers: whoever shows them. Relaxed: figures.
   std::atomic<uint64_t> tasks_{0};
   std::atomic<uint64_t> empty_updates_{0};

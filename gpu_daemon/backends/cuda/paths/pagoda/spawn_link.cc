@@ -90,9 +90,11 @@ absl::Status SpawnLink::CopyBack(uint32_t first, std::span<TaskState> states) {
       states.size() * sizeof(TaskEntry), stream_.get());
   const Nanoseconds start = NowNs();
   while (result == CUDA_SUCCESS) {
+    // Before the look: this process may have stood still meanwhile.
+    const bool late = NowNs() - start > kLongestCopyNs;
     result = driver.cuStreamQuery(stream_.get());
     if (result != CUDA_ERROR_NOT_READY) break;
-    if (NowNs() - start > kLongestCopyNs) {
+    if (late) {
       gpu_.StopEverything();
       return absl::DeadlineExceededError(
           "a copy of the TaskTable's states does not end");
