@@ -199,7 +199,8 @@ INSTANTIATE_TEST_SUITE_P(CudaOnTheFakeDriver, GpudDeathUnderLoadTest,
                                            Served{"cuda", "graph"},
                                            Served{"cuda", "stream_wait"},
                                            Served{"cuda", "persistent"},
-                                           Served{"cuda", "pagoda_ring"}),
+                                           Served{"cuda", "pagoda_ring"},
+                                           Served{"cuda", "pagoda"}),
                          &NameOf);
 #else
 TEST(GpudDeathOnCuda, IsNotTestedHere) {

@@ -87,7 +87,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 #ifdef CARILLON_HAVE_CUDA
 INSTANTIATE_TEST_SUITE_P(CudaOnTheFakeDriver, PagodaTasksTest,
-                         ::testing::Values(Served{"cuda", "pagoda_ring"}),
+                         ::testing::Values(Served{"cuda", "pagoda_ring"},
+                                           Served{"cuda", "pagoda"}),
                          [](const auto& info) {
                            return info.param.launch_path;
                          });

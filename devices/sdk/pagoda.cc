@@ -162,8 +162,10 @@ absl::Status Tasks::wait(TaskId id, std::chrono::nanoseconds bound) {
   if (!end) {
     RETURN_IF_ERROR(device_.status());
     return absl::DeadlineExceededError(
-        fmt::format("task {} has not ended within {} ms", Number(id),
-                    bound / std::chrono::milliseconds(1)));
+        fmt::format("task {} has not ended within {} ms; nothing stops a task "
+                    "alone: on cuda gpud ends it with its context, after its "
+                    "limit for kernels",
+                    Number(id), bound / std::chrono::milliseconds(1)));
   }
   Collect();
   open_.erase(id);

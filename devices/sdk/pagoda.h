@@ -66,11 +66,13 @@ class Tasks {
   // them at once. The arguments of its tasks are the parameters that are
   // writable, in their order here. `modifyable` is set, and `launch_path` is
   // "pagoda" if it is empty. Errors: as edgeRegisterEvent; INVALID_ARGUMENT: a
-  // stride by slots, as a task has no slot.
+  // stride by slots, as a task has no slot; on cuda's pagoda_ring also a kernel
+  // that checks its dimensions itself, as only a CPU can ask it.
   absl::StatusOr<Function> AddFunction(edge::EventSpec spec);
 
   // Does not wait for the task, only for room for it. A task that an MTB cannot
-  // hold runs as a kernel of its own. The paper's flag for barriers is missing: a
+  // hold runs as a kernel of its own; on cuda it fails with
+  // shm::EventStatus::kBadKmd. The paper's flag for barriers is missing: a
   // kernel says by itself whether its threads meet. Each argument must have its
   // parameter's type, and is a shm::BufferRef for a buffer. Errors: NOT_FOUND
   // (function), INVALID_ARGUMENT (dimensions, number, kinds and sizes of arguments),

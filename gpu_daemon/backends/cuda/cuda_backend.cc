@@ -18,20 +18,13 @@
 #include "gpu_daemon/backends/cuda/paths/baseline_path.h"
 #include "gpu_daemon/backends/cuda/paths/edge_path.h"
 #include "gpu_daemon/backends/cuda/paths/graph_path.h"
-#include "gpu_daemon/backends/cuda/paths/pagoda_ring_path.h"
+#include "gpu_daemon/backends/cuda/paths/pagoda/pagoda_ring_path.h"
 #include "gpu_daemon/backends/cuda/paths/persistent_path.h"
 #include "gpu_daemon/backends/cuda/paths/stream_wait_path.h"
 #include "gpu_daemon/dispatch/front_end.h"
 
 namespace carillon::gpud::cuda {
 namespace {
-
-// Of launch path pagoda (docs/decisions/020-pagodas-launch-paths.md).
-constexpr std::string_view kNoSpawner =
-    "it needs a CPU thread that spawns tasks beside a kernel that stays, and "
-    "no "
-    "path here has both; launch path pagoda_ring runs the same tasks without a "
-    "spawner, and the cpu and sim back-ends have pagoda";
 
 PtbCounts CountsOf(const PtbFigures& figures) {
   PtbCounts counts = {.launches = figures.persistent, .stops = figures.stopped};
@@ -148,9 +141,17 @@ absl::Status CudaBackend::Open(Driver driver, const Gpu::Options& gpu_options) {
        [this](bool tracing) {
          return MakePagodaRingPath(gpu_.get(), ResidentOptionsFor(tracing));
        }});
-  paths_ = std::make_unique<PathSet>(
-      std::move(entries), options_.tracing,
-      std::vector<PathSet::Absent>{{"pagoda", kNoSpawner}});
+  entries.push_back(
+      {{"pagoda", "a CPU thread spawns tasks, executor warps run them"},
+       [this](bool tracing) -> absl::StatusOr<std::unique_ptr<LaunchPath>> {
+         ASSIGN_OR_RETURN(auto launcher, PagodaLauncher::Create(gpu_.get()));
+         {
+           MutexLock lock(mutex_);
+           pagoda_ = launcher.get();
+         }
+         return OnFrontEnd(std::move(launcher), "gpud-pagoda", tracing);
+       }});
+  paths_ = std::make_unique<PathSet>(std::move(entries), options_.tracing);
   return absl::OkStatus();
 }
 
@@ -180,14 +181,19 @@ PathSet::Entry CudaBackend::HostPath(
               MutexLock lock(mutex_);
               launchers_.push_back(launcher.get());
             }
-            return std::make_unique<FrontEnd>(
-                FrontEnd::Options{.gpu = gpu_->model(),
-                                  .tracing = tracing,
-                                  .max_spin_ns = options_.max_spin_ns,
-                                  .on_violation = options_.on_violation,
-                                  .thread_name = thread_name},
-                std::move(launcher));
+            return OnFrontEnd(std::move(launcher), thread_name, tracing);
           }};
+}
+
+std::unique_ptr<LaunchPath> CudaBackend::OnFrontEnd(
+    std::unique_ptr<Launcher> launcher, std::string thread_name, bool tracing) {
+  return std::make_unique<FrontEnd>(
+      FrontEnd::Options{.gpu = gpu_->model(),
+                        .tracing = tracing,
+                        .max_spin_ns = options_.max_spin_ns,
+                        .on_violation = options_.on_violation,
+                        .thread_name = std::move(thread_name)},
+      std::move(launcher));
 }
 
 std::string CudaBackend::description() const {
@@ -245,6 +251,12 @@ void CudaBackend::Cancel(const LaunchFilter& which, shm::EventStatus why) {
   // To wait for events that have ended may pause what is resident on the GPU.
   if (!which.names_events()) return;
   for (HostLauncher* launcher : launchers()) launcher->Cancel(which, why);
+  PagodaLauncher* pagoda = nullptr;
+  {
+    MutexLock lock(mutex_);
+    pagoda = pagoda_;
+  }
+  if (pagoda != nullptr) pagoda->Cancel(which, why);
 }
 
 absl::Status CudaBackend::SetPolicy(std::string_view name) {

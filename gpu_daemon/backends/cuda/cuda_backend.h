@@ -17,6 +17,7 @@
 #include "gpu_daemon/backends/cuda/paths/background.h"
 #include "gpu_daemon/backends/cuda/paths/host_launcher.h"
 #include "gpu_daemon/backends/cuda/paths/launch_gate.h"
+#include "gpu_daemon/backends/cuda/paths/pagoda/pagoda_launcher.h"
 #include "gpu_daemon/backends/cuda/paths/resident_engine.h"
 #include "gpu_daemon/dispatch/copy_queue.h"
 #include "gpu_daemon/event/backend.h"
@@ -94,6 +95,9 @@ class CudaBackend : public Backend {
   absl::Status Open(Driver driver, const Gpu::Options& gpu_options);
   PathSet::Entry HostPath(LaunchPathInfo info, std::string thread_name,
                           std::function<std::unique_ptr<HostLauncher>()> make);
+  // The path of a launcher that a CPU thread drives.
+  std::unique_ptr<LaunchPath> OnFrontEnd(std::unique_ptr<Launcher> launcher,
+                                         std::string thread_name, bool tracing);
   std::vector<HostLauncher*> launchers() const;
   // Makes the two parts of the SMs, and what launches on them: then a change to
   // policy reservation, or from it, is where the next launch goes.
@@ -111,6 +115,7 @@ class CudaBackend : public Backend {
   mutable Mutex mutex_;
   // Of the paths that have started:
   std::vector<HostLauncher*> launchers_ ABSL_GUARDED_BY(mutex_);
+  PagodaLauncher* pagoda_ ABSL_GUARDED_BY(mutex_) = nullptr;
   std::unique_ptr<PathSet> paths_;
 };
 

@@ -546,10 +546,15 @@ TEST_P(CudaSlicesTest, AContextLostInMidSliceRunsTheLaunchAgain) {
   const auto wave = static_cast<uint32_t>(Wave());
   auto event = AddLarge(*device_, {4 * wave, 1, 1});
   fake_.FaultOn("fail_if", FakeGpu::Nth(2));
+  fake_.ForgetLaunches();
   EXPECT_EQ(RingAndWait(*device_, event, 0).state, EventState::kDone);
+  // The second of four slices, and then all: each has the usual time again.
+  EXPECT_EQ(fake_.launches("carillon_call_fail_if"), 2u + 4);
   fake_.FaultOn("fail_if", FakeGpu::Nth(3));
+  fake_.ForgetLaunches();
   EXPECT_EQ(Submit(Large(*device_, 0, 0, {4 * wave, 1, 1})).get().state,
             EventState::kDone);
+  EXPECT_EQ(fake_.launches("carillon_call_fail_if"), 3u + 4);
   EXPECT_EQ(RingAndWait(*device_, event, 5).status, KernelCode(5));
   EXPECT_THAT(backend_->description(),
               testing::HasSubstr("context lost 2 times"));

@@ -897,6 +897,7 @@ TEST_F(UserKernelsTest, PathsSayWhyTheyDoNotTakeOne) {
       {"stream_wait",
        "launch path stream_wait takes constants and fixed buffers for it"},
       {"pagoda_ring", "launch path pagoda_ring runs kernels as functions"},
+      {"pagoda", "launch path pagoda runs kernels as functions"},
       {"persistent",
        "and CUDA calls no kernel, and no function of another "
        "module; use launch path edge or stream_wait, if no parameter is "

@@ -58,6 +58,8 @@
   X(cuMemHostGetDevicePointer)      \
   X(cuMemcpyHtoD)                   \
   X(cuMemcpyDtoH)                   \
+  X(cuMemcpyHtoDAsync)              \
+  X(cuMemcpyDtoHAsync)              \
   X(cuMemsetD8)                     \
   X(cuMemsetD32)                    \
   X(cuStreamCreateWithPriority)     \

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "fmt/format.h"
+#include "gpu_daemon/backends/cuda/driver/grid_slice.h"
 #include "gpu_daemon/backends/cuda/driver/launch_sequence.h"
 #include "gpu_daemon/backends/cuda/driver/module_image.h"
 #include "gpu_daemon/backends/cuda/driver/step_limit.h"
@@ -40,6 +41,7 @@ absl::StatusOr<std::unique_ptr<Gpu>> Gpu::Open(Driver driver,
                                                const Options& options) {
   std::unique_ptr<Gpu> gpu(new Gpu(driver, options));
   RETURN_IF_ERROR(gpu->context_.Describe());
+  gpu->room_.emplace(gpu->model());
   RETURN_IF_ERROR(gpu->MakeContext());
   gpu->watcher_ = std::thread([gpu = gpu.get()] { gpu->Watch(); });
   return gpu;
@@ -115,6 +117,18 @@ absl::StatusOr<std::vector<const simt::KernelInfo*>> Gpu::LoadKernels(
     }
     if (!Faulted()) return status;
   }
+}
+
+// Reserved SMs are reckoned as the first ones. Policy reservation's parts count as
+// one: what stays is on either of them.
+absl::StatusOr<std::unique_ptr<ResidentRoom::Held>> Gpu::TakeRoom(
+    std::string_view path, const BlockCost& cost, uint32_t least, uint32_t most,
+    SmSet sms) {
+  const uint32_t reserved = reserved_sms();
+  const SmRange range = sms == SmSet::kEdge && reserved != 0
+                            ? SmRange{.first = 0, .end = reserved}
+                            : SmRange{.first = reserved, .end = model().sms};
+  return room_->Take(path, cost, least, most, range);
 }
 
 absl::Status Gpu::ReleaseBarrier() {
@@ -427,28 +441,44 @@ absl::StatusOr<Gpu::AloneEnd> Gpu::RunAlone(Unfinished& launch) {
   frame.ecq = completion;
   frame.scratch = scratch.as<simt::EventScratch>();
   frame.sequence = 1;
-  CUresult result = sequence.Launch(driver_, launch.kmd, frame,
-                                    launch.args.data(), watch_stream_.get());
-  if (result != CUDA_SUCCESS && !IsContextFault(result)) {
-    launch.end(EventState::kFailed, Status(EventStatus::kNotLaunched));
-    return AloneEnd::kSurvived;
-  }
   const auto limit = static_cast<Nanoseconds>(
       std::chrono::nanoseconds(options_.longest_kernel).count());
-  const Nanoseconds start = NowNs();
+  EventState state = EventState::kDone;
+  uint32_t status = 0;
   bool timed_out = false;
-  while (result == CUDA_SUCCESS) {
-    result = driver_.cuStreamQuery(watch_stream_.get());
-    if (result != CUDA_ERROR_NOT_READY) break;
-    timed_out = NowNs() - start > limit;
-    if (timed_out) break;
-    result = CUDA_SUCCESS;
-    NoteStep();
-    sched_yield();
-  }
-  if (result == CUDA_SUCCESS) {
-    launch.end(completion->state, completion->status);
-    return AloneEnd::kSurvived;
+  CUresult result = CUDA_SUCCESS;
+  for (uint64_t block = 0; result == CUDA_SUCCESS && !timed_out;) {
+    if (block == launch.kmd.blocks()) {
+      launch.end(state, status);
+      return AloneEnd::kSurvived;
+    }
+    const GridSlice slice =
+        launch.slice_blocks == 0
+            ? GridSlice{.size = launch.kmd.grid}
+            : NextSlice(launch.kmd.grid, block, launch.slice_blocks);
+    result =
+        sequence.LaunchSlice(driver_, launch.kmd, frame, launch.args.data(),
+                             watch_stream_.get(), slice);
+    if (result != CUDA_SUCCESS && !IsContextFault(result)) {
+      launch.end(EventState::kFailed, Status(EventStatus::kNotLaunched));
+      return AloneEnd::kSurvived;
+    }
+    const Nanoseconds start = NowNs();
+    while (result == CUDA_SUCCESS) {
+      result = driver_.cuStreamQuery(watch_stream_.get());
+      if (result != CUDA_ERROR_NOT_READY) break;
+      timed_out = NowNs() - start > limit;
+      if (timed_out) break;
+      result = CUDA_SUCCESS;
+      NoteStep();
+      sched_yield();
+    }
+    block += slice.blocks();
+    // As of a launch in slices: all run, and the first failure counts.
+    if (result == CUDA_SUCCESS && state == EventState::kDone) {
+      state = completion->state;
+      status = completion->status;
+    }
   }
   const bool stopped = !timed_out || StopRunningKernels();
   NoteStep();

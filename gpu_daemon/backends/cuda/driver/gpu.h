@@ -38,6 +38,7 @@
 #include "gpu_daemon/backends/cuda/driver/driver.h"
 #include "gpu_daemon/backends/cuda/driver/modules.h"
 #include "gpu_daemon/backends/cuda/driver/owned.h"
+#include "gpu_daemon/backends/cuda/driver/resident_room.h"
 #include "gpu_daemon/event/gpu_model.h"
 #include "gpu_daemon/event/kernel_metadata.h"
 #include "gpu_daemon/event/user_kernel.h"
@@ -53,6 +54,9 @@ struct Unfinished {
   std::function<void(shm::EventState state, uint32_t status)> end;
   // It was overdue: it ends so, and does not run again.
   bool timed_out = false;
+  // It ran in slices: so it does again, each of at most so many blocks and with the
+  // usual time. 0: whole.
+  uint64_t slice_blocks = 0;
 };
 
 // What a lost context leaves to do.
@@ -220,6 +224,11 @@ class Gpu {
     return context_.MakeStream(sms, priority);
   }
 
+  // Room to stay on these SMs: see ResidentRoom::Take(). Under a use.
+  absl::StatusOr<std::unique_ptr<ResidentRoom::Held>> TakeRoom(
+      std::string_view path, const BlockCost& cost, uint32_t least,
+      uint32_t most, SmSet sms);
+
   // Without a use. A user's kernels: see Backend::LoadKernels(). The image is
   // kept, and loaded again after a loss. Kernels that launch kernels must be
   // quiet: loading waits for the GPU.
@@ -285,6 +294,7 @@ class Gpu {
   // Changed with the gate barred.
   Context context_{&driver_, options_.reserved_sms};
   Modules modules_{&driver_, options_.image};
+  std::optional<ResidentRoom> room_;  // as long as it is open
   Stream watch_stream_;  // replays
   PinnedBytes clock_;    // a word of the GPU's time
   Stream stop_stream_;   // for what must pass by a kernel that does not end

@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <iterator>
 #include <vector>
@@ -24,6 +26,39 @@ CUresult Memset(const char* name, CUdeviceptr address, Word value,
     return Enqueue(state, root, nullptr, [=] {
       std::fill_n(static_cast<Word*>(Pointer(address)), count, value);
     });
+  });
+}
+
+// While kernels run that look at these words: each is there as a whole; in one
+// order, and in the next copy in the other.
+void CopyWords(void* to, const void* from, size_t size) {
+  static std::atomic<uint32_t> copies{0};
+  const bool last_first = copies.fetch_add(1) % 2 != 0;
+  const size_t count = size / sizeof(uint64_t);
+  auto* const words = static_cast<uint64_t*>(to);
+  auto* const source = static_cast<uint64_t*>(const_cast<void*>(from));
+  for (size_t n = 0; n < count; ++n) {
+    const size_t i = last_first ? count - 1 - n : n;
+    std::atomic_ref(words[i]).store(
+        std::atomic_ref(source[i]).load(std::memory_order_acquire),
+        std::memory_order_release);
+  }
+}
+
+// Of whole words, from or to memory of the host's that is pinned: all that gpud
+// copies so.
+CUresult CopyInStream(const char* name, CUdeviceptr device, const void* host,
+                      void* to, const void* from, size_t size,
+                      CUstream stream) {
+  return InContext(name, [&](State& state, Lock&, const RootPtr& root) {
+    if (!AllReachable(state, root, device, size)) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    if ((Number(to) | Number(from) | size) % sizeof(uint64_t) != 0 ||
+        state.FindRange(*root, Number(host), size) == nullptr) {
+      return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    return Enqueue(state, root, stream, [=] { CopyWords(to, from, size); });
   });
 }
 
@@ -170,6 +205,16 @@ CUresult CUDAAPI cuMemcpyDtoH(void* to, CUdeviceptr from, size_t size) {
         return DoNow(state, lock, root,
                      [=] { std::memcpy(to, Pointer(from), size); });
       });
+}
+
+CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr to, const void* from,
+                                   size_t size, CUstream stream) {
+  return CopyInStream(__func__, to, from, Pointer(to), from, size, stream);
+}
+
+CUresult CUDAAPI cuMemcpyDtoHAsync(void* to, CUdeviceptr from, size_t size,
+                                   CUstream stream) {
+  return CopyInStream(__func__, from, to, to, Pointer(from), size, stream);
 }
 
 CUresult CUDAAPI cuMemsetD8(CUdeviceptr address, unsigned char value,

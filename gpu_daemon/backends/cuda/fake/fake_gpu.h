@@ -103,6 +103,9 @@ class KernelCall {
   // True when the context faulted or is being destroyed: a GPU would have stopped
   // the kernel, so its function returns soon.
   bool stopped() const;
+  // The context faults at once, whatever the kernel does besides: as by a trap of
+  // one of its threads.
+  void Fault(CUresult fault) const;
   // Where the GPU finds the host's memory at this address: see FreePages().
   const void* HostMemory(const void* address) const;
   // What is to become of a kernel of kernels/ that this one runs by itself, as of

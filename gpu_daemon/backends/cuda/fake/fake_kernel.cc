@@ -237,6 +237,11 @@ bool KernelCall::stopped() const {
   return impl_->root.stopped.load(std::memory_order_relaxed);
 }
 
+void KernelCall::Fault(CUresult fault) const {
+  std::lock_guard lock(impl_->state.mutex);
+  impl_->state.Fault(impl_->root, fault);
+}
+
 const void* KernelCall::HostMemory(const void* address) const {
   return impl_->state.HostMemory(address);
 }

@@ -1,5 +1,5 @@
-// The MasterKernel of launch path `pagoda_ring` on the fake GPU: its own code, each
-// warp a thread. Approximated: a block runs whole in the thread of the warp that
+// The MasterKernels of launch paths `pagoda` and `pagoda_ring` on the fake GPU: their
+// own code, each warp a thread. Approximated: a block runs whole in the thread of the warp that
 // comes first, and its other warps hold their executors until it has ended.
 #include <sched.h>
 
@@ -22,6 +22,7 @@
 #include "gpu_daemon/backends/cuda/pagoda/mtb_executor.h"
 #include "gpu_daemon/backends/cuda/pagoda/pagoda_ring.h"
 #include "gpu_daemon/backends/cuda/pagoda/pagoda_ring_scheduler.h"
+#include "gpu_daemon/backends/cuda/pagoda/spawned_tasks.h"
 #include "gpu_daemon/backends/cuda/pagoda/task_kernels.h"
 #include "gpu_daemon/event/kernel_metadata.h"
 #include "kernels/registry.h"
@@ -38,15 +39,15 @@ class MasterGpu : public EdgeThreadGpu {
   }
   bool Relaunch(uint32_t, uint64_t*) override { return false; }
   void RunInline(const EdgeEntry&, const std::byte*, uint32_t*) override {}
-  void Trap() override { fault_ = CUDA_ERROR_LAUNCH_FAILED; }
-  bool alive() const override {
-    return fault_ == CUDA_SUCCESS && !call_->stopped();
-  }
+  // Others of its warps may never end.
+  void Trap() override { call_->Fault(CUDA_ERROR_LAUNCH_FAILED); }
+  bool alive() const override { return !call_->stopped(); }
   const void* HostMemory(const void* address) const override {
     return call_->HostMemory(address);
   }
 
-  void RunBlock(const TaskEntry& task, RingTask& record, uint64_t block) {
+  void RunBlock(const TaskEntry& task, const std::byte* args, RingTask& record,
+                uint64_t block) {
     KernelMetadata kmd;
     kmd.kernel = simt::FindKernel(kTaskKernelNames[task.kernel]);
     kmd.grid = record.grid;
@@ -54,24 +55,23 @@ class MasterGpu : public EdgeThreadGpu {
     kmd.shared_bytes = record.shared_bytes - kmd.kernel->static_shared_bytes;
     // An event of it, as a fate sees it.
     const CUresult met =
-        block == 0 ? call_->Meet(*kmd.kernel, task.args) : CUDA_SUCCESS;
+        block == 0 ? call_->Meet(*kmd.kernel, args) : CUDA_SUCCESS;
     if (met != CUDA_SUCCESS) {
-      CUresult none = CUDA_SUCCESS;
-      if (!call_->stopped()) fault_.compare_exchange_strong(none, met);
+      if (!call_->stopped()) call_->Fault(met);
       throw EdgeContextLost();
     }
-    gpud::RunBlock(kmd, block, task.args, &record.fail_status);
+    gpud::RunBlock(kmd, block, args, &record.fail_status);
   }
 
   // The same, by each of its `warps` warps, which end together.
-  void RunBlock(const TaskEntry& task, RingTask& record, uint64_t block,
-                uint32_t warps) {
-    if (warps == 1) return RunBlock(task, record, block);
+  void RunBlock(const TaskEntry& task, const std::byte* args, RingTask& record,
+                uint64_t block, uint32_t warps) {
+    if (warps == 1) return RunBlock(task, args, record, block);
     std::unique_lock lock(mutex_);
     const auto [running, first] = running_.try_emplace({&record, block});
     if (first) {
       lock.unlock();
-      RunBlock(task, record, block);
+      RunBlock(task, args, record, block);
       lock.lock();
       running->second.ended = true;
       changed_.notify_all();
@@ -83,8 +83,6 @@ class MasterGpu : public EdgeThreadGpu {
     if (++running->second.left == warps) running_.erase(running);
   }
 
-  CUresult fault() const { return fault_; }
-
  private:
   struct Running {
     bool ended = false;
@@ -94,30 +92,24 @@ class MasterGpu : public EdgeThreadGpu {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::pair<const RingTask*, uint64_t>, Running> running_;
-  std::atomic<CUresult> fault_{CUDA_SUCCESS};  // writers, readers: the warps
 };
 
+// What the Ports of both have.
 class MasterPort : public EdgeThreadPort {
  public:
-  MasterPort(MasterGpu* gpu, const PagodaRingTable* table, bool schedules)
+  MasterPort(MasterGpu* gpu, const PagodaRingTable* table, uint32_t column,
+             uint32_t warp)
       : EdgeThreadPort(gpu, 0),
         gpu_(gpu),
         table_(*table),
-        schedules_(schedules) {}
+        column_(column),
+        schedules_(warp == 0) {}
 
   // Acquire, as TSan knows no fences.
   TaskState PollState(const TaskState* state) {
     return std::atomic_ref<TaskState>(*const_cast<TaskState*>(state))
         .load(std::memory_order_acquire);
   }
-  bool TakeDevice64(uint64_t* word, uint64_t from, uint64_t to) {
-    return std::atomic_ref(*word).compare_exchange_strong(
-        from, to, std::memory_order_acq_rel);
-  }
-  void RunTask(const TaskEntry& task, const TaskWarp& warp) {
-    gpu_->RunBlock(task, RecordOf(task), warp.block, TaskWarps(task.threads));
-  }
-  void EndTask(const TaskEntry& task) { EndRingTask(*this, RecordOf(task)); }
   bool SkipsTask(const TaskEntry&) { return false; }
   // A core has many warps to play: executors without work sleep the longer the
   // longer, or 31 an MTB that look would leave no time for anything else.
@@ -129,30 +121,77 @@ class MasterPort : public EdgeThreadPort {
     std::this_thread::sleep_for(std::chrono::microseconds(20 << doublings));
   }
 
+ protected:
+  MasterGpu* const gpu_;
+  const PagodaRingTable& table_;
+  const uint32_t column_;
+  const bool schedules_;
+};
+
+class RingPort : public MasterPort {
+ public:
+  using MasterPort::MasterPort;
+
+  bool TakeDevice64(uint64_t* word, uint64_t from, uint64_t to) {
+    return std::atomic_ref(*word).compare_exchange_strong(
+        from, to, std::memory_order_acq_rel);
+  }
+  void RunTask(const TaskEntry& task, const TaskWarp& warp) {
+    gpu_->RunBlock(task, task.args, RecordOf(task), warp.block,
+                   TaskWarps(task.threads));
+  }
+  void EndTask(const TaskEntry& task) { EndRingTask(*this, RecordOf(task)); }
+
  private:
   RingTask& RecordOf(const TaskEntry& task) const {
     return table_.records[&task - table_.tasks.entries];
   }
-
-  MasterGpu* const gpu_;
-  const PagodaRingTable& table_;
-  const bool schedules_;
 };
 
+class SpawnedPort : public MasterPort {
+ public:
+  using MasterPort::MasterPort;
+
+  void RunTask(const TaskEntry& task, const TaskWarp& warp) {
+    gpu_->RunBlock(task, SpawnedArgs(task), SpawnedRecord(task), warp.block,
+                   TaskWarps(task.threads));
+  }
+  void EndTask(const TaskEntry& task) {
+    EndRingTask(*this, SpawnedRecord(task));
+  }
+  void Pause(uint32_t round) {
+    if (schedules_ && column_ == 0 && round % 16 == 0) {
+      PassCommandOn(*this, table_);
+    }
+    MasterPort::Pause(round);
+  }
+};
+
+void Schedule(RingPort& port, const PagodaRingTable& table, MtbBlock& block,
+              uint32_t column) {
+  alignas(16) std::byte copy[kPagodaEntryBytes];
+  PagodaRingScheduler<RingPort>(port, table, block, copy, column).Run();
+}
+void Schedule(SpawnedPort& port, const PagodaRingTable& table, MtbBlock& block,
+              uint32_t column) {
+  ScheduleSpawned(port, table, block, column);
+}
+
+template <class Port>
 void RunWarp(MasterGpu& gpu, const PagodaRingTable& table, MtbBlock& block,
              uint32_t column, uint32_t warp) {
-  MasterPort port(&gpu, &table, warp == 0);
+  Port port(&gpu, &table, column, warp);
   try {
     if (warp == 0) {
-      alignas(16) std::byte copy[kPagodaEntryBytes];
-      PagodaRingScheduler<MasterPort>(port, table, block, copy, column).Run();
+      Schedule(port, table, block, column);
     } else {
-      MtbExecutor<MasterPort>(port, table.tasks, block, column, warp - 1).Run();
+      MtbExecutor<Port>(port, table.tasks, block, column, warp - 1).Run();
     }
   } catch (const EdgeContextLost&) {
   }
 }
 
+template <class Port>
 CUresult RunMaster(KernelCall& call) {
   const auto table = call.param<PagodaRingTable>(0);
   if (call.grid().x != table.tasks.columns ||
@@ -165,16 +204,22 @@ CUresult RunMaster(KernelCall& call) {
   for (uint32_t column = 0; column < table.tasks.columns; ++column) {
     blocks.push_back(std::make_unique<MtbBlock>());
     for (uint32_t warp = 0; warp <= table.tasks.executors; ++warp) {
-      warps.emplace_back([&gpu, &table, block = blocks.back().get(), column,
-                          warp] { RunWarp(gpu, table, *block, column, warp); });
+      warps.emplace_back(
+          [&gpu, &table, block = blocks.back().get(), column, warp] {
+            RunWarp<Port>(gpu, table, *block, column, warp);
+          });
     }
   }
   for (std::thread& warp : warps) warp.join();
-  return gpu.fault();
+  return CUDA_SUCCESS;
 }
 
-const FakeKernelRegistration kMaster("carillon_pagoda_ring",
-                                     {sizeof(PagodaRingTable)}, RunMaster);
+const FakeKernelRegistration kRingMaster("carillon_pagoda_ring",
+                                         {sizeof(PagodaRingTable)},
+                                         RunMaster<RingPort>);
+const FakeKernelRegistration kSpawnedMaster("carillon_pagoda",
+                                            {sizeof(PagodaRingTable)},
+                                            RunMaster<SpawnedPort>);
 
 }  // namespace
 }  // namespace carillon::gpud::cuda

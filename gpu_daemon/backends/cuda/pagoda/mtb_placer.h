@@ -60,10 +60,8 @@ class MtbPlacer {
     left_ = all;
     next_ = {.warp = 0, .row = row, .block = kNoTaskBlock};
     placing_ = false;
-    port_.Elect([&] {
-      port_.ReleaseSystem(&column_[row].state, TaskState::kRuns);
-      port_.StoreBlock(&block_.unfinished[row], all);
-    });
+    began_ = false;
+    port_.Elect([&] { port_.StoreBlock(&block_.unfinished[row], all); });
   }
 
   // Goes on as far as what is free allows; true: all warps are placed. Requires
@@ -77,6 +75,7 @@ class MtbPlacer {
         port_.Elect([&] { port_.StoreBlock(&block_.to_place, warps_); });
         placing_ = true;
       }
+      if (!began_ && !NoteBegun()) return false;
       if (!PlaceSome()) return false;
       placing_ = false;
       next_.warp += warps_;
@@ -86,6 +85,21 @@ class MtbPlacer {
   }
 
  private:
+  // kRuns before the first warp has its executor, and no earlier: who looks for
+  // tasks that do not end counts from it. False: no executor is free.
+  CARILLON_EDGE bool NoteBegun() {
+    began_ = port_.Ballot([&](uint32_t lane) {
+      return lane < executors_ &&
+             port_.LoadBlock(&block_.warps[lane].exec) == 0;
+    }) != 0;
+    if (began_) {
+      port_.Elect([&] {
+        port_.ReleaseSystem(&column_[next_.row].state, TaskState::kRuns);
+      });
+    }
+    return began_;
+  }
+
   // What the block needs besides executors; false: not all of it is free.
   CARILLON_EDGE bool Provide() {
     FreeEnded();
@@ -170,6 +184,7 @@ class MtbPlacer {
   uint32_t left_ = 0;     // warps of blocks that are not placed
   WarpSlot next_ = {};    // the first warp of the next block
   bool placing_ = false;  // that block has what it needs besides executors
+  bool began_ = false;    // a warp of the task has, or gets, its executor
 };
 
 }  // namespace carillon::gpud

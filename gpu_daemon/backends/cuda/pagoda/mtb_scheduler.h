@@ -43,7 +43,8 @@ class MtbScheduler {
   CARILLON_EDGE void Run() {
     for (uint32_t round = 0; !Leaving(); ++round) {
       const uint32_t released = Look();
-      for (uint32_t rows = released; rows != 0; rows &= rows - 1) {
+      for (uint32_t rows = released; rows != 0 && !Leaving();
+           rows &= rows - 1) {
         Begin(LowestLane(rows));
       }
       if (released != 0) round = 0;

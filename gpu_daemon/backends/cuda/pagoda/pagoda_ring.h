@@ -1,6 +1,7 @@
 // What the host and the MasterKernel of launch path `pagoda_ring` share: scheduler
 // warps take events from doorbells and make tasks of them, so nobody spawns. Plain
-// data for CPU and GPU code; pagoda_ring_scheduler.h says who does what with it.
+// data for CPU and GPU code; pagoda_ring_scheduler.h says who does what with it, and
+// spawned_tasks.h what launch path `pagoda` uses of it.
 //
 //   host-mapped memory                      device memory
 //   +-------------------------------+      +------------------------------------+
@@ -138,7 +139,7 @@ struct alignas(16) RingTask {
 static_assert(sizeof(RingTask) == 96);
 
 struct PagodaRingTable {
-  TaskTable tasks;    // without a command
+  TaskTable tasks;    // `pagoda_ring`: without a command
   RingTask* records;  // as tasks.entries
   PagodaRing* rings;  // [ring_count]
   PagodaWords* words;

@@ -24,9 +24,8 @@
 // record -> exec (mtb_scheduler.h) -> body -> counters (acquire-release, block) ->
 // completion -> kFree.
 //
-// A Port is mtb_scheduler.h's, with
+// A Port is mtb_scheduler.h's and mtb_crew.h's, with
 //   TakeDevice64(&word, from, to)  as TakeDevice, of 8 bytes
-//   Trap()
 // and edge_dispatch.h's for what is in host memory.
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_PAGODA_PAGODA_RING_SCHEDULER_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_CUDA_PAGODA_PAGODA_RING_SCHEDULER_H_
@@ -37,6 +36,7 @@
 
 #include "gpu_daemon/backends/cuda/edge/edge_block.h"
 #include "gpu_daemon/backends/cuda/edge/edge_event_warp.h"
+#include "gpu_daemon/backends/cuda/pagoda/mtb_crew.h"
 #include "gpu_daemon/backends/cuda/pagoda/mtb_placer.h"
 #include "gpu_daemon/backends/cuda/pagoda/pagoda_ring.h"
 #include "gpu_daemon/backends/cuda/pagoda/task_table.h"
@@ -57,10 +57,13 @@ CARILLON_EDGE void EndRingTask(Port& port, RingTask& record) {
         port.NowNs() + static_cast<uint64_t>(frame.clock_offset_ns));
   }
   const bool done = fail_status == 0;
-  port.PutDevice(frame.slot_ended, frame.sequence);
+  if (frame.slot_ended != nullptr) {
+    port.PutDevice(frame.slot_ended, frame.sequence);
+  }
   port.Complete(frame.ecq,
                 done ? shm::EventState::kDone : shm::EventState::kFailed,
                 done ? 0 : simt::CompletionStatus(fail_status), frame.sequence);
+  if (frame.totals == nullptr) return;
   port.CountDevice(done ? &frame.totals->done : &frame.totals->failed,
                    uint64_t{1});
 }
@@ -78,13 +81,14 @@ class PagodaRingScheduler {
         block_(block),
         copy_(copy),
         column_(column),
+        crew_(port, table, block, column),
         placer_(port, table.tasks, block, column) {}
 
   CARILLON_EDGE void Run() {
-    const bool all = AwaitAll();
+    const bool all = crew_.AwaitAll();
     if (all) Serve();
     port_.Elect([&] { port_.StoreBlock(&block_.leave, 1); });
-    AwaitEnd(all);
+    crew_.AwaitEnd(all);
   }
 
  private:
@@ -94,66 +98,6 @@ class PagodaRingScheduler {
     simt::Dim3 block;
     uint32_t shared_bytes;
   };
-
-  // In one lane.
-  CARILLON_EDGE void PollTrap() {
-    if (column_ == 0 && port_.PollWord(&table_.control->trap) != 0) {
-      port_.Trap();
-    }
-  }
-  // The host's command, in one lane.
-  CARILLON_EDGE uint32_t PollCommand() {
-    PollTrap();
-    return port_.PollWord(&table_.control->command);
-  }
-
-  // False: the host does not want to wait any more.
-  CARILLON_EDGE bool AwaitAll() {
-    const uint32_t columns = table_.tasks.columns;
-    port_.Elect([&] {
-      if (port_.AddDevice(&table_.words->up, 1u) == 0) {
-        port_.StoreSystem(&table_.report->any, 1u);
-      }
-    });
-    for (uint32_t round = 0; port_.Elect([&] {
-           return port_.LoadDevice(&table_.words->up);
-         }) != columns;
-         ++round) {
-      // Not kept: the first look is to find it changed, and pass it on.
-      if ((port_.Elect([&] { return PollCommand(); }) & kPagodaLeave) != 0) {
-        return false;
-      }
-      port_.Pause(round);
-    }
-    if (column_ == 0) {
-      port_.Elect([&] { port_.StoreSystem(&table_.report->up, columns); });
-    }
-    return true;
-  }
-
-  // Its own executors, then, in column 0, all others: what was taken may not end.
-  CARILLON_EDGE void AwaitEnd(bool all) {
-    const auto busy = [&] {
-      return port_.Ballot([&](uint32_t lane) {
-        return lane < table_.tasks.executors &&
-               port_.LoadBlock(&block_.warps[lane].exec) != 0;
-      }) != 0;
-    };
-    for (uint32_t round = 0; busy(); ++round) {
-      port_.Elect([&] { PollTrap(); });
-      port_.Pause(round);
-    }
-    port_.Elect([&] { port_.AddDevice(&table_.words->out, 1u); });
-    // Else some may never come, and nothing was taken.
-    if (column_ != 0 || !all) return;
-    for (uint32_t round = 0; port_.Elect([&] {
-           return port_.PeekDevice(&table_.words->out);
-         }) != table_.tasks.columns;
-         ++round) {
-      port_.Elect([&] { PollTrap(); });
-      port_.Pause(round);
-    }
-  }
 
   CARILLON_EDGE void Serve() {
     port_.EachLane([&](uint32_t lane) {
@@ -182,12 +126,12 @@ class PagodaRingScheduler {
       if (rung != 0) port_.AcquirePolled();
       // The host's word itself now and then, should column 0 be gone.
       command_ = port_.Elect([&] {
-        return looks_ % 1024 == 0 ? PollCommand()
+        return looks_ % 1024 == 0 ? crew_.PollCommand()
                                   : port_.PeekDevice(&table_.words->command);
       });
       return;
     }
-    const uint32_t command = port_.Elect([&] { return PollCommand(); });
+    const uint32_t command = port_.Elect([&] { return crew_.PollCommand(); });
     const uint32_t rung = port_.Ballot([&](uint32_t lane) {
       if (lane >= table_.ring_count) return false;
       const uint32_t now = port_.PollWord(table_.rings[lane].doorbell);
@@ -405,6 +349,7 @@ class PagodaRingScheduler {
   MtbBlock& block_;
   std::byte* const copy_;
   const uint32_t column_;
+  MtbCrew<Port> crew_;
   MtbPlacer<Port> placer_;
   typename Port::template Lanes<uint32_t> doorbells_;
   uint32_t command_ = ~0u;  // none yet: the first is passed on

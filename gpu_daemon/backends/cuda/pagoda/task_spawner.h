@@ -86,6 +86,9 @@ class TaskSpawner {
   // for.
   void Forget(TaskId id) { not_waited_for_.erase(static_cast<uint64_t>(id)); }
 
+  // The task's entry of the table.
+  uint32_t EntryOf(TaskId id) const;
+
   // To be called now and then by a thread that neither spawns nor waits: makes
   // the empty update when it is due.
   absl::Status Advance();
@@ -111,7 +114,6 @@ class TaskSpawner {
   absl::Status CheckThread();
   // Waited for before, or never spawned.
   absl::Status CheckId(TaskId id) const;
-  uint32_t EntryOf(TaskId id) const;
   bool HasEnded(TaskId id) const;
   uint32_t FreeEntry();
   absl::StatusOr<uint32_t> AwaitFreeEntry();

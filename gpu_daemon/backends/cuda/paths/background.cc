@@ -548,10 +548,12 @@ void Background::TakeUnfinished(LostWork& lost) {
       --running_;
       ++replaying_;
       std::shared_ptr<KernelLaunch> launch = std::move(slot.launch);
-      // It runs again, whole, and then has its own time.
+      // It runs again, from its first block, and then has its own time.
       const bool waits =
           slot.overdue && slot.slices && launch->kmd.kernel->is_users();
       if (waits) gate_->slices().NoteWaits(*launch->kmd.kernel);
+      const uint64_t slice_blocks =
+          slot.slices && !waits ? slot.slices->most_at_once() : 0;
       slot.place.reset();
       slot.slices.reset();
       slot.between_slices = false;
@@ -565,7 +567,8 @@ void Background::TakeUnfinished(LostWork& lost) {
                  MutexLock end_lock(mutex_);
                  --replaying_;
                },
-           .timed_out = slot.overdue && !waits});
+           .timed_out = slot.overdue && !waits,
+           .slice_blocks = slice_blocks});
     }
     // What has run of them is run again, as of all that had not ended.
     for (auto& queue : waiting_) {

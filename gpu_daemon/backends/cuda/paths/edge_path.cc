@@ -64,6 +64,7 @@ uint32_t FirstDoorbell(const EventKernel& event) {
 // One event kernel, and what only edge has of it on the GPU. Its index is 32 *
 // line + doorbell's place in it.
 struct Row : ResidentEvent {
+  std::shared_ptr<ResidentRoom::Held> room;  // the dispatchers'
   bool inlined = false;
   DeviceBytes ended;  // a sequence a slot
   // Where it is launched: handles, two a launch slot.
@@ -123,6 +124,9 @@ class EdgeEngine final : public ResidentEngine {
   // Whether a dispatcher's graph could not be made for what this GPU lacks, and it
   // is not too late to do without.
   bool IsRefusal(const absl::Status& status);
+  // Room for the dispatchers, held as long as there are rows. Errors:
+  // ResourceExhausted.
+  absl::StatusOr<std::shared_ptr<ResidentRoom::Held>> TakeRoom();
   // Before anything is registered: what the refusal of a dispatcher's graph
   // means.
   absl::Status DoWithoutGraphs(const absl::Status& refusal);
@@ -153,8 +157,13 @@ class EdgeEngine final : public ResidentEngine {
   // Where the head of an event warp lies in the dispatchers' heads.
   size_t HeadOf(const Row& row, uint32_t warp) const;
 
+  uint32_t dispatcher_threads() const {
+    return kEdgeLanes * (options_.pollers + options_.event_warps);
+  }
+
   ResidentHost& host_;
   const EdgeOptions options_;
+  std::weak_ptr<ResidentRoom::Held> room_;
   // Mapped for the GPU in every epoch; the host's words stay.
   HostWords<EdgeControl> control_;
   HostWords<EdgeReport> report_;
@@ -215,9 +224,7 @@ absl::Status EdgeEngine::Prepare() {
     void* parameters[] = {&table, &i};
     const auto make = [&] {
       const CUDA_KERNEL_NODE_PARAMS node = NodeParams(
-          function, {1, 1, 1},
-          {kEdgeLanes * (options_.pollers + options_.event_warps), 1, 1}, 0,
-          parameters);
+          function, {1, 1, 1}, {dispatcher_threads(), 1, 1}, 0, parameters);
       return MakeDeviceGraph(gpu(), {&node, 1}, Priority(kPriorities - 1),
                              streams_[i].get());
     };
@@ -288,11 +295,35 @@ absl::StatusOr<ResidentEventPtr> EdgeEngine::NewEvent(
         kEdgeMaxLines));
   }
   auto row = std::make_unique<Row>();
+  ASSIGN_OR_RETURN(row->room, TakeRoom());
   row->index = *index;
   row->shown = &report_->totals[*index];
   row->inlined = RunsInline(event.kmd());
   if (!row->inlined) row->launch_slots = LaunchSlots(event);
   return row;
+}
+
+absl::StatusOr<std::shared_ptr<ResidentRoom::Held>> EdgeEngine::TakeRoom() {
+  std::shared_ptr<ResidentRoom::Held> room = room_.lock();
+  if (room != nullptr) return room;
+  const Driver& driver = gpu().driver();
+  ASSIGN_OR_RETURN(auto function, gpu().Function("carillon_edge_dispatcher"));
+  int registers = 0;
+  int shared_bytes = 0;
+  CUresult result = driver.cuFuncGetAttribute(
+      &registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function);
+  if (result == CUDA_SUCCESS) {
+    result = driver.cuFuncGetAttribute(
+        &shared_bytes, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function);
+  }
+  RETURN_IF_ERROR(ToStatus(driver, result, "ask for a dispatcher's size"));
+  const BlockCost cost =
+      CostOf(dispatcher_threads(), static_cast<uint32_t>(registers),
+             static_cast<uint32_t>(shared_bytes));
+  ASSIGN_OR_RETURN(room, gpu().TakeRoom(host_.name(), cost, dispatchers(),
+                                        dispatchers(), SmSet::kEdge));
+  room_ = room;
+  return room;
 }
 
 const EventKernel* EdgeEngine::OwnerOf(uint32_t line) const {
@@ -491,10 +522,8 @@ CUresult EdgeEngine::LaunchDispatcher(uint32_t dispatcher) {
   if (!function.ok()) return CUDA_ERROR_NOT_FOUND;
   auto* table = table_.as<EdgeTable>();
   void* parameters[] = {&table, &dispatcher};
-  return driver.cuLaunchKernel(
-      *function, 1, 1, 1,
-      kEdgeLanes * (options_.pollers + options_.event_warps), 1, 1, 0, stream,
-      parameters, nullptr);
+  return driver.cuLaunchKernel(*function, 1, 1, 1, dispatcher_threads(), 1, 1,
+                               0, stream, parameters, nullptr);
 }
 
 bool EdgeEngine::AllTakenHaveEnded() const {

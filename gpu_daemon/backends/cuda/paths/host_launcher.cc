@@ -475,7 +475,7 @@ void HostLauncher::TakeUnfinished(LostWork& lost) {
                       *flight.cancelled);
       continue;
     }
-    // It runs again, whole, and then has its own time.
+    // It runs again, from its first block, and then has its own time.
     const bool waits =
         flight.overdue && flight.slices && flight.kmd.kernel->is_users();
     if (waits) gate_->slices().NoteWaits(*flight.kmd.kernel);
@@ -488,7 +488,9 @@ void HostLauncher::TakeUnfinished(LostWork& lost) {
                FinishAndSignal(*event, sequence, state,
                                static_cast<EventStatus>(status));
              },
-         .timed_out = flight.overdue && !waits});
+         .timed_out = flight.overdue && !waits,
+         .slice_blocks =
+             flight.slices && !waits ? flight.slices->most_at_once() : 0});
   }
   flights_.clear();
   landed_.NotifyAll();

@@ -45,8 +45,9 @@ struct Blocks : ServedRing {
   SmOccupancy* const occupancy;
   BlockCost cost;
   std::vector<uint32_t> sms;  // of each resident block, as it is reckoned
-  DeviceBytes entry;          // PersistentEntry
-  DeviceBytes copy;           // of an ESQ entry
+  std::unique_ptr<ResidentRoom::Held> room;  // the same, beside other paths'
+  DeviceBytes entry;                         // PersistentEntry
+  DeviceBytes copy;                          // of an ESQ entry
   // The lead's looks when the ring began to stand still, as `looks_since` says.
   uint64_t looks = 0;
   Nanoseconds looks_since = 0;
@@ -165,13 +166,22 @@ absl::Status PersistentEngine::TakeRoom(Blocks& blocks) {
     if (!sm) break;
     blocks.sms.push_back(*sm);
   }
-  if (!blocks.sms.empty()) return absl::OkStatus();
-  return absl::ResourceExhaustedError(fmt::format(
-      "a block of kernel '{}' ({} threads of {} registers, {} bytes of shared "
-      "memory) finds no room to stay in: launch path persistent gives out half "
-      "of each SM, {} blocks are resident; use another launch path",
-      kmd.kernel->name, kmd.threads(), registers, kmd.total_shared(),
-      occupancy_.resident_blocks()));
+  if (blocks.sms.empty()) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "a block of kernel '{}' ({} threads of {} registers, {} bytes of "
+        "shared memory) finds no room to stay in: launch path persistent gives "
+        "out half of each SM, {} blocks are resident; use another launch path",
+        kmd.kernel->name, kmd.threads(), registers, kmd.total_shared(),
+        occupancy_.resident_blocks()));
+  }
+  const auto most = static_cast<uint32_t>(blocks.sms.size());
+  ASSIGN_OR_RETURN(blocks.room, gpu().TakeRoom(host_.name(), blocks.cost, 1,
+                                               most, SmSet::kRest));
+  while (blocks.sms.size() > blocks.room->blocks()) {
+    occupancy_.Release(blocks.sms.back(), blocks.cost);
+    blocks.sms.pop_back();
+  }
+  return absl::OkStatus();
 }
 
 // --- Serving.

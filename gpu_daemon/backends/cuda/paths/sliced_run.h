@@ -4,9 +4,11 @@
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_PATHS_SLICED_RUN_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_CUDA_PATHS_SLICED_RUN_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "base/clock.h"
 #include "gpu_daemon/backends/cuda/driver/grid_slice.h"
@@ -38,7 +40,9 @@ class SlicedRun {
   // Takes its end over, once. `ended` of persistent blocks: BlockSupply::ended.
   // Returns how long it took.
   Nanoseconds End(const shm::EcqEntry& completion, uint64_t ended) {
-    next_ = slice_ ? next_ + slice_->blocks() : ended;
+    const uint64_t before =
+        std::exchange(next_, slice_ ? next_ + slice_->blocks() : ended);
+    most_at_once_ = std::max(most_at_once_, next_ - before);
     ++slices_;
     // All blocks run whatever the others do, as in a whole launch; the first
     // failure is the launch's.
@@ -53,6 +57,11 @@ class SlicedRun {
   const std::optional<GridSlice>& slice() const { return slice_; }
   uint64_t ended_blocks() const { return next_; }
   uint64_t slices() const { return slices_; }
+  // The most blocks that have run, or run, as one launch with a time of its own. 0:
+  // persistent blocks that were never stopped.
+  uint64_t most_at_once() const {
+    return std::max(most_at_once_, slice_ ? slice_->blocks() : uint64_t{0});
+  }
   shm::EventState state() const { return state_; }
   uint32_t status() const { return status_; }
 
@@ -68,6 +77,7 @@ class SlicedRun {
   std::optional<GridSlice> slice_;
   uint64_t next_ = 0;  // the first block that has not run, or runs
   uint64_t slices_ = 0;
+  uint64_t most_at_once_ = 0;
   uint64_t sequence_ = 0;
   Nanoseconds began_ns_ = 0;
   shm::EventState state_ = shm::EventState::kDone;

@@ -66,7 +66,7 @@ class SimDriverTest : public CudaBackendFixture,
 INSTANTIATE_TEST_SUITE_P(All, SimDriverTest,
                          ::testing::Values("baseline", "baseline_flag", "graph",
                                            "stream_wait", "persistent",
-                                           "pagoda_ring", "edge"),
+                                           "pagoda_ring", "pagoda", "edge"),
                          [](const auto& info) { return info.param; });
 
 TEST_P(SimDriverTest, ServesEventsAndTheirFailures) {
@@ -87,7 +87,8 @@ TEST_P(SimDriverTest, ServesEventsAndTheirFailures) {
 // Named barriers and parts of the MTB's shared memory.
 class SimTasksTest : public SimDriverTest {};
 
-INSTANTIATE_TEST_SUITE_P(All, SimTasksTest, ::testing::Values("pagoda_ring"),
+INSTANTIATE_TEST_SUITE_P(All, SimTasksTest,
+                         ::testing::Values("pagoda_ring", "pagoda"),
                          [](const auto& info) { return info.param; });
 
 TEST_P(SimTasksTest, TasksWhoseThreadsMeetRunAtOnceAndComputeTheSame) {

@@ -9,8 +9,8 @@
 //              again; after three times in vain the path gives up.
 //   which      kernels with a task form (task_kernels.h), in blocks of at most 31
 //              warps and 32 KB of shared memory.
-#ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_PATHS_PAGODA_RING_PATH_H_
-#define CARILLON_GPU_DAEMON_BACKENDS_CUDA_PATHS_PAGODA_RING_PATH_H_
+#ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_PATHS_PAGODA_PAGODA_RING_PATH_H_
+#define CARILLON_GPU_DAEMON_BACKENDS_CUDA_PATHS_PAGODA_PAGODA_RING_PATH_H_
 
 #include <memory>
 
@@ -25,4 +25,4 @@ absl::StatusOr<std::unique_ptr<LaunchPath>> MakePagodaRingPath(
 
 }  // namespace carillon::gpud::cuda
 
-#endif  // CARILLON_GPU_DAEMON_BACKENDS_CUDA_PATHS_PAGODA_RING_PATH_H_
+#endif  // CARILLON_GPU_DAEMON_BACKENDS_CUDA_PATHS_PAGODA_PAGODA_RING_PATH_H_

@@ -1,12 +1,10 @@
-#include "gpu_daemon/backends/cuda/paths/pagoda_ring_path.h"
+#include "gpu_daemon/backends/cuda/paths/pagoda/pagoda_ring_path.h"
 
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <bit>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,49 +15,26 @@
 #include "base/status.h"
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cuda/driver/owned.h"
-#include "gpu_daemon/backends/cuda/pagoda/barrier_ids.h"
-#include "gpu_daemon/backends/cuda/pagoda/buddy_tree.h"
-#include "gpu_daemon/backends/cuda/pagoda/pagoda_module.h"
 #include "gpu_daemon/backends/cuda/pagoda/pagoda_ring.h"
-#include "gpu_daemon/backends/cuda/pagoda/task_kernels.h"
-#include "gpu_daemon/backends/cuda/pagoda/task_spawner.h"
 #include "gpu_daemon/backends/cuda/paths/gpu_rings.h"
 #include "gpu_daemon/backends/cuda/paths/host_words.h"
+#include "gpu_daemon/backends/cuda/paths/pagoda/mtbs.h"
 #include "gpu_daemon/backends/cuda/paths/resident_path.h"
-#include "gpu_daemon/event/gpu_model.h"
-#include "gpu_daemon/event/user_kernel.h"
 
 namespace carillon::gpud::cuda {
 namespace {
 
 constexpr char kMasterKernel[] = "carillon_pagoda_ring";
-constexpr uint32_t kMtbThreads = (1 + kTaskMaxExecutors) * simt::kWarpSize;
-// What CUDA takes of shared memory for itself.
-constexpr uint32_t kSharedBytesBeside = 1024;
-// Registers are given out so many a thread at a time.
-constexpr uint32_t kRegisterUnit = 8;
 
 struct Ring : ResidentEvent {
   DeviceBytes ended;  // a sequence a slot
   uint64_t kernel = 0;
-  uint64_t next = 0;  // where the MTBs go on
+  uint64_t next = 0;                         // where the MTBs go on
+  std::shared_ptr<ResidentRoom::Held> room;  // all rings'
   // Reports when it began to stand still, as `reported_since` says.
   uint64_t reports = 0;
   Nanoseconds reported_since = 0;
 };
-
-// Of kTaskKernelNames; nullptr: none.
-const std::string_view* FindTaskKernel(std::string_view kernel) {
-  const auto* const found = std::ranges::find(kTaskKernelNames, kernel);
-  return found == std::end(kTaskKernelNames) ? nullptr : found;
-}
-
-absl::Status Refusal(const simt::KernelInfo& kernel, std::string_view why) {
-  return absl::InvalidArgumentError(
-      fmt::format("kernel '{}' cannot be a task of an MTB: {}; use another "
-                  "launch path",
-                  kernel.name, why));
-}
 
 class PagodaRingEngine final : public ResidentEngine {
  public:
@@ -106,11 +81,11 @@ class PagodaRingEngine final : public ResidentEngine {
   PagodaRingReport& ReportOf(const ResidentEvent& resident) const {
     return words_->report.rings[resident.index];
   }
-  uint64_t TableRows() const { return uint64_t{most_columns_} * kTaskMaxRows; }
+  uint64_t TableRows() const {
+    return uint64_t{master_.most_mtbs()} * kTaskMaxRows;
+  }
 
-  // How many MTBs the GPU holds at once. Errors: Unimplemented.
-  absl::StatusOr<uint32_t> MostColumns() const;
-  // As many as the rings' events fill.
+  // As many as the rings' events fill, and there is room for.
   uint32_t WantedColumns() const;
   PagodaRing FilledIn(const Ring& ring) const;
   absl::Status Begin();
@@ -120,15 +95,15 @@ class PagodaRingEngine final : public ResidentEngine {
   HostWords<Words> words_;
 
   // In the context.
-  Module module_;
-  CUfunction master_ = nullptr;
+  MasterKernel master_;
   Stream stream_;
   DeviceBytes tasks_;
   DeviceBytes records_;
   DeviceBytes rings_;
   DeviceBytes shared_words_;
 
-  uint32_t most_columns_ = 0;
+  // Held as long as there are rings.
+  std::weak_ptr<ResidentRoom::Held> room_;
   // Of the MasterKernel that was launched last. Writer: who holds the path's lock;
   // readers: any thread. Relaxed: a figure.
   std::atomic<uint32_t> columns_{0};
@@ -140,15 +115,7 @@ class PagodaRingEngine final : public ResidentEngine {
 absl::Status PagodaRingEngine::Prepare() {
   const Driver& driver = gpu().driver();
   RETURN_IF_ERROR(words_.Register(driver));
-  CUmodule module = nullptr;
-  RETURN_IF_ERROR(
-      ToStatus(driver, driver.cuModuleLoadData(&module, PagodaModule().data()),
-               "load the MasterKernel"));
-  module_ = Module(&driver, module);
-  RETURN_IF_ERROR(ToStatus(
-      driver, driver.cuModuleGetFunction(&master_, module, kMasterKernel),
-      "find the MasterKernel"));
-  ASSIGN_OR_RETURN(most_columns_, MostColumns());
+  RETURN_IF_ERROR(master_.Load(gpu(), host_.name(), kMasterKernel));
   ASSIGN_OR_RETURN(stream_, gpu().MakeStream(SmSet::kRest, kPriorities - 1));
   absl::Status status =
       host_.MakeBytes(TableRows() * sizeof(TaskEntry), tasks_);
@@ -164,94 +131,31 @@ absl::Status PagodaRingEngine::Prepare() {
       "write the TaskTable");
 }
 
-absl::StatusOr<uint32_t> PagodaRingEngine::MostColumns() const {
-  const Driver& driver = gpu().driver();
-  int registers = 0;
-  int shared_bytes = 0;
-  CUresult result = driver.cuFuncGetAttribute(
-      &registers, CU_FUNC_ATTRIBUTE_NUM_REGS, master_);
-  if (result == CUDA_SUCCESS) {
-    result = driver.cuFuncGetAttribute(
-        &shared_bytes, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, master_);
-  }
-  RETURN_IF_ERROR(ToStatus(driver, result, "ask for the MasterKernel's size"));
-  // Its launch bounds hold it to these, which a GPU that runs PTX cannot say.
-  const auto rounded = std::min(
-      kTaskRegisters, static_cast<uint32_t>(registers + kRegisterUnit - 1) /
-                          kRegisterUnit * kRegisterUnit);
-  // What the path may give out of each SM, as `persistent` does.
-  const GpuModel& gpu_model = gpu().model();
-  const GpuModel half{.sms = 1,
-                      .blocks_per_sm = gpu_model.blocks_per_sm / 2,
-                      .threads_per_sm = gpu_model.threads_per_sm / 2,
-                      .registers_per_sm = gpu_model.registers_per_sm / 2,
-                      .shared_bytes_per_sm = gpu_model.shared_bytes_per_sm / 2};
-  const BlockCost cost =
-      CostOf(kMtbThreads, rounded,
-             static_cast<uint32_t>(shared_bytes) + kSharedBytesBeside);
-  if (!SmOccupancy(half).Fits(cost)) {
-    return absl::UnimplementedError(fmt::format(
-        "an MTB ({} threads of {} registers, {} bytes of shared memory) does "
-        "not fit in half of an SM of this GPU, which is what launch path {} "
-        "gives out",
-        kMtbThreads, registers, shared_bytes, host_.name()));
-  }
-  // Some SMs stay whole: `edge`'s dispatchers count in no half, and others'
-  // blocks may need more than one.
-  const uint32_t reserved = gpu().reserved_sms();
-  const uint32_t whole = reserved != 0 ? 1 : kEdgeMaxDispatchers + 1;
-  return std::max(gpu_model.sms, reserved + whole + 1) - reserved - whole;
-}
-
 void PagodaRingEngine::FreeShared() {
   stream_.Reset();
   for (DeviceBytes* bytes : {&tasks_, &records_, &rings_, &shared_words_}) {
     *bytes = DeviceBytes();
   }
-  module_.Reset();
+  master_.Reset();
   words_.Unregister();
 }
 
 // --- Event kernels.
 
 absl::Status PagodaRingEngine::CheckKernel(const EventKernel& event) const {
-  const KernelMetadata& kmd = event.kmd();
-  const simt::KernelInfo& kernel = *kmd.kernel;
-  RETURN_IF_ERROR(CheckCompletesItself(
-      kernel,
-      "launch path pagoda_ring runs kernels as functions inside its MTBs, and "
-      "CUDA calls no kernel, and no function of another module"));
-  if (const std::string_view why = WhyNoTask(kernel); !why.empty()) {
-    return Refusal(kernel, why);
-  }
-  if (FindTaskKernel(kernel.name) == nullptr) {
-    return Refusal(kernel, "it has no task form in this gpud");
-  }
-  const absl::Status status =
-      CheckTask({.blocks = static_cast<uint32_t>(
-                     std::min<uint64_t>(kmd.blocks(), kTaskMaxBlocks + 1)),
-                 .threads = kmd.threads(),
-                 .shared_bytes = kmd.total_shared(),
-                 .sync = kernel.uses_barriers},
-                kernel.args_size, kTaskMaxExecutors);
-  if (!status.ok()) return Refusal(kernel, std::string(status.message()));
-  if (!MeetsInWholeWarps(kernel.uses_barriers, kmd.threads())) {
-    return Refusal(kernel,
-                   fmt::format("its threads meet at barriers, and a block of "
-                               "{} threads has a part of a warp: take a "
-                               "multiple of 32, or at most 32",
-                               kmd.threads()));
-  }
+  const simt::KernelInfo& kernel = *event.kmd().kernel;
+  RETURN_IF_ERROR(CheckTaskKernel(event, host_.name(), kTaskMaxArgs));
   const shm::RingLayout& layout = event.ring().layout();
   if (layout.parameter_offset + layout.parameter_bytes > kPagodaEntryBytes) {
-    return Refusal(kernel, fmt::format("its entries bring {} bytes of "
-                                       "parameters, and an MTB copies {}",
-                                       layout.parameter_bytes, kTaskMaxArgs));
+    return TaskRefusal(kernel,
+                       fmt::format("its entries bring {} bytes of "
+                                   "parameters, and an MTB copies {}",
+                                   layout.parameter_bytes, kTaskMaxArgs));
   }
   if (event.modifyable() && kernel.check_shape != nullptr) {
-    return Refusal(kernel,
-                   "it is to be modifyable and has a check of its own for "
-                   "dimensions, which only a CPU can make");
+    return TaskRefusal(kernel,
+                       "it is to be modifyable and has a check of its own for "
+                       "dimensions, which only a CPU can make");
   }
   return absl::OkStatus();
 }
@@ -271,11 +175,16 @@ absl::StatusOr<ResidentEventPtr> PagodaRingEngine::NewEvent(
                     host_.name(), kPagodaMaxRings));
   }
   auto ring = std::make_unique<Ring>();
+  ring->room = room_.lock();
+  if (ring->room == nullptr) {
+    ASSIGN_OR_RETURN(ring->room, gpu().TakeRoom(host_.name(), master_.cost(), 1,
+                                                1, SmSet::kRest));
+    room_ = ring->room;
+  }
   ring->index = static_cast<uint32_t>(free - taken.begin());
   ring->shown = &words_->report.rings[ring->index].totals;
   ring->next = event.ended_before() + 1;
-  ring->kernel = static_cast<uint64_t>(
-      FindTaskKernel(event.kmd().kernel->name) - std::begin(kTaskKernelNames));
+  ring->kernel = TaskKernelNumber(*event.kmd().kernel);
   return ring;
 }
 
@@ -315,30 +224,16 @@ PagodaRing PagodaRingEngine::FilledIn(const Ring& ring) const {
 
 // --- Serving.
 
-// Rows never run out before executors do: a task has at least a warp.
 uint32_t PagodaRingEngine::WantedColumns() const {
-  uint64_t warps = 0;
-  uint64_t barriers = 0;
-  uint64_t shared_bytes = 0;
+  WantedMtbs wanted;
   for (const ResidentEventPtr& resident : host_.residents()) {
     const EventKernel& event = *resident->event;
-    const KernelMetadata& kmd = event.kmd();
-    const uint64_t blocks = event.ring().layout().entries * kmd.blocks();
-    const uint64_t warps_of_block = TaskWarps(kmd.threads());
-    warps += blocks * warps_of_block;
-    if (kmd.kernel->uses_barriers && warps_of_block > 1) barriers += blocks;
-    if (const uint64_t bytes = kmd.total_shared(); bytes != 0) {
-      shared_bytes +=
-          blocks * std::max<uint64_t>(kBuddyLeafBytes, std::bit_ceil(bytes));
-    }
+    wanted.Add(event.kmd(), event.ring().layout().entries);
   }
-  const auto mtbs = [](uint64_t all, uint64_t of_mtb) {
-    return (all + of_mtb - 1) / of_mtb;
-  };
-  const uint64_t wanted =
-      std::max({mtbs(warps, kTaskMaxExecutors), mtbs(barriers, kTaskBarriers),
-                mtbs(shared_bytes, kTaskSharedBytes)});
-  return static_cast<uint32_t>(std::clamp<uint64_t>(wanted, 1, most_columns_));
+  const uint32_t columns = wanted.AtMost(master_.most_mtbs());
+  // Without rings it is tried, in a quiet of the Gpu's.
+  const auto room = room_.lock();
+  return room == nullptr ? columns : room->Resize(columns);
 }
 
 absl::Status PagodaRingEngine::BeginAll() {
@@ -395,8 +290,9 @@ absl::Status PagodaRingEngine::Begin() {
                           .report = &words_->report,
                           .ring_count = ring_count};
     void* parameters[] = {&table};
-    result = driver.cuLaunchKernel(master_, columns, 1, 1, kMtbThreads, 1, 1, 0,
-                                   stream_.get(), parameters, nullptr);
+    result =
+        driver.cuLaunchKernel(master_.function(), columns, 1, 1, kMtbThreads, 1,
+                              1, 0, stream_.get(), parameters, nullptr);
     launched_at_ = NowNs();
     launched_ = result == CUDA_SUCCESS;
   }
@@ -530,8 +426,7 @@ void PagodaRingEngine::AbandonShared() {
   launched_ = false;
   columns_.store(0, std::memory_order_relaxed);
   words_.Abandon();
-  module_.Abandon();
-  master_ = nullptr;
+  master_.Abandon();
   stream_.Abandon();
   for (DeviceBytes* bytes : {&tasks_, &records_, &rings_, &shared_words_}) {
     bytes->Abandon();
