@@ -77,7 +77,9 @@ class HttpServer::Impl {
   Impl(tcp::endpoint endpoint, HttpLimits limits)
       : limits_(limits), acceptor_(io_, endpoint), answers_(kAnswerThreads) {}
 
-  ~Impl() {
+  ~Impl() { Stop(); }
+
+  void Stop() {
     io_.stop();
     if (thread_.joinable()) thread_.join();
     answers_.join();
@@ -230,7 +232,11 @@ class HttpServer::Impl {
     explicit StreamCount(Impl* of) : impl(of) {
       impl->handler_.streams_changed(++impl->streams_);
     }
-    ~StreamCount() { impl->handler_.streams_changed(--impl->streams_); }
+    ~StreamCount() {
+      --impl->streams_;
+      // Not while the server is taken down: its handler may be gone.
+      if (!impl->io_.stopped()) impl->handler_.streams_changed(impl->streams_);
+    }
     Impl* const impl;
   };
   struct Sleeper {
@@ -276,5 +282,6 @@ void HttpServer::Serve(HttpHandler handler) {
   impl_->Serve(std::move(handler));
 }
 void HttpServer::Wake() { impl_->Wake(); }
+void HttpServer::Stop() { impl_->Stop(); }
 
 }  // namespace carillon::dashboard

@@ -41,14 +41,16 @@ class HttpServer {
   // Takes the port (0: any free one). Errors: Unavailable (it is taken).
   static absl::StatusOr<std::unique_ptr<HttpServer>> Listen(
       uint16_t port, HttpLimits limits = HttpLimits());
-  // Drops all connections, and waits for answers that are being made.
-  ~HttpServer();
+  ~HttpServer();  // stops
 
   uint16_t port() const;
   // Once: begins to serve.
   void Serve(HttpHandler handler);
   // There may be a newer text for streams. Thread safe.
   void Wake();
+  // Drops all connections, and waits for answers that are being made: from then
+  // on the handler is not called.
+  void Stop();
 
  private:
   class Impl;

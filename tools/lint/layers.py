@@ -45,6 +45,9 @@ ARROWS = {
     "tools/cfg_sim": ["base", "kernels", "sim"],
     "tools/hash_sim": ["base", "kernels/memcached"],
     "tools/cli": ["base", "shm", "proto", "sim", "devices/sdk", "tools/testbed", "tools/plots", "tools/cfg_sim", "tools/hash_sim"],
+    # With logs and JSON as the command line has them.
+    "tools/dashboard": [
+        "base", "shm", "proto", "tools/testbed", "tools/cli/ui", "tools/cli/commands/testbed/log_files.h"],
     "tools/bench": ["base", "shm", "proto", "devices/sdk", "tools/testbed", "tools/plots", "tools/cli/ui", "kernels/memcached"],
     # Kernels as tasks of Pagoda's MasterKernel, on a simulated GPU.
     "tools/bench/narrow": [
