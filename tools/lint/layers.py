@@ -54,7 +54,9 @@ ARROWS = {
         "base", "devices/sdk", "kernels", "sim", "gpu_daemon/backends/cuda/pagoda", "tools/bench",
         "tools/cli/ui"],
     "tools/gpu_check": ["base", "shm", "kernels", "sim/exec", "gpu_daemon", "tools/bench", "tools/plots"],
-    "integration_tests": ["base", "shm", "proto", "devices/sdk", "devices/packet_io", "tools/testbed", "tools/bench"],
+    "integration_tests": [
+        "base", "shm", "proto", "devices/sdk", "devices/packet_io", "tools/testbed", "tools/bench",
+        "tools/dashboard/test_http_client.h"],
     # What gpud sends, and what a client makes of it.
     "integration_tests/snapshot_picture_test.cc": [
         "gpu_daemon/control/rpc/snapshot_changes.h", "tools/testbed/client"],

@@ -24,6 +24,7 @@
 #include "base/module_folder.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "tools/testbed/supervisor/dashboard_link.h"
 #include "tools/testbed/supervisor/marks.h"
 
 namespace carillon::testbed {
@@ -54,7 +55,9 @@ std::vector<std::string> OwnFiles(const TestbedPaths& paths) {
           paths.handover_socket(),   paths.bus_socket(),
           paths.gpud_lock(),         paths.restart_mark(),
           paths.state_file(),        paths.state_file() + ".tmp",
-          SupervisorSocketOf(paths), paths.fault_board()};
+          SupervisorSocketOf(paths), paths.fault_board(),
+          DashboardTokenFile(paths), DashboardTokenFile(paths) + ".tmp",
+          DashboardAddressFile(paths), DashboardAddressFile(paths) + ".tmp"};
 }
 
 bool IsLog(const fs::path& path) { return path.extension() == ".log"; }

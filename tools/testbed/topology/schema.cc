@@ -178,6 +178,8 @@ Json TopologySchema() {
               {"maximum", shm::FlightRecorder::kMaxRecords},
               {"description", kRecordHelp}}},
             {"faults", {{"type", "boolean"}, {"description", kFaultsHelp}}},
+            {"dashboard",
+             {{"type", "boolean"}, {"description", kDashboardHelp}}},
             {"devices",
              {{"type", "array"},
               {"maxItems", kMaxDevices},
