@@ -44,9 +44,9 @@ std::string Ask(uint16_t port, const std::string& token,
       "Connection: close\r\n",
       line, port, token);
   if (!body.empty()) {
-    request += fmt::format(
-        "Content-Type: application/json\r\nContent-Length: {}\r\n",
-        body.size());
+    request +=
+        fmt::format("Content-Type: application/json\r\nContent-Length: {}\r\n",
+                    body.size());
   }
   Client client(port);
   client.Send(request + "\r\n" + body);
@@ -83,10 +83,9 @@ TEST_F(DashboardTest, TheSupervisorTellsItsAddressButNotItsToken) {
   EXPECT_THAT(link_.url, StartsWith("http://127.0.0.1:"));
   EXPECT_EQ(link_.token.size(), 32u);
   // Neither in what others can read nor in logs.
-  for (const std::string& file :
-       {lab_->paths().state_file(), record.log,
-        fmt::format("/proc/{}/cmdline", link_.pid),
-        fmt::format("/proc/{}/environ", link_.pid)}) {
+  for (const std::string& file : {lab_->paths().state_file(), record.log,
+                                  fmt::format("/proc/{}/cmdline", link_.pid),
+                                  fmt::format("/proc/{}/environ", link_.pid)}) {
     EXPECT_THAT(ReadFile(file), Not(HasSubstr(link_.token))) << file;
   }
   for (const std::string& file : {DashboardTokenFile(lab_->paths()),
@@ -95,6 +94,42 @@ TEST_F(DashboardTest, TheSupervisorTellsItsAddressButNotItsToken) {
     ASSERT_EQ(stat(file.c_str(), &facts), 0) << file;
     EXPECT_EQ(facts.st_mode & 0777, 0600u) << file;
   }
+}
+
+TEST_F(DashboardTest, TheCommandLinePrintsTheLink) {
+  const std::string directory = lab_->directory();
+  const size_t slash = directory.rfind('/');
+  const std::vector<std::string> environment = {"CARILLON_RUNTIME_DIR=" +
+                                                directory.substr(0, slash)};
+  const std::string name = "--name=" + directory.substr(slash + 1);
+  const std::string carillon = Program("tools/cli/carillon");
+  auto link = Process::Start("link", {carillon, "dashboard", name, "--link"},
+                             environment);
+  ASSERT_TRUE(link.ok()) << link.status();
+  EXPECT_EQ((*link)->Wait(), 0);
+  EXPECT_EQ((*link)->output(), LinkOf(link_.url, link_.token) + "\n");
+
+  auto ps = Process::Start("ps", {carillon, "ps", name}, environment);
+  ASSERT_TRUE(ps.ok()) << ps.status();
+  EXPECT_EQ((*ps)->Wait(), 0);
+  EXPECT_THAT((*ps)->output(), HasSubstr(link_.url));
+  EXPECT_THAT((*ps)->output(), Not(HasSubstr(link_.token)));
+
+  // One beside it has a link of its own.
+  auto other =
+      Process::Start("dashboard", {carillon, "dashboard", name}, environment);
+  ASSERT_TRUE(other.ok()) << other.status();
+  ASSERT_TRUE((*other)->WaitForOutput("\n"));
+  const std::string words = (*other)->output();
+  EXPECT_THAT(words, StartsWith("viewer "));
+  EXPECT_THAT(words, Not(HasSubstr(link_.token)));
+  (*other)->Signal(SIGTERM);
+  EXPECT_EQ((*other)->Wait(), 0);
+
+  auto wrong = Process::Start(
+      "wrong", {carillon, "dashboard", name, "--role", "king"}, environment);
+  ASSERT_TRUE(wrong.ok()) << wrong.status();
+  EXPECT_EQ((*wrong)->Wait(), 2);
 }
 
 TEST_F(DashboardTest, ShowsTheTestbedToWhoHasTheToken) {
@@ -164,9 +199,9 @@ TEST_F(DashboardTest, AnotherOneHasAnotherToken) {
 
 TEST_F(DashboardTest, LinksWithRolesChangeTheTestbed) {
   auto own = Process::Start(
-      "dashboard", {Program("tools/dashboard/dashboard"),
-                    "--dir=" + lab_->directory(), "--testbed=lab",
-                    "--role=operator", "--role=fault-injector", "--json"});
+      "dashboard",
+      {Program("tools/dashboard/dashboard"), "--dir=" + lab_->directory(),
+       "--testbed=lab", "--role=operator", "--role=fault-injector", "--json"});
   ASSERT_TRUE(own.ok()) << own.status();
   ASSERT_TRUE((*own)->WaitForOutput("\n}\n"));
   const auto links =
@@ -179,9 +214,9 @@ TEST_F(DashboardTest, LinksWithRolesChangeTheTestbed) {
   const std::string first = links[0]["link"];
   const uint16_t port = PortOf(first.substr(0, first.find("/#")));
 
-  EXPECT_THAT(Ask(port, token(1), "POST /api/v1/policy",
-                  R"({"policy": "priority"})"),
-              HasSubstr(R"({"previous":"first_come"})"));
+  EXPECT_THAT(
+      Ask(port, token(1), "POST /api/v1/policy", R"({"policy": "priority"})"),
+      HasSubstr(R"({"previous":"first_come"})"));
   EXPECT_EQ(lab_->Status().policy(), "priority");
   EXPECT_THAT(Ask(port, token(1), "POST /api/v1/tracing", R"({"on": true})"),
               StartsWith("HTTP/1.1 200 "));
@@ -197,16 +232,16 @@ TEST_F(DashboardTest, LinksWithRolesChangeTheTestbed) {
               StartsWith("HTTP/1.1 200 "));
   EXPECT_TRUE(lab_->WaitForStrike("dies"));
   EXPECT_TRUE(lab_->WaitForRestart("fpga0"));
-  EXPECT_THAT(Ask(port, token(1), "POST /api/v1/restart",
-                  R"({"process": "fpga0"})"),
-              HasSubstr("\"state\":\"ready\""));
+  EXPECT_THAT(
+      Ask(port, token(1), "POST /api/v1/restart", R"({"process": "fpga0"})"),
+      HasSubstr("\"state\":\"ready\""));
   EXPECT_EQ(lab_->ProcessOf("fpga0").restarts, 2u);
   // What it may not, and what there is not.
   EXPECT_THAT(Ask(port, token(0), "POST /api/v1/faults/clear", "{}"),
               StartsWith("HTTP/1.1 403 "));
-  EXPECT_THAT(Ask(port, token(1), "POST /api/v1/policy",
-                  R"({"policy": "fastest"})"),
-              StartsWith("HTTP/1.1 404 "));
+  EXPECT_THAT(
+      Ask(port, token(1), "POST /api/v1/policy", R"({"policy": "fastest"})"),
+      StartsWith("HTTP/1.1 404 "));
 
   // It ends in order, and nothing of it is left.
   (*own)->Signal(SIGTERM);

@@ -73,10 +73,9 @@ std::optional<Response> Access::CheckOrigin(const Request& request) const {
     return Error(421, fmt::format("this server is http://{}/ and nobody else",
                                   hosts_[0]));
   }
-  const bool own_origin =
-      request.origins.empty() ||
-      (request.origins.size() == 1 &&
-       request.origins[0] == "http://" + request.hosts[0]);
+  const bool own_origin = request.origins.empty() ||
+                          (request.origins.size() == 1 &&
+                           request.origins[0] == "http://" + request.hosts[0]);
   // "none": the user has typed the link, or followed it from outside a browser.
   const bool own_site = request.fetch_sites.empty() ||
                         (request.fetch_sites.size() == 1 &&

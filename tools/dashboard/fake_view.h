@@ -38,8 +38,9 @@ class FakeView : public View {
     return newest_;
   }
   std::vector<SharedText> History(uint64_t seconds) const override {
-    return {std::make_shared<std::string>(fmt::format("{{\"s\": {}}}", seconds)),
-            std::make_shared<std::string>("{}")};
+    return {
+        std::make_shared<std::string>(fmt::format("{{\"s\": {}}}", seconds)),
+        std::make_shared<std::string>("{}")};
   }
   Json Logs(size_t lines) override {
     return {{"asked", lines}, {"line", line_}};

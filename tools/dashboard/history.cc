@@ -21,8 +21,7 @@ void History::Add(uint64_t now_ns, std::string text) {
   }
 }
 
-std::vector<SharedText> History::Last(uint64_t now_ns,
-                                      uint64_t seconds) const {
+std::vector<SharedText> History::Last(uint64_t now_ns, uint64_t seconds) const {
   std::vector<SharedText> last;
   for (const Entry& entry : texts_) {
     if (now_ns - entry.time_ns < seconds * kSecond) last.push_back(entry.text);

@@ -192,9 +192,8 @@ class HttpServer::Impl {
     for (const SharedText& part : response.parts) {
       if (error) break;
       stream.expires_after(limits_.write_time);
-      co_await net::async_write(
-          stream, net::buffer(*part),
-          net::redirect_error(net::use_awaitable, error));
+      co_await net::async_write(stream, net::buffer(*part),
+                                net::redirect_error(net::use_awaitable, error));
     }
     co_return !error;
   }
@@ -212,9 +211,8 @@ class HttpServer::Impl {
       }
       beast::error_code error;
       stream.expires_after(limits_.write_time);
-      co_await net::async_write(
-          stream, http::make_chunk(net::buffer(event)),
-          net::redirect_error(net::use_awaitable, error));
+      co_await net::async_write(stream, http::make_chunk(net::buffer(event)),
+                                net::redirect_error(net::use_awaitable, error));
       if (error) co_return;
       uint64_t newer = number;
       if (handler_.newest(&newer) != nullptr) continue;

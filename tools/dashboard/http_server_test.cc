@@ -133,9 +133,9 @@ TEST_F(HttpServerTest, ListensOnLoopbackOnly) {
                       .sin_port = htons(server_->port()),
                       .sin_addr = {htonl(INADDR_LOOPBACK + 1)},
                       .sin_zero = {}};
-  EXPECT_NE(connect(fd.get(), reinterpret_cast<sockaddr*>(&address),
-                    sizeof(address)),
-            0);
+  EXPECT_NE(
+      connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)),
+      0);
 }
 
 TEST_F(HttpServerTest, APortThatIsTakenIsAnError) {
@@ -219,8 +219,8 @@ TEST_F(HttpServerTest, ASlowRequestIsCutOff) {
 
 TEST_F(HttpServerTest, AHugeRequestIsRefused) {
   Serve();
-  EXPECT_THAT(Ask(Head("GET /api/v1/state") + "X: " +
-                  std::string(8 << 10, 'x') + "\r\n\r\n"),
+  EXPECT_THAT(Ask(Head("GET /api/v1/state") +
+                  "X: " + std::string(8 << 10, 'x') + "\r\n\r\n"),
               StartsWith("HTTP/1.1 431 "));
   EXPECT_THAT(Ask("GET /" + std::string(8 << 10, 'x')),
               StartsWith("HTTP/1.1 431 "));
@@ -228,11 +228,10 @@ TEST_F(HttpServerTest, AHugeRequestIsRefused) {
                   "Content-Type: application/json\r\nContent-Length: "
                   "65537\r\n\r\n"),
               StartsWith("HTTP/1.1 413 "));
-  EXPECT_THAT(
-      Ask(Head("POST /api/v1/policy") +
-          "Content-Type: application/json\r\nContent-Length: "
-          "18446744073709551615\r\n\r\n"),
-      StartsWith("HTTP/1.1 413 "));
+  EXPECT_THAT(Ask(Head("POST /api/v1/policy") +
+                  "Content-Type: application/json\r\nContent-Length: "
+                  "18446744073709551615\r\n\r\n"),
+              StartsWith("HTTP/1.1 413 "));
   // Chunks may not add up to more either.
   Client chunks(server_->port());
   std::string bytes = Head("POST /api/v1/policy") +

@@ -121,7 +121,8 @@ void LiveView::LookAround() {
   sight_.board.reset();
   const auto board = OpenBoard();
   if (board.ok()) {
-    if (auto view = (*board)->Look(); view.ok()) sight_.board = *std::move(view);
+    if (auto view = (*board)->Look(); view.ok())
+      sight_.board = *std::move(view);
   }
   UpdateLatencies();
 }
@@ -262,9 +263,8 @@ absl::StatusOr<Json> LiveView::SetTracing(bool on) {
 absl::StatusOr<Json> LiveView::Restart(const std::string& process, bool kill) {
   return testbed::AskSupervisor(
       {.socket = testbed::SupervisorSocketOf(testbed_.paths),
-       .request =
-           testbed::ToJson(testbed::RestartRequest{.processes = {process},
-                                                   .kill = kill}),
+       .request = testbed::ToJson(
+           testbed::RestartRequest{.processes = {process}, .kill = kill}),
        .say = [](const std::string&) {}});
 }
 

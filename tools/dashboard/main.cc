@@ -66,8 +66,8 @@ absl::Status Run(const Options& options) {
 
   // Who comes before the server serves waits.
   if (options.supervised) {
-    RETURN_IF_ERROR(testbed::WriteDashboardLink(
-        TestbedPaths(options.directory), {url, grants[0].token}));
+    RETURN_IF_ERROR(testbed::WriteDashboardLink(TestbedPaths(options.directory),
+                                                {url, grants[0].token}));
   } else {
     PrintLinks(url, grants, options.json);
   }
@@ -78,18 +78,17 @@ absl::Status Run(const Options& options) {
   LiveView view({options.testbed, TestbedPaths(options.directory), {}},
                 [woken] { woken->Wake(); });
   const Routes routes(&access, &view);
-  server->Serve({.answer =
-                     [&routes](const Request& request) {
-                       return routes.Answer(request);
-                     },
-                 .newest = [&view](uint64_t* number) -> SharedText {
-                   const Picture picture = view.Newest();
-                   if (picture.number == *number) return nullptr;
-                   *number = picture.number;
-                   return picture.json;
-                 },
-                 .streams_changed =
-                     [&view](size_t streams) { view.SetReaders(streams); }});
+  server->Serve(
+      {.answer =
+           [&routes](const Request& request) { return routes.Answer(request); },
+       .newest = [&view](uint64_t* number) -> SharedText {
+         const Picture picture = view.Newest();
+         if (picture.number == *number) return nullptr;
+         *number = picture.number;
+         return picture.json;
+       },
+       .streams_changed =
+           [&view](size_t streams) { view.SetReaders(streams); }});
   pollfd fd{stop.fd(), POLLIN, 0};
   while (stop.Take() == 0) poll(&fd, 1, -1);
   server->Stop();

@@ -117,9 +117,9 @@ std::string ToMetrics(const Sight& sight, const Peaks& peaks) {
       const Labels labels = LabelsOf(event);
       const v1::EventCounts& counts = event.entry.counts();
       const uint64_t ended = counts.done() + counts.failed() + counts.aborted();
-      for (const auto& [result, count] :
-           {std::pair("done", counts.done()), {"failed", counts.failed()},
-            {"aborted", counts.aborted()}}) {
+      for (const auto& [result, count] : {std::pair("done", counts.done()),
+                                          {"failed", counts.failed()},
+                                          {"aborted", counts.aborted()}}) {
         events.Add(With(labels, "result", result), static_cast<double>(count));
       }
       rung.Add(labels, static_cast<double>(counts.rung()));
@@ -127,8 +127,8 @@ std::string ToMetrics(const Sight& sight, const Peaks& peaks) {
         stages.Add(With(labels, "stage", stage.name()), cli::ToSnapshot(stage));
       }
       entries.Add(labels, event.ring.entries());
-      pending.Add(labels, static_cast<double>(
-                              counts.rung() - std::min(counts.rung(), ended)));
+      pending.Add(labels, static_cast<double>(counts.rung() -
+                                              std::min(counts.rung(), ended)));
       const auto found =
           peaks.find({event.ring.device(), event.ring.event_id()});
       peak.Add(labels, found == peaks.end() ? 0 : found->second);
@@ -141,8 +141,7 @@ std::string ToMetrics(const Sight& sight, const Peaks& peaks) {
                    static_cast<double>(counter.value()));
       }
     }
-    memory.Add({},
-               static_cast<double>(sight.snapshot.totals().memory_used()));
+    memory.Add({}, static_cast<double>(sight.snapshot.totals().memory_used()));
   }
   Family restarts(kCounter, "carillon_process_restarts_total",
                   "How often the supervisor started a process again.");

@@ -32,17 +32,16 @@ Json Processes(const Sight& sight) {
     } else if (facts->state == 'T' || facts->state == 't') {
       state = "stopped";
     }
-    processes.push_back(
-        {{"name", record.name},
-         {"kind", record.kind},
-         {"state", state},
-         {"pid", record.identity.pid},
-         {"exit", ToJson(record.exit)},
-         {"restarts", record.restarts},
-         {"last_exit", ToJson(record.last_exit)},
-         {"cpu_ns", facts ? facts->cpu_ns : 0},
-         {"resident_bytes", facts ? facts->resident_bytes : 0},
-         {"note", record.note}});
+    processes.push_back({{"name", record.name},
+                         {"kind", record.kind},
+                         {"state", state},
+                         {"pid", record.identity.pid},
+                         {"exit", ToJson(record.exit)},
+                         {"restarts", record.restarts},
+                         {"last_exit", ToJson(record.last_exit)},
+                         {"cpu_ns", facts ? facts->cpu_ns : 0},
+                         {"resident_bytes", facts ? facts->resident_bytes : 0},
+                         {"note", record.note}});
   }
   return processes;
 }
@@ -52,7 +51,8 @@ Json Devices(const Sight& sight) {
   for (const auto& [id, device] : sight.snapshot.devices()) {
     Json counters = Json::array();
     for (const v1::Counter& counter : device.counters()) {
-      counters.push_back({{"name", counter.name()}, {"value", counter.value()}});
+      counters.push_back(
+          {{"name", counter.name()}, {"value", counter.value()}});
     }
     devices.push_back({{"device_id", id},
                        {"name", device.name()},
@@ -162,8 +162,7 @@ Json PictureForHistory(const Sight& sight, const Peaks& peaks) {
     const v1::Ring& ring = event.ring;
     const auto peak = peaks.find({ring.device(), ring.event_id()});
     json["rings"].push_back({ring.device(), ring.event_id(), ring.doorbell(),
-                             ring.launched(), ring.completed(),
-                             ring.consumed(),
+                             ring.launched(), ring.completed(), ring.consumed(),
                              peak == peaks.end() ? 0 : peak->second});
   }
   return json;

@@ -137,8 +137,8 @@ absl::StatusOr<faults::Fault> ReadFault(const Json& json) {
     const auto fields = fault::Fields();
     const auto field = std::ranges::find(fields, key, &fault::Field::name);
     if (field == fields.end() || !value.is_string()) {
-      return absl::InvalidArgumentError(
-          fmt::format("'{}' is no field of a fault, or its value no text", key));
+      return absl::InvalidArgumentError(fmt::format(
+          "'{}' is no field of a fault, or its value no text", key));
     }
     if (field->part == fault::FieldSection::kDo &&
         !fault::TakesField(fault.action, field->name)) {
@@ -233,7 +233,8 @@ absl::StatusOr<Json> Restart(const Json& body, View& view) {
   RETURN_IF_ERROR(CheckKeys(body, {"process", "kill"}));
   ASSIGN_OR_RETURN(const auto process,
                    TextIn(body, "process", /*required=*/true));
-  ASSIGN_OR_RETURN(const bool kill, BooleanIn(body, "kill", /*required=*/false));
+  ASSIGN_OR_RETURN(const bool kill,
+                   BooleanIn(body, "kill", /*required=*/false));
   return view.Restart(process, kill);
 }
 

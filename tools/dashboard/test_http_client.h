@@ -48,7 +48,8 @@ class Client {
   // Reads until `text` has come, and returns all that has come since the
   // connection began; also at its end and after a minute.
   std::string ReadUntil(const std::string& text) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    const auto end =
+        std::chrono::steady_clock::now() + std::chrono::seconds(60);
     char bytes[4096];
     while (read_.find(text) == std::string::npos &&
            std::chrono::steady_clock::now() < end) {

@@ -55,9 +55,9 @@ class Reader : StrictReader {
       } else if (key == "devices") {
         ReadDevices(value);
       } else {
-        ComplainUnknown(value.mark, key, "of a topology",
-                        {"name", "gpu", "record", "faults", "dashboard",
-                         "devices"});
+        ComplainUnknown(
+            value.mark, key, "of a topology",
+            {"name", "gpu", "record", "faults", "dashboard", "devices"});
       }
     }
     for (const auto& [mark, device] : other_users_) {

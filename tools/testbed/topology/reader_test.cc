@@ -69,6 +69,8 @@ devices:
   const Topology& topology = reading.topology;
   EXPECT_EQ(topology.name, "lab-1");
   EXPECT_EQ(topology.record, 100u);
+  EXPECT_TRUE(topology.faults);
+  EXPECT_TRUE(topology.dashboard);
   EXPECT_THAT(
       Flags(topology.gpu),
       ElementsAre("--record=65536", "--backend=cuda", "--workers=2",

@@ -59,7 +59,8 @@ absl::Status Become(const testbed::Testbed& testbed, const Options& options,
   std::vector<std::string> words = {
       program, "--dir=" + testbed.paths.directory(),
       "--testbed=" + testbed.name, fmt::format("--port={}", options.port)};
-  for (const std::string& role : options.roles) words.push_back("--role=" + role);
+  for (const std::string& role : options.roles)
+    words.push_back("--role=" + role);
   if (json) words.emplace_back("--json");
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
@@ -72,10 +73,10 @@ absl::Status Become(const testbed::Testbed& testbed, const Options& options,
 absl::Status ShowOrServe(const Options& options, Console& console) {
   for (const std::string& role : options.roles) {
     if (std::ranges::find(kRoles, role) != kRoles.end()) continue;
-    return absl::InvalidArgumentError(
-        fmt::format("--role: {} is no role{}", Quote(role),
-                    DidYouMean(role, {kRoles.begin(), kRoles.end()},
-                               "; there are viewer, operator, fault-injector")));
+    return absl::InvalidArgumentError(fmt::format(
+        "--role: {} is no role{}", Quote(role),
+        DidYouMean(role, {kRoles.begin(), kRoles.end()},
+                   "; there are viewer, operator, fault-injector")));
   }
   ASSIGN_OR_RETURN(const auto testbed, testbed::FindTestbed(options.testbed));
   return options.link ? ShowLink(testbed, console)
