@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "base/clock.h"
@@ -16,6 +17,7 @@
 #include "tools/testbed/supervisor/directory.h"
 #include "tools/testbed/supervisor/restart_request.h"
 #include "tools/testbed/supervisor/supervisor_socket.h"
+#include "tools/testbed/topology/keys.h"
 
 namespace carillon::dashboard {
 namespace {
@@ -112,18 +114,20 @@ absl::Status LiveView::FollowOnce() {
   return wrong.ok() ? status : wrong;
 }
 
-// What changes seldom, or is dear to find out.
+// What changes seldom, or is dear to find out. Files may keep it waiting, and
+// nobody else with it.
 void LiveView::LookAround() {
   auto state = testbed::ReadState(testbed_.paths.state_file());
-  // Where the testbed has been taken down, its last state says more than nothing.
-  if (state.ok()) sight_.state = *std::move(state);
-  sight_.supervised = testbed::SupervisorOf(testbed_.paths).has_value();
-  sight_.board.reset();
-  const auto board = OpenBoard();
-  if (board.ok()) {
-    if (auto view = (*board)->Look(); view.ok())
-      sight_.board = *std::move(view);
+  const bool supervised = testbed::SupervisorOf(testbed_.paths).has_value();
+  std::optional<testbed::BoardView> seen;
+  if (const auto board = OpenBoard(); board.ok()) {
+    if (auto view = (*board)->Look(); view.ok()) seen = *std::move(view);
   }
+  const MutexLock lock(mutex_);
+  // Where the testbed has been taken down, its last state says more than none.
+  if (state.ok()) sight_.state = *std::move(state);
+  sight_.supervised = supervised;
+  sight_.board = std::move(seen);
   UpdateLatencies();
 }
 
@@ -148,17 +152,17 @@ void LiveView::NotePeaks() {
 }
 
 void LiveView::Publish(GpudState gpud, const std::string& note) {
+  const uint64_t now = NowNs();
+  if (gpud != shown_ || now - looked_ns_ >= kSecond) {
+    LookAround();
+    looked_ns_ = now;
+    shown_ = gpud;
+  }
   {
     const MutexLock lock(mutex_);
-    const uint64_t now = NowNs();
-    const bool changed = sight_.gpud != gpud;
     sight_.gpud = gpud;
     sight_.gpud_note = note;
     sight_.time_ns = RealTimeNs();
-    if (changed || now - looked_ns_ >= kSecond) {
-      LookAround();
-      looked_ns_ = now;
-    }
     if (peaks_.empty()) peaks_.emplace_back();
     if (gpud == GpudState::kLive) NotePeaks();
     // A little early rather than every other second.
@@ -261,6 +265,10 @@ absl::StatusOr<Json> LiveView::SetTracing(bool on) {
 }
 
 absl::StatusOr<Json> LiveView::Restart(const std::string& process, bool kill) {
+  if (process == testbed::kDashboardName) {
+    return absl::InvalidArgumentError(
+        "a dashboard cannot wait for its own end: carillon restart dashboard");
+  }
   return testbed::AskSupervisor(
       {.socket = testbed::SupervisorSocketOf(testbed_.paths),
        .request = testbed::ToJson(

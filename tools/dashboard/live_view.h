@@ -50,7 +50,7 @@ class LiveView : public View {
   // Reads a stream of gpud's to its end.
   absl::Status FollowOnce();
   uint32_t Interval() const;
-  void LookAround() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void LookAround();
   void UpdateLatencies() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NotePeaks() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Makes a picture of sight_.
@@ -69,9 +69,10 @@ class LiveView : public View {
   dashboard::History history_ ABSL_GUARDED_BY(mutex_);
   // Of the last seconds, the newest last.
   std::deque<Peaks> peaks_ ABSL_GUARDED_BY(mutex_);
-  // CLOCK_MONOTONIC: when each second's work was done last.
-  uint64_t looked_ns_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t kept_ns_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Of the view's thread. CLOCK_MONOTONIC: when each second's work was done last.
+  uint64_t looked_ns_ = 0;
+  uint64_t kept_ns_ = 0;
+  GpudState shown_ = GpudState::kGone;
 
   std::thread thread_;
 };
