@@ -88,8 +88,9 @@ TEST_F(DashboardTest, TheSupervisorTellsItsAddressButNotItsToken) {
                                   fmt::format("/proc/{}/environ", link_.pid)}) {
     EXPECT_THAT(ReadFile(file), Not(HasSubstr(link_.token))) << file;
   }
-  for (const std::string& file : {DashboardTokenFile(lab_->paths()),
-                                  DashboardAddressFile(lab_->paths())}) {
+  for (const std::string& file :
+       {testbed::DashboardTokenFile(lab_->paths()),
+        testbed::DashboardAddressFile(lab_->paths())}) {
     struct stat facts {};
     ASSERT_EQ(stat(file.c_str(), &facts), 0) << file;
     EXPECT_EQ(facts.st_mode & 0777, 0600u) << file;
@@ -107,7 +108,7 @@ TEST_F(DashboardTest, TheCommandLinePrintsTheLink) {
                              environment);
   ASSERT_TRUE(link.ok()) << link.status();
   EXPECT_EQ((*link)->Wait(), 0);
-  EXPECT_EQ((*link)->output(), LinkOf(link_.url, link_.token) + "\n");
+  EXPECT_EQ((*link)->output(), testbed::LinkOf(link_.url, link_.token) + "\n");
 
   auto ps = Process::Start("ps", {carillon, "ps", name}, environment);
   ASSERT_TRUE(ps.ok()) << ps.status();
