@@ -70,6 +70,8 @@ class Prometheus:
             with urllib.request.urlopen("http://%s/api/v1/query?%s" % (self.address, query)) as answer:
                 return json.load(answer)["data"]["result"]
         except urllib.error.HTTPError as error:
+            if error.code == 503:  # it starts
+                return []
             raise AssertionError("%s: %s" % (expression, error.read()))
         except urllib.error.URLError:  # it is not up yet
             return []

@@ -5,6 +5,7 @@
 // An input is lines: method, target, Host, Origin, whose token ("viewer",
 // "operator", "fault-injector"; else the field as it is), Content-Type; the rest
 // is the body.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
