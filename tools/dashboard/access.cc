@@ -23,6 +23,14 @@ bool SameToken(std::string_view one, std::string_view other) {
          CRYPTO_memcmp(one.data(), other.data(), one.size()) == 0;
 }
 
+// As browsers say them: without the port that HTTP has by itself.
+std::vector<std::string> HostsOf(uint16_t port) {
+  std::vector<std::string> hosts = {fmt::format("127.0.0.1:{}", port),
+                                    fmt::format("localhost:{}", port)};
+  if (port == 80) hosts.insert(hosts.end(), {"127.0.0.1", "localhost"});
+  return hosts;
+}
+
 }  // namespace
 
 Response Text(int status, std::string_view content_type, std::string text) {
@@ -63,9 +71,7 @@ std::string MakeToken() {
 }
 
 Access::Access(uint16_t port, std::vector<Grant> grants)
-    : hosts_({fmt::format("127.0.0.1:{}", port),
-              fmt::format("localhost:{}", port)}),
-      grants_(std::move(grants)) {}
+    : hosts_(HostsOf(port)), grants_(std::move(grants)) {}
 
 std::optional<Response> Access::CheckOrigin(const Request& request) const {
   if (request.hosts.size() != 1 ||

@@ -34,6 +34,8 @@ struct Response {
   std::vector<std::pair<std::string_view, std::string>> headers;
   // Instead of `parts`: all pictures from now on, as server-sent events.
   bool stream = false;
+  // To a request with a right token: its connection may go on.
+  bool trusted = false;
 };
 
 Response Text(int status, std::string_view content_type, std::string text);

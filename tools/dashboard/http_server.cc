@@ -5,6 +5,7 @@
 // Boost 1.74's Asio needs std::exchange, and does not include it.
 #include <utility>
 //
+#include <algorithm>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -18,6 +19,7 @@
 #include <boost/asio/write.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
+#include <chrono>
 #include <set>
 #include <string>
 #include <thread>
@@ -34,6 +36,7 @@ namespace http = beast::http;
 using net::ip::tcp;
 
 constexpr size_t kAnswerThreads = 4;
+constexpr size_t kPiece = 64 << 10;
 // A stream says so often that it lives, which also finds clients that have gone.
 constexpr std::chrono::seconds kSignOfLife{5};
 constexpr std::chrono::milliseconds kAfterFailedAccept{100};
@@ -75,7 +78,10 @@ int StatusOf(const beast::error_code& error) {
 class HttpServer::Impl {
  public:
   Impl(tcp::endpoint endpoint, HttpLimits limits)
-      : limits_(limits), acceptor_(io_, endpoint), answers_(kAnswerThreads) {}
+      : limits_(limits),
+        acceptor_(io_, endpoint),
+        answers_(kAnswerThreads),
+        posts_(kAnswerThreads) {}
 
   ~Impl() { Stop(); }
 
@@ -83,6 +89,7 @@ class HttpServer::Impl {
     io_.stop();
     if (thread_.joinable()) thread_.join();
     answers_.join();
+    posts_.join();
   }
 
   uint16_t port() const { return acceptor_.local_endpoint().port(); }
@@ -143,9 +150,12 @@ class HttpServer::Impl {
         }
         break;
       }
-      const bool keep = parser.get().keep_alive();
+      bool keep = parser.get().keep_alive();
       const Request request = ToRequest(parser.release());
-      const Response response = co_await Answer(request);
+      Response response = co_await Answer(request);
+      if (request.method == "HEAD") response.parts.clear();
+      // Who has no token may not hold a connection for longer than a request.
+      keep = keep && response.trusted;
       open = co_await Send(stream, response, keep, error);
       if (open && response.stream) co_await Follow(stream);
       open = open && keep && !response.stream && !error;
@@ -155,7 +165,8 @@ class HttpServer::Impl {
 
   // In another thread: an answer may wait for gpud.
   net::awaitable<Response> Answer(const Request& request) {
-    co_return co_await net::co_spawn(answers_.get_executor(),
+    net::thread_pool& threads = request.method == "POST" ? posts_ : answers_;
+    co_return co_await net::co_spawn(threads.get_executor(),
                                      AnswerHere(request), net::use_awaitable);
   }
   net::awaitable<Response> AnswerHere(const Request& request) {
@@ -189,11 +200,17 @@ class HttpServer::Impl {
     stream.expires_after(limits_.write_time);
     co_await http::async_write_header(
         stream, serializer, net::redirect_error(net::use_awaitable, error));
+    const auto end = std::chrono::steady_clock::now() + limits_.response_time;
     for (const SharedText& part : response.parts) {
-      if (error) break;
-      stream.expires_after(limits_.write_time);
-      co_await net::async_write(stream, net::buffer(*part),
-                                net::redirect_error(net::use_awaitable, error));
+      for (size_t sent = 0; sent < part->size() && !error; sent += kPiece) {
+        stream.expires_at(std::min(
+            end, std::chrono::steady_clock::now() + limits_.write_time));
+        co_await net::async_write(
+            stream,
+            net::buffer(part->data() + sent,
+                        std::min(kPiece, part->size() - sent)),
+            net::redirect_error(net::use_awaitable, error));
+      }
     }
     co_return !error;
   }
@@ -258,6 +275,7 @@ class HttpServer::Impl {
   net::io_context io_{1};
   tcp::acceptor acceptor_;
   net::thread_pool answers_;
+  net::thread_pool posts_;
   std::thread thread_;
 };
 

@@ -21,8 +21,9 @@ struct HttpLimits {
   size_t body_bytes = 64 << 10;
   // For a request to come whole, and between two of a connection.
   std::chrono::milliseconds request_time{5'000};
-  // For a client to take the next piece of a response.
+  // For a client to take the next piece of a response, and all of them.
   std::chrono::milliseconds write_time{10'000};
+  std::chrono::milliseconds response_time{120'000};
 };
 
 // What a server serves. Called by several threads at once.
@@ -35,7 +36,8 @@ struct HttpHandler {
   std::function<void(size_t streams)> streams_changed;
 };
 
-// Listens on 127.0.0.1. One thread for all connections and four for answers.
+// Listens on 127.0.0.1. One thread for all connections, four for answers, and
+// four for those to POSTs, which may wait for gpud.
 class HttpServer {
  public:
   // Takes the port (0: any free one). Errors: Unavailable (it is taken).

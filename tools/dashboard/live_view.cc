@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -15,9 +16,9 @@
 #include "tools/cli/commands/testbed/log_files.h"
 #include "tools/cli/ui/proto_json.h"
 #include "tools/testbed/supervisor/directory.h"
+#include "tools/testbed/supervisor/process_identity.h"
 #include "tools/testbed/supervisor/restart_request.h"
 #include "tools/testbed/supervisor/supervisor_socket.h"
-#include "tools/testbed/topology/keys.h"
 
 namespace carillon::dashboard {
 namespace {
@@ -29,6 +30,7 @@ constexpr uint64_t kSecond = 1'000'000'000;
 constexpr uint64_t kSilentNs = 700'000'000;
 constexpr size_t kPeakSeconds = 15;
 constexpr int kLookAgainMs = 50;
+constexpr int kAfterRefusalMs = 500;
 // How often a picture is made while gpud is gone.
 constexpr uint64_t kGoneNs = 500'000'000;
 constexpr char kWholeLife[] = "rung_to_finished";
@@ -68,6 +70,12 @@ void LiveView::Follow() {
     if (stop_) return;
     if (status.ok()) continue;  // another interval
     const std::string why(status.message());
+    if (client_.CheckHealth().ok()) {
+      // It serves, and refuses: too many look already, for example.
+      Publish(GpudState::kSilent, why);
+      poll(nullptr, 0, kAfterRefusalMs);
+      continue;
+    }
     Publish(GpudState::kGone, why);
     uint64_t published = NowNs();
     while (!stop_ && !client_.CheckHealth().ok()) {
@@ -119,6 +127,14 @@ absl::Status LiveView::FollowOnce() {
 void LiveView::LookAround() {
   auto state = testbed::ReadState(testbed_.paths.state_file());
   const bool supervised = testbed::SupervisorOf(testbed_.paths).has_value();
+  std::map<std::string, testbed::ProcessFacts> facts;
+  if (state.ok()) {
+    for (const testbed::ProcessRecord& record : state->processes) {
+      if (const auto found = testbed::LookAtLiving(record.identity)) {
+        facts[record.name] = *found;
+      }
+    }
+  }
   std::optional<testbed::BoardView> seen;
   if (const auto board = OpenBoard(); board.ok()) {
     if (auto view = (*board)->Look(); view.ok()) seen = *std::move(view);
@@ -126,6 +142,7 @@ void LiveView::LookAround() {
   const MutexLock lock(mutex_);
   // Where the testbed has been taken down, its last state says more than none.
   if (state.ok()) sight_.state = *std::move(state);
+  sight_.facts = std::move(facts);
   sight_.supervised = supervised;
   sight_.board = std::move(seen);
   UpdateLatencies();
@@ -265,10 +282,6 @@ absl::StatusOr<Json> LiveView::SetTracing(bool on) {
 }
 
 absl::StatusOr<Json> LiveView::Restart(const std::string& process, bool kill) {
-  if (process == testbed::kDashboardName) {
-    return absl::InvalidArgumentError(
-        "a dashboard cannot wait for its own end: carillon restart dashboard");
-  }
   return testbed::AskSupervisor(
       {.socket = testbed::SupervisorSocketOf(testbed_.paths),
        .request = testbed::ToJson(

@@ -5,10 +5,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
@@ -57,9 +61,28 @@ void PrintLinks(const std::string& url, const std::vector<Grant>& grants,
   fflush(stdout);
 }
 
+// After a restart the port is the one before, or none: who was told it, as
+// Prometheus is, would send the new token to a stranger who has taken it.
+absl::StatusOr<uint16_t> PortOf(const Options& options) {
+  if (!options.supervised) return options.port;
+  const auto before =
+      testbed::ReadDashboardLink(TestbedPaths(options.directory));
+  if (!before.ok()) return options.port;
+  uint32_t port = 0;
+  std::string_view digits = before->url;
+  digits.remove_prefix(std::min(digits.size(), digits.rfind(':') + 1));
+  std::from_chars(digits.data(), digits.data() + digits.size(), port);
+  if (port == 0 || port > 65535) {
+    return absl::FailedPreconditionError(fmt::format(
+        "the dashboard before served at {}, which names no port", before->url));
+  }
+  return static_cast<uint16_t>(port);
+}
+
 absl::Status Run(const Options& options) {
   testbed::StopSignals stop;  // before gRPC starts threads
-  ASSIGN_OR_RETURN(const auto server, HttpServer::Listen(options.port));
+  ASSIGN_OR_RETURN(const uint16_t port, PortOf(options));
+  ASSIGN_OR_RETURN(const auto server, HttpServer::Listen(port));
   const std::string url = fmt::format("http://127.0.0.1:{}/", server->port());
   const std::vector<Grant> grants = MakeGrants(options);
   const Access access(server->port(), grants);
@@ -91,8 +114,9 @@ absl::Status Run(const Options& options) {
            [&view](size_t streams) { view.SetReaders(streams); }});
   pollfd fd{stop.fd(), POLLIN, 0};
   while (stop.Take() == 0) poll(&fd, 1, -1);
-  server->Stop();
-  return absl::OkStatus();
+  // At once: an answer may wait for gpud, and nothing here must be put away.
+  fflush(nullptr);
+  std::_Exit(0);
 }
 
 int Main(int argc, char** argv) {

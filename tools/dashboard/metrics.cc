@@ -91,8 +91,8 @@ std::string ToMetrics(const Sight& sight, const Peaks& peaks) {
   Family build(kGauge, "carillon_build_info", "Always 1, of this release.");
   build.Add({{"version", "0.1.0"}}, 1);
   Family up(kGauge, "carillon_gpud_up",
-            "1 if gpud sends its figures; all but this, restarts and strikes "
-            "are missing otherwise.");
+            "1 if gpud sends its figures; all but this, build info, restarts "
+            "and strikes are missing otherwise.");
   const bool live = sight.gpud == GpudState::kLive;
   up.Add({{"testbed", sight.testbed}}, live ? 1 : 0);
 

@@ -7,7 +7,6 @@
 
 #include "shm/faults/fault.h"
 #include "tools/cli/ui/proto_json.h"
-#include "tools/testbed/supervisor/process_identity.h"
 
 namespace carillon::dashboard {
 namespace {
@@ -24,10 +23,12 @@ Json Processes(const Sight& sight) {
   if (!sight.state) return processes;
   for (const testbed::ProcessRecord& record : sight.state->processes) {
     std::string state = testbed::ToText(record.state);
-    const auto facts = testbed::LookAtLiving(record.identity);
+    const auto found = sight.facts.find(record.name);
+    const testbed::ProcessFacts* const facts =
+        found == sight.facts.end() ? nullptr : &found->second;
     if (record.exit) {
       state = record.given_up ? "given up" : "ended";
-    } else if (!facts) {
+    } else if (facts == nullptr) {
       state = sight.supervised ? "ending" : "dead";
     } else if (facts->state == 'T' || facts->state == 't') {
       state = "stopped";

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "tools/testbed/client/fault_board.h"
 #include "tools/testbed/client/snapshot_picture.h"
+#include "tools/testbed/supervisor/process_identity.h"
 #include "tools/testbed/supervisor/state.h"
 
 namespace carillon::dashboard {
@@ -43,6 +44,8 @@ struct Sight {
   testbed::SnapshotPicture snapshot;
   bool supervised = false;  // a supervisor runs
   std::optional<testbed::TestbedState> state;
+  // Of those of its processes that run, by name.
+  std::map<std::string, testbed::ProcessFacts> facts;
   std::optional<testbed::BoardView> board;
   // By ekt_index; of rings without traced events none.
   std::map<uint32_t, Latency> latencies;

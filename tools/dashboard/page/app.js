@@ -157,6 +157,8 @@ function show(/** @type {any} */ picture) {
       {text: one.note}]),
     "No supervisor tells of any.");
 
+  const names = new Set(picture.rings.map(ringName));
+  for (const name of peaks.keys()) if (!names.has(name)) peaks.delete(name);
   const devices = new Map(picture.devices.map((/** @type {any} */ one) => [one.name, one]));
   showTable("rings",
     [["Device", "text"], ["Event", "text"], ["Kernel", "text"], ["Rate/s", "number"],
@@ -276,13 +278,15 @@ async function run(/** @type {(signal: AbortSignal) => Promise<void>} */ work,
     document.addEventListener("visibilitychange", hide);
     try {
       await work(ended.signal);
-    } catch {
-      if (lost && !ended.signal.aborted) disconnected(lost);
+    } catch (error) {
+      if (lost && !ended.signal.aborted) {
+        disconnected(`${lost} (${visible(error instanceof Error ? error.message : error)})`);
+      }
     }
     document.removeEventListener("visibilitychange", hide);
     await pause(again);
   }
 }
 
-run(follow, 500, "The dashboard does not answer; this page tries again.");
+run(follow, 500, "The dashboard's pictures do not come; this page tries again.");
 run(showLogs, LOG_MS, "");
