@@ -296,6 +296,20 @@ TEST_F(HttpServerTest, RequestsOfOneConnectionAreAnsweredInOrder) {
   EXPECT_NE(third, std::string::npos);
 }
 
+TEST_F(HttpServerTest, WhoHasNoTokenMayNotHoldAConnection) {
+  Serve();
+  const std::string host =
+      fmt::format("Host: 127.0.0.1:{}\r\n", server_->port());
+  for (const std::string& request :
+       {"GET / HTTP/1.1\r\n" + host + "\r\n",
+        "GET /metrics HTTP/1.1\r\n" + host + "\r\n",
+        std::string("GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n"),
+        "HEAD / HTTP/1.1\r\n" + host + "\r\n"}) {
+    EXPECT_THAT(Ask(request), HasSubstr("\r\nConnection: close\r\n"))
+        << request;
+  }
+}
+
 TEST_F(HttpServerTest, OneConnectionTooManyIsToldSo) {
   Serve({.connections = 2});
   std::vector<std::unique_ptr<Client>> clients;
