@@ -185,12 +185,13 @@ TEST_F(DashboardTest, AStoppedGpudIsSilent) {
   }));
 }
 
-TEST_F(DashboardTest, AnotherOneHasAnotherToken) {
+TEST_F(DashboardTest, AnotherOneHasAnotherTokenOnTheSamePort) {
   ASSERT_TRUE(lab_->Signal("dashboard", SIGKILL));
   ASSERT_TRUE(lab_->WaitForRestart("dashboard"));
   const auto link = testbed::ReadDashboardLink(lab_->paths());
   ASSERT_TRUE(link.ok()) << link.status();
   EXPECT_NE(link->token, link_.token);
+  EXPECT_EQ(link->url, link_.url);
   EXPECT_EQ(lab_->ProcessOf("dashboard").note, link->url);
   EXPECT_THAT(Ask(PortOf(link->url), link_.token, "GET /api/v1/state"),
               StartsWith("HTTP/1.1 401 "));

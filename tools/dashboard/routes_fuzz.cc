@@ -58,6 +58,9 @@ void Check(std::string_view text) {
   const bool ours = std::ranges::count(kHosts, request.hosts[0]) == 1 &&
                     (request.origins.empty() ||
                      request.origins[0] == "http://" + request.hosts[0]);
+  const bool right = role || token == "Bearer viewer-token" ||
+                     token == "Bearer operator-token" ||
+                     token == "Bearer fault-injector-token";
   if (!view.changes().empty()) {
     FUZZ_CHECK(request.method == "POST");
     FUZZ_CHECK(ours && right && role != Role::kViewer);
@@ -65,9 +68,6 @@ void Check(std::string_view text) {
   }
   if (!ours) FUZZ_CHECK(response.status == 421 || response.status == 403);
   // Without a token only the page's files, which are gzipped.
-  const bool right = role || token == "Bearer viewer-token" ||
-                     token == "Bearer operator-token" ||
-                     token == "Bearer fault-injector-token";
   if (response.status == 200 && !right) {
     FUZZ_CHECK(response.headers.size() == 1 && !response.stream);
   }
