@@ -26,8 +26,9 @@ _TEST_PACKAGES = ["libbenchmark-dev", "libgmock-dev", "libgtest-dev", "librapidc
 # Comes with the packages above, and is used by a few files of ours, too.
 _OPENSSL = {"/usr/include/openssl/ssl.h": "libssl-dev"}
 
-# Used by one device.
+# Used by one device, or by the dashboard.
 _PCAP = {"/usr/include/pcap/pcap.h": "libpcap-dev"}
+_PROMETHEUS = {"/usr/include/prometheus/text_serializer.h": "prometheus-cpp-dev"}
 _XDP = {
     "/usr/include/bpf/bpf.h": "libbpf-dev",
     "/usr/include/xdp/xsk.h": "libxdp-dev",
@@ -73,7 +74,7 @@ def _python(ctx):
 def _system_impl(ctx):
     missing = [
         package
-        for path, package in _PACKAGES.items() + _OPENSSL.items() + _PCAP.items() + _XDP.items() + _NCURSES.items()
+        for path, package in _PACKAGES.items() + _OPENSSL.items() + _PCAP.items() + _PROMETHEUS.items() + _XDP.items() + _NCURSES.items()
         if not ctx.path(path).exists
     ]
     if missing:
@@ -83,6 +84,7 @@ def _system_impl(ctx):
     versions = _versions(ctx, sorted(_PACKAGES.values()) + _TEST_PACKAGES + _TOOLCHAIN)
     openssl = ctx.execute(["dpkg-query", "-W", "-f", "${Version}"] + _OPENSSL.values())
     pcap = ctx.execute(["dpkg-query", "-W", "-f", "${Version}"] + _PCAP.values())
+    prometheus = ctx.execute(["dpkg-query", "-W", "-f", "${Version}"] + _PROMETHEUS.values())
     xdp = ctx.execute(["dpkg-query", "-W", "-f", "${Version}"] + _XDP.values())
     ncurses = ctx.execute(["dpkg-query", "-W", "-f", "${Version}"] + _NCURSES.values())
     python = ctx.execute(["dpkg-query", "-W", "-f", "${Version} "] + _PYTHON)
@@ -92,6 +94,7 @@ def _system_impl(ctx):
     ctx.template("BUILD", ctx.attr.build_file, executable = False, substitutions = {
         "%{openssl_version}": str(hash(openssl.stdout)),
         "%{pcap_version}": str(hash(pcap.stdout)),
+        "%{prometheus_version}": str(hash(prometheus.stdout)),
         "%{xdp_version}": str(hash(xdp.stdout)),
         "%{ncurses_version}": str(hash(ncurses.stdout)),
         "%{python_version}": str(hash(python.stdout)),

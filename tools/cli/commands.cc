@@ -64,6 +64,11 @@ constexpr Command kCommands[] = {
      "carillon top\ncarillon top --frames 1 > now.txt", MakeTop},
     {"watch", kLook, "show changes as they happen",
      "carillon watch\ncarillon watch -o json", MakeWatch},
+    {"dashboard", kLook, "show a testbed in a browser, and to Prometheus",
+     "carillon dashboard                      prints the link, until Ctrl-C\n"
+     "carillon dashboard --role operator --role fault-injector\n"
+     "carillon dashboard --link               of a topology's dashboard: true",
+     MakeDashboard},
     {"postmortem", kLook,
      "the last steps of every process, and whether every event ended once",
      "carillon postmortem\ncarillon postmortem --last 50 --name demo",

@@ -47,6 +47,9 @@ ARROWS = {
     "tools/cfg_sim": ["base", "kernels", "sim"],
     "tools/hash_sim": ["base", "kernels/memcached"],
     "tools/cli": ["base", "shm", "proto", "sim", "devices/sdk", "tools/testbed", "tools/plots", "tools/cfg_sim", "tools/hash_sim"],
+    # With logs and JSON as the command line has them.
+    "tools/dashboard": [
+        "base", "shm", "proto", "tools/testbed", "tools/cli/ui", "tools/cli/commands/testbed/log_files.h"],
     "tools/bench": ["base", "shm", "proto", "devices/sdk", "tools/testbed", "tools/plots", "tools/cli/ui", "kernels/memcached"],
     # Kernels as tasks of Pagoda's MasterKernel, on a simulated GPU; and as a CUDA program
     # launches them.
@@ -54,7 +57,9 @@ ARROWS = {
         "base", "devices/sdk", "kernels", "sim", "gpu_daemon/backends/cuda/pagoda",
         "gpu_daemon/backends/cuda/driver", "gpu_daemon/backends/cuda/edge", "tools/bench", "tools/cli/ui"],
     "tools/gpu_check": ["base", "shm", "kernels", "sim/exec", "gpu_daemon", "tools/bench", "tools/plots"],
-    "integration_tests": ["base", "shm", "proto", "devices/sdk", "devices/packet_io", "tools/testbed", "tools/bench"],
+    "integration_tests": [
+        "base", "shm", "proto", "devices/sdk", "devices/packet_io", "tools/testbed", "tools/bench",
+        "tools/dashboard/test_http_client.h"],
     # What gpud sends, and what a client makes of it.
     "integration_tests/snapshot_picture_test.cc": [
         "gpu_daemon/control/rpc/snapshot_changes.h", "tools/testbed/client"],

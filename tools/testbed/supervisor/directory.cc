@@ -24,6 +24,7 @@
 #include "base/module_folder.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "tools/testbed/supervisor/dashboard_link.h"
 #include "tools/testbed/supervisor/marks.h"
 
 namespace carillon::testbed {
@@ -50,11 +51,13 @@ std::string BaseName(const std::string& path) {
 
 // The names of the files in a testbed's directory, outside of its folders.
 std::vector<std::string> OwnFiles(const TestbedPaths& paths) {
-  return {paths.control_socket(),    paths.operator_socket(),
-          paths.handover_socket(),   paths.bus_socket(),
-          paths.gpud_lock(),         paths.restart_mark(),
-          paths.state_file(),        paths.state_file() + ".tmp",
-          SupervisorSocketOf(paths), paths.fault_board()};
+  return {paths.control_socket(),      paths.operator_socket(),
+          paths.handover_socket(),     paths.bus_socket(),
+          paths.gpud_lock(),           paths.restart_mark(),
+          paths.state_file(),          paths.state_file() + ".tmp",
+          SupervisorSocketOf(paths),   paths.fault_board(),
+          DashboardTokenFile(paths),   DashboardTokenFile(paths) + ".tmp",
+          DashboardAddressFile(paths), DashboardAddressFile(paths) + ".tmp"};
 }
 
 bool IsLog(const fs::path& path) { return path.extension() == ".log"; }

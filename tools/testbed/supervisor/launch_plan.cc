@@ -21,6 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kGpud[] = "gpu_daemon/gpud";
+constexpr char kDashboard[] = "tools/dashboard/dashboard";
 constexpr char kPythonPackages[] = "tools/python/lib";
 
 // The folder that Bazel builds into, as far as the environment or this program's
@@ -215,6 +216,15 @@ absl::StatusOr<LaunchPlan> PlanLaunch(const Topology& topology,
   for (const DeviceEntry& device : topology.devices) {
     ASSIGN_OR_RETURN(auto planned, PlanDevice(topology, device, paths));
     plan.devices.push_back(std::move(planned));
+  }
+  if (topology.dashboard) {
+    ASSIGN_OR_RETURN(const auto dashboard, FindCarillonProgram(kDashboard));
+    plan.devices.push_back(
+        {.name = std::string(kDashboardName),
+         .kind = std::string(kDashboardName),
+         .argv = {dashboard, "--dir=" + paths.directory(),
+                  "--testbed=" + topology.name, "--supervised"},
+         .restart = RestartPolicy::kOnFailure});
   }
   if (const std::string users = UsersOf(topology); !users.empty()) {
     plan.gpud.argv.push_back("--device-users=" + users);

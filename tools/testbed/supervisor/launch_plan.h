@@ -29,6 +29,7 @@ struct PlannedProcess {
 struct LaunchPlan {
   std::string testbed;
   PlannedProcess gpud;
+  // Last of them the dashboard, if there is one.
   std::vector<PlannedProcess> devices;
   uint64_t record = 0;  // see Topology
   // Each device must be up before the next one starts: in simulated time they

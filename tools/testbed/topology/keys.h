@@ -58,12 +58,16 @@ inline constexpr std::string_view kRecordHelp =
     "keep the last so many steps of every process, for `carillon postmortem`";
 inline constexpr std::string_view kFaultsHelp =
     "let `carillon fault` break it on purpose. Default: false";
+inline constexpr std::string_view kDashboardHelp =
+    "run a dashboard with it, whose link `carillon dashboard --link` prints. "
+    "Default: false";
 
 using gpud::kMaxDevices;
 inline constexpr uint64_t kMaxNameLength = 32;
 // Carillon uses these names itself: their logs lie beside the devices'.
-inline constexpr std::array<std::string_view, 2> kReservedNames = {
-    "gpud", "supervisor"};
+inline constexpr std::string_view kDashboardName = "dashboard";
+inline constexpr std::array<std::string_view, 3> kReservedNames = {
+    "gpud", "supervisor", kDashboardName};
 
 const Option* FindKey(std::span<const Option> keys, std::string_view name);
 

@@ -50,11 +50,14 @@ class Reader : StrictReader {
                  &reading_.topology.record);
       } else if (key == "faults") {
         ReadInto(value, key, ReadBoolean, &reading_.topology.faults);
+      } else if (key == "dashboard") {
+        ReadInto(value, key, ReadBoolean, &reading_.topology.dashboard);
       } else if (key == "devices") {
         ReadDevices(value);
       } else {
-        ComplainUnknown(value.mark, key, "of a topology",
-                        {"name", "gpu", "record", "faults", "devices"});
+        ComplainUnknown(
+            value.mark, key, "of a topology",
+            {"name", "gpu", "record", "faults", "dashboard", "devices"});
       }
     }
     for (const auto& [mark, device] : other_users_) {

@@ -39,6 +39,7 @@ TEST(Topology, ReadsEverythingThatAFileMaySay) {
 name: lab-1
 record: 100
 faults: true
+dashboard: true
 gpu:
   record: 65536
   backend: cuda
@@ -68,6 +69,8 @@ devices:
   const Topology& topology = reading.topology;
   EXPECT_EQ(topology.name, "lab-1");
   EXPECT_EQ(topology.record, 100u);
+  EXPECT_TRUE(topology.faults);
+  EXPECT_TRUE(topology.dashboard);
   EXPECT_THAT(
       Flags(topology.gpu),
       ElementsAre("--record=65536", "--backend=cuda", "--workers=2",
@@ -163,7 +166,7 @@ constexpr BadFile kBadFiles[] = {
      "t.yaml:1:1: unknown key 'device' of a topology; did you mean 'devices'?"},
     {"UnknownFarKey", "elephants: []\n",
      "t.yaml:1:1: unknown key 'elephants' of a topology; known keys: name, "
-     "gpu, record, faults, devices"},
+     "gpu, record, faults, dashboard, devices"},
     {"FewRecords", "record: 63\n",
      "t.yaml:1:9: record: '63' is out of range; allowed: 64 to 4194304"},
     {"UnknownGpuKey", "gpu:\n  ekt_entires: 3\n",
@@ -520,10 +523,10 @@ TEST_F(TopologyFile, GivesOneLineAProblem) {
   EXPECT_EQ(topology.status().message(),
             path_ +
                 ":1:1: unknown key 'a' of a topology; known keys: name, "
-                "gpu, record, faults, devices\n" +
+                "gpu, record, faults, dashboard, devices\n" +
                 path_ +
                 ":2:1: unknown key 'b' of a topology; known keys: "
-                "name, gpu, record, faults, devices");
+                "name, gpu, record, faults, dashboard, devices");
 }
 
 }  // namespace

@@ -164,24 +164,26 @@ Json TopologySchema() {
   }
   Json name = NameSchema();
   name["description"] = "of the testbed; `carillon up --name` wins";
-  return {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
-          {"title", "Carillon topology"},
-          {"description", "What `carillon up` brings up; see docs/cli.md"},
-          {"type", "object"},
-          {"additionalProperties", false},
-          {"properties",
-           {{"name", std::move(name)},
-            {"gpu", std::move(gpu)},
-            {"record",
-             {{"type", "integer"},
-              {"minimum", shm::FlightRecorder::kMinRecords},
-              {"maximum", shm::FlightRecorder::kMaxRecords},
-              {"description", kRecordHelp}}},
-            {"faults", {{"type", "boolean"}, {"description", kFaultsHelp}}},
-            {"devices",
-             {{"type", "array"},
-              {"maxItems", kMaxDevices},
-              {"items", {{"oneOf", std::move(kinds)}}}}}}}};
+  return {
+      {"$schema", "https://json-schema.org/draft/2020-12/schema"},
+      {"title", "Carillon topology"},
+      {"description", "What `carillon up` brings up; see docs/cli.md"},
+      {"type", "object"},
+      {"additionalProperties", false},
+      {"properties",
+       {{"name", std::move(name)},
+        {"gpu", std::move(gpu)},
+        {"record",
+         {{"type", "integer"},
+          {"minimum", shm::FlightRecorder::kMinRecords},
+          {"maximum", shm::FlightRecorder::kMaxRecords},
+          {"description", kRecordHelp}}},
+        {"faults", {{"type", "boolean"}, {"description", kFaultsHelp}}},
+        {"dashboard", {{"type", "boolean"}, {"description", kDashboardHelp}}},
+        {"devices",
+         {{"type", "array"},
+          {"maxItems", kMaxDevices},
+          {"items", {{"oneOf", std::move(kinds)}}}}}}}};
 }
 
 std::string TopologyKeysAsMarkdown() {

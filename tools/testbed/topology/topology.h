@@ -42,6 +42,8 @@ struct Topology {
   uint64_t record = 0;
   // Whether there is a board of faults (shm/faults), for `carillon fault`.
   bool faults = false;
+  // Whether the supervisor runs a dashboard.
+  bool dashboard = false;
   RestartPolicy gpu_restart = RestartPolicy::kNever;
   std::vector<DeviceEntry> devices;
 };

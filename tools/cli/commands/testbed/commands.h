@@ -8,6 +8,7 @@
 namespace carillon::cli {
 
 Run MakeCleanup(Arguments& arguments, Console& console);
+Run MakeDashboard(Arguments& arguments, Console& console);
 Run MakeDemo(Arguments& arguments, Console& console);
 Run MakeDown(Arguments& arguments, Console& console);
 Run MakeExec(Arguments& arguments, Console& console);

@@ -1,0 +1,254 @@
+// A dashboard that runs with its testbed, and what people do through one.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/testing/eventually.h"
+#include "integration_tests/testbed.h"
+#include "integration_tests/testbed_process.h"
+#include "tools/dashboard/test_http_client.h"
+#include "tools/testbed/supervisor/dashboard_link.h"
+
+namespace carillon::testing {
+namespace {
+
+using dashboard::Client;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+std::string ReadFile(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+uint16_t PortOf(const std::string& url) {
+  return static_cast<uint16_t>(std::stoul(url.substr(url.rfind(':') + 1)));
+}
+
+// A request with a token, and the whole answer.
+std::string Ask(uint16_t port, const std::string& token,
+                const std::string& line, const std::string& body = "") {
+  std::string request = fmt::format(
+      "{} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nAuthorization: Bearer {}\r\n"
+      "Connection: close\r\n",
+      line, port, token);
+  if (!body.empty()) {
+    request +=
+        fmt::format("Content-Type: application/json\r\nContent-Length: {}\r\n",
+                    body.size());
+  }
+  Client client(port);
+  client.Send(request + "\r\n" + body);
+  return client.ReadAll();
+}
+
+class DashboardTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto up = FaultTestbed::Up(R"(
+        gpu: {backend: cpu, memory: 64MiB, restart: on_failure}
+        dashboard: true
+        devices:
+          - {name: fpga0, kind: fpga, size: 64x64, fps: 200,
+             restart: on_failure})");
+    ASSERT_TRUE(up.ok()) << up.status();
+    lab_ = *std::move(up);
+    const auto link = testbed::ReadDashboardLink(lab_->paths());
+    ASSERT_TRUE(link.ok()) << link.status();
+    link_ = *link;
+  }
+  std::string Get(const std::string& target) const {
+    return Ask(PortOf(link_.url), link_.token, "GET " + target);
+  }
+
+  std::unique_ptr<FaultTestbed> lab_;
+  testbed::DashboardLink link_;
+};
+
+TEST_F(DashboardTest, TheSupervisorTellsItsAddressButNotItsToken) {
+  const testbed::ProcessRecord record = lab_->ProcessOf("dashboard");
+  EXPECT_EQ(record.note, link_.url);
+  EXPECT_EQ(record.identity.pid, link_.pid);
+  EXPECT_THAT(link_.url, StartsWith("http://127.0.0.1:"));
+  EXPECT_EQ(link_.token.size(), 32u);
+  // Neither in what others can read nor in logs.
+  for (const std::string& file : {lab_->paths().state_file(), record.log,
+                                  fmt::format("/proc/{}/cmdline", link_.pid),
+                                  fmt::format("/proc/{}/environ", link_.pid)}) {
+    EXPECT_THAT(ReadFile(file), Not(HasSubstr(link_.token))) << file;
+  }
+  for (const std::string& file :
+       {testbed::DashboardTokenFile(lab_->paths()),
+        testbed::DashboardAddressFile(lab_->paths())}) {
+    struct stat facts {};
+    ASSERT_EQ(stat(file.c_str(), &facts), 0) << file;
+    EXPECT_EQ(facts.st_mode & 0777, 0600u) << file;
+  }
+}
+
+TEST_F(DashboardTest, TheCommandLinePrintsTheLink) {
+  const std::string directory = lab_->directory();
+  const size_t slash = directory.rfind('/');
+  const std::vector<std::string> environment = {"CARILLON_RUNTIME_DIR=" +
+                                                directory.substr(0, slash)};
+  const std::string name = "--name=" + directory.substr(slash + 1);
+  const std::string carillon = Program("tools/cli/carillon");
+  auto link = Process::Start("link", {carillon, "dashboard", name, "--link"},
+                             environment);
+  ASSERT_TRUE(link.ok()) << link.status();
+  EXPECT_EQ((*link)->Wait(), 0);
+  EXPECT_EQ((*link)->output(), testbed::LinkOf(link_.url, link_.token) + "\n");
+
+  auto ps = Process::Start("ps", {carillon, "ps", name}, environment);
+  ASSERT_TRUE(ps.ok()) << ps.status();
+  EXPECT_EQ((*ps)->Wait(), 0);
+  EXPECT_THAT((*ps)->output(), HasSubstr(link_.url));
+  EXPECT_THAT((*ps)->output(), Not(HasSubstr(link_.token)));
+
+  // One beside it has a link of its own.
+  auto other =
+      Process::Start("dashboard", {carillon, "dashboard", name}, environment);
+  ASSERT_TRUE(other.ok()) << other.status();
+  ASSERT_TRUE((*other)->WaitForOutput("\n"));
+  const std::string words = (*other)->output();
+  EXPECT_THAT(words, StartsWith("viewer "));
+  EXPECT_THAT(words, Not(HasSubstr(link_.token)));
+  (*other)->Signal(SIGTERM);
+  EXPECT_EQ((*other)->Wait(), 0);
+
+  auto wrong = Process::Start(
+      "wrong", {carillon, "dashboard", name, "--role", "king"}, environment);
+  ASSERT_TRUE(wrong.ok()) << wrong.status();
+  EXPECT_EQ((*wrong)->Wait(), 2);
+}
+
+TEST_F(DashboardTest, ShowsTheTestbedToWhoHasTheToken) {
+  EXPECT_TRUE(Eventually([&] {
+    const std::string state = Get("/api/v1/state");
+    return state.find("\"state\":\"live\"") != std::string::npos &&
+           state.find("\"device\":\"fpga0\"") != std::string::npos;
+  })) << Get("/api/v1/state");
+  EXPECT_THAT(Ask(PortOf(link_.url), "x", "GET /api/v1/state"),
+              StartsWith("HTTP/1.1 401 "));
+  EXPECT_THAT(Get("/metrics"),
+              HasSubstr("carillon_events_total{device=\"fpga0\""));
+  EXPECT_THAT(Get("/api/v1/logs"), HasSubstr("\"process\":\"fpga0\""));
+  EXPECT_TRUE(Eventually([&] {
+    return Get("/api/v1/history").find("[\"fpga0\",0,") != std::string::npos;
+  }));
+  // The link of a topology's dashboard only looks.
+  EXPECT_THAT(Ask(PortOf(link_.url), link_.token, "POST /api/v1/policy",
+                  R"({"policy": "priority"})"),
+              StartsWith("HTTP/1.1 403 "));
+}
+
+TEST_F(DashboardTest, AStreamTellsOfGpudsDeathAndGoesOnWithTheNextOne) {
+  Client client(PortOf(link_.url));
+  client.Send(fmt::format(
+      "GET /api/v1/stream HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nAuthorization: "
+      "Bearer {}\r\n\r\n",
+      PortOf(link_.url), link_.token));
+  const std::string live = R"("gpud":{"state":"live")";
+  const std::string gone = R"("gpud":{"state":"gone")";
+  EXPECT_THAT(client.ReadUntil(live), HasSubstr(live));
+  ASSERT_TRUE(lab_->Signal("gpud", SIGKILL));
+  client.Forget();
+  EXPECT_THAT(client.ReadUntil(gone), HasSubstr(gone));
+  client.Forget();
+  EXPECT_THAT(client.ReadUntil(live), HasSubstr(live));
+  // Events come again, too.
+  EXPECT_TRUE(lab_->WaitForRestart("gpud"));
+  EXPECT_TRUE(lab_->WaitForProgress("fpga0", 10));
+}
+
+TEST_F(DashboardTest, AStoppedGpudIsSilent) {
+  ASSERT_TRUE(lab_->Signal("gpud", SIGSTOP));
+  EXPECT_TRUE(Eventually([&] {
+    return Get("/api/v1/state").find("\"state\":\"silent\"") !=
+           std::string::npos;
+  }));
+  ASSERT_TRUE(lab_->Signal("gpud", SIGCONT));
+  EXPECT_TRUE(Eventually([&] {
+    return Get("/api/v1/state").find("{\"state\":\"live\"") !=
+           std::string::npos;
+  }));
+}
+
+TEST_F(DashboardTest, AnotherOneHasAnotherTokenOnTheSamePort) {
+  ASSERT_TRUE(lab_->Signal("dashboard", SIGKILL));
+  ASSERT_TRUE(lab_->WaitForRestart("dashboard"));
+  const auto link = testbed::ReadDashboardLink(lab_->paths());
+  ASSERT_TRUE(link.ok()) << link.status();
+  EXPECT_NE(link->token, link_.token);
+  EXPECT_EQ(link->url, link_.url);
+  EXPECT_EQ(lab_->ProcessOf("dashboard").note, link->url);
+  EXPECT_THAT(Ask(PortOf(link->url), link_.token, "GET /api/v1/state"),
+              StartsWith("HTTP/1.1 401 "));
+  EXPECT_THAT(Ask(PortOf(link->url), link->token, "GET /metrics"),
+              StartsWith("HTTP/1.1 200 "));
+}
+
+TEST_F(DashboardTest, LinksWithRolesChangeTheTestbed) {
+  auto own = Process::Start(
+      "dashboard",
+      {Program("tools/dashboard/dashboard"), "--dir=" + lab_->directory(),
+       "--testbed=lab", "--role=operator", "--role=fault-injector", "--json"});
+  ASSERT_TRUE(own.ok()) << own.status();
+  ASSERT_TRUE((*own)->WaitForOutput("\n}\n"));
+  const auto links =
+      nlohmann::json::parse((*own)->output(), nullptr, false)["links"];
+  ASSERT_EQ(links.size(), 3u) << (*own)->output();
+  const auto token = [&](int i) {
+    const std::string link = links[i]["link"];
+    return link.substr(link.find("#token=") + 7);
+  };
+  const std::string first = links[0]["link"];
+  const uint16_t port = PortOf(first.substr(0, first.find("/#")));
+
+  EXPECT_THAT(
+      Ask(port, token(1), "POST /api/v1/policy", R"({"policy": "priority"})"),
+      HasSubstr(R"({"previous":"first_come"})"));
+  EXPECT_EQ(lab_->Status().policy(), "priority");
+  EXPECT_THAT(Ask(port, token(1), "POST /api/v1/tracing", R"({"on": true})"),
+              StartsWith("HTTP/1.1 200 "));
+  EXPECT_TRUE(lab_->Status().tracing());
+  EXPECT_TRUE(Eventually([&] {
+    return Ask(port, token(0), "GET /metrics")
+               .find("carillon_event_stage_seconds_bucket") !=
+           std::string::npos;
+  }));
+  EXPECT_THAT(Ask(port, token(2), "POST /api/v1/faults",
+                  R"({"name": "dies", "process": "fpga0", "action": "kill",
+                      "point": "device.ring", "nth": "5"})"),
+              StartsWith("HTTP/1.1 200 "));
+  EXPECT_TRUE(lab_->WaitForStrike("dies"));
+  EXPECT_TRUE(lab_->WaitForRestart("fpga0"));
+  EXPECT_THAT(
+      Ask(port, token(1), "POST /api/v1/restart", R"({"process": "fpga0"})"),
+      HasSubstr("\"state\":\"ready\""));
+  EXPECT_EQ(lab_->ProcessOf("fpga0").restarts, 2u);
+  // What it may not, and what there is not.
+  EXPECT_THAT(Ask(port, token(0), "POST /api/v1/faults/clear", "{}"),
+              StartsWith("HTTP/1.1 403 "));
+  EXPECT_THAT(
+      Ask(port, token(1), "POST /api/v1/policy", R"({"policy": "fastest"})"),
+      StartsWith("HTTP/1.1 404 "));
+
+  // It ends in order, and nothing of it is left.
+  (*own)->Signal(SIGTERM);
+  EXPECT_EQ((*own)->Wait(), 0);
+}
+
+}  // namespace
+}  // namespace carillon::testing

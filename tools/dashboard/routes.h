@@ -1,0 +1,40 @@
+// Answers the dashboard's requests, whatever sent them.
+#ifndef CARILLON_TOOLS_DASHBOARD_ROUTES_H_
+#define CARILLON_TOOLS_DASHBOARD_ROUTES_H_
+
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "tools/dashboard/access.h"
+#include "tools/dashboard/http_message.h"
+#include "tools/dashboard/view.h"
+
+namespace carillon::dashboard {
+
+struct RouteInfo {
+  std::string_view method;
+  std::string_view path;
+  // Nothing: no token is needed. Such a route tells nothing of the testbed.
+  std::optional<Role> role;
+};
+
+// Thread safe.
+class Routes {
+ public:
+  // Both must outlive it.
+  Routes(const Access* access, View* view) : access_(access), view_(view) {}
+
+  // Never fails: what is wrong with a request is in its response.
+  Response Answer(const Request& request) const;
+
+  static std::span<const RouteInfo> All();
+
+ private:
+  const Access* const access_;
+  View* const view_;
+};
+
+}  // namespace carillon::dashboard
+
+#endif  // CARILLON_TOOLS_DASHBOARD_ROUTES_H_
