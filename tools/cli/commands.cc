@@ -66,6 +66,12 @@ constexpr Command kCommands[] = {
      "the last steps of every process, and whether every event ended once",
      "carillon postmortem\ncarillon postmortem --last 50 --name demo",
      MakePostmortem},
+    {"trace export", kLook,
+     "every event of the recorders as a timeline, for Perfetto",
+     "carillon trace export --out lab.pftrace\n"
+     "carillon trace export --out lab.pftrace --last 2s\n"
+     "carillon trace export --out dead.pftrace --dir /tmp/copy-of-lab",
+     MakeTraceExport},
 
     {"kernel load", kSteer,
      "give gpud kernels of your own, from a file that nvcc made",

@@ -14,6 +14,7 @@ Run MakePostmortem(Arguments& arguments, Console& console);
 Run MakeQueues(Arguments& arguments, Console& console);
 Run MakeRings(Arguments& arguments, Console& console);
 Run MakeStatus(Arguments& arguments, Console& console);
+Run MakeTraceExport(Arguments& arguments, Console& console);
 Run MakeWatch(Arguments& arguments, Console& console);
 
 }  // namespace carillon::cli
