@@ -128,7 +128,7 @@ constexpr Command kCommands[] = {
      "carillon sim figure all --out figures",
      MakeSimFigure},
     {"sim trace", kSimulate, "a timeline of warps, victims and events",
-     "carillon sim trace CONV1 IPv4 --out conv1.json\n"
+     "carillon sim trace CONV1 IPv4 --out conv1.pftrace\n"
      "carillon sim trace BP MemC --set edge.path=tb_scheduler --out bp.json",
      MakeSimTrace},
     {"hashsim", kSimulate, "hit rates of hash tables, beside the thesis's",

@@ -19,7 +19,6 @@ namespace carillon::perfetto {
 // An event as its device or gpud knows it.
 struct EventMark {
   Nanoseconds begin = 0;
-  std::optional<Nanoseconds> dispatched;
   std::optional<Nanoseconds> end;  // empty: in flight when it was read
   uint64_t sequence = 0;
   shm::EventState state = shm::EventState::kNone;  // kNone: no end is known

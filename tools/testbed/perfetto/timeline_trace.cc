@@ -32,7 +32,6 @@ struct Put {
   Kind kind = Kind::kInstant;
   const EventMark* mark = nullptr;    // of an event
   const std::string* text = nullptr;  // of another instant
-  Name name = Name::kNone;            // of a part of an event
   int64_t count = 0;
 };
 
@@ -100,8 +99,6 @@ class TimelineWriter {
   const testbed::Timeline& timeline_;
   const std::optional<Nanoseconds> last_;
   TraceWriter& writer_;
-  const Name waits_ = writer_.Intern("waits");
-  const Name runs_ = writer_.Intern("runs");
   const Name sequence_ = writer_.Intern("sequence");
   const Name ended_ = writer_.Intern("end");
 
@@ -259,24 +256,12 @@ void TimelineWriter::AddMark(const EventMark& mark, Track track) {
     puts_.push_back({.time = mark.begin, .track = track, .mark = &mark});
     return;
   }
-  const auto begin = [&](Nanoseconds time, Name name) {
-    puts_.push_back({.time = time,
-                     .track = track,
-                     .kind = Put::Kind::kBegin,
-                     .mark = &mark,
-                     .name = name});
-  };
-  const auto end = [&](Nanoseconds time) {
-    puts_.push_back({.time = time, .track = track, .kind = Put::Kind::kEnd});
-  };
-  begin(mark.begin, Name::kNone);
-  if (mark.dispatched) {
-    begin(mark.begin, waits_);
-    end(*mark.dispatched);
-    begin(*mark.dispatched, runs_);
-    end(*mark.end);
-  }
-  if (mark.end) end(*mark.end);
+  puts_.push_back({.time = mark.begin,
+                   .track = track,
+                   .kind = Put::Kind::kBegin,
+                   .mark = &mark});
+  if (!mark.end) return;
+  puts_.push_back({.time = *mark.end, .track = track, .kind = Put::Kind::kEnd});
 }
 
 void TimelineWriter::AddStrikes() {
@@ -302,8 +287,6 @@ void TimelineWriter::WritePut(const Put& put) {
     writer_.End(put.track, put.time);
   } else if (put.mark == nullptr) {
     writer_.Instant(put.track, put.time, {.text = *put.text});
-  } else if (put.name != Name::kNone) {
-    writer_.Begin(put.track, put.time, {.name = put.name});
   } else {
     const EventMark& mark = *put.mark;
     const std::string ended = DescribeEnd(mark);

@@ -2,11 +2,11 @@
 //
 //   process   a track group, with "steps": sessions, faults that struck, deaths
 //   ring      below its device and below gpud: its making, its end, what else
-//             happened to it; ends of events whose beginning is not known
-//   lane      below a ring: events, one after the other; those in flight
-//             together have a lane each. A device's last from the doorbell until
-//             they are taken, gpud's from when it saw the doorbell until it has
-//             stored the end, with "waits" and "runs" inside.
+//             happened to it; the ends that gpud has recorded; ends of events
+//             whose beginning is not known
+//   lane      below a device's ring: events, one after the other, from the
+//             doorbell until they are taken; those in flight together have a
+//             lane each
 //   flow      from an event of a device to the end that gpud has recorded of it
 #ifndef CARILLON_TOOLS_TESTBED_PERFETTO_TIMELINE_TRACE_H_
 #define CARILLON_TOOLS_TESTBED_PERFETTO_TIMELINE_TRACE_H_

@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -280,6 +283,46 @@ TEST_F(TimelineTrace, ShowsFaultsWhereTheyStruck) {
                        "device.ring"));
   EXPECT_THAT(Texts(trace, "faults"),
               ElementsAre("pid 999 IS STRUCK by stop-1"));
+}
+
+TEST_F(TimelineTrace, WhateverIsRecordedKeepsTheRulesOfTheFormat) {
+  std::mt19937_64 random(20);
+  const auto below = [&](uint64_t n) { return random() % n; };
+  for (int round = 0; round < 4; ++round) {
+    lab_ = TestTimeline();
+    lab_.Add("nic0", 200);
+    lab_.Add("nic1", 300);
+    lab_.Add("gpud", 200);
+    for (shm::FlightRecording& recording : lab_.recordings) {
+      recording.running = below(2) != 0;
+      for (int i = 0; i < 1000; ++i) {
+        recording.records.push_back({.time_ns = 1 + below(1000),
+                                     .sequence = below(12),
+                                     .generation = 1 + uint32_t(below(3)),
+                                     .status = uint32_t(below(4)),
+                                     .event_id = uint16_t(below(3)),
+                                     .step = Step(1 + below(shm::kSteps - 1)),
+                                     .state = EventState(below(5))});
+      }
+      if (below(2) != 0) {
+        std::ranges::sort(recording.records, {}, &shm::FlightRecord::time_ns);
+      }
+    }
+    const Json trace =
+        round % 2 == 0 ? Export() : Export(Nanoseconds{below(1000)});
+    ASSERT_TRUE(trace.is_object()) << round;
+    std::map<uint64_t, std::pair<int, int>> flows;
+    for (const char* const kind : {"slices", "instants"}) {
+      for (const Json& element : trace[kind]) {
+        for (const Json& flow : element["from"]) ++flows[flow].first;
+        for (const Json& flow : element["to"]) ++flows[flow].second;
+      }
+    }
+    EXPECT_EQ(flows.size(), figures_.flows);
+    for (const auto& [flow, ends] : flows) {
+      EXPECT_EQ(ends, std::pair(1, 1)) << flow;
+    }
+  }
 }
 
 TEST_F(TimelineTrace, HostileRecordsMakeNoMoreEventsThanARingHolds) {
