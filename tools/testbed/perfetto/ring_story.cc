@@ -97,11 +97,13 @@ class DeviceReader {
   }
   // Nothing of it ends any more.
   void Close(Ring& ring, Nanoseconds time) {
+    if (ring.open.empty()) return;
     for (const auto& [sequence, index] : ring.open) {
       EventMark& mark = StoryOf(ring).marks[index];
       if (!mark.end) SetEnd(mark, time);
     }
     ring.open.clear();
+    CountOpen(ring, time);
   }
 
   void Take(const FlightRecord& record);
@@ -120,7 +122,8 @@ class DeviceReader {
   ProcessStory story_{.recording = &recording_};
   std::map<uint16_t, Ring> current_;  // by event id
   uint64_t gpud_pid_ = 0;
-  bool attached_ = false;
+  // Where its first records are lost: until it says otherwise.
+  bool attached_ = recording_.overwritten + recording_.torn != 0;
 };
 
 void DeviceReader::Begin(Ring& ring, const FlightRecord& record,
@@ -130,12 +133,20 @@ void DeviceReader::Begin(Ring& ring, const FlightRecord& record,
   if (ring.from_start || ring.told != 0) before = std::max(before, ring.told);
   if (through <= before) return;
   const uint64_t fresh = through - before;
+  RingStory& story = StoryOf(ring);
+  // Whose slot is in use again was taken, though no record says so.
+  for (uint64_t i = 1; i <= fresh && fresh <= ring.entries; ++i) {
+    const auto taken = ring.open.find(before + i - ring.entries);
+    if (before + i <= ring.entries || taken == ring.open.end()) continue;
+    EventMark& mark = story.marks[taken->second];
+    if (!mark.end) SetEnd(mark, record.time_ns);
+    ring.open.erase(taken);
+  }
   if (fresh > room_ || ring.open.size() + fresh > ring.entries) {
     AddText(ring, record);
     return;
   }
   room_ -= fresh;
-  RingStory& story = StoryOf(ring);
   for (uint64_t i = 1; i <= fresh; ++i) {
     const uint64_t sequence = before + i;
     ring.open[sequence] = story.marks.size();
@@ -246,7 +257,13 @@ class GpudReader {
       Take(record);
       last = std::max(last, record.time_ns);
     }
-    if (!recording_.running && !sessions_.empty()) {
+    // Where its first records are lost, sessions may be under way that it does
+    // not tell of. In order it ends all, and nothing comes after that.
+    const auto& records = recording_.records;
+    const bool lost = recording_.overwritten + recording_.torn != 0;
+    const bool busy =
+        !records.empty() && lost && records.back().step != Step::kSessionEnded;
+    if (!recording_.running && (!sessions_.empty() || busy)) {
       story_.texts.push_back({last, kDied});
     }
     return std::move(story_);

@@ -104,8 +104,8 @@ class TimelineWriter {
 
   Nanoseconds from_ = 0;
   std::vector<ProcessStory> stories_;
-  std::map<uint32_t, Track> steps_;  // by pid
-  std::list<std::string> texts_;     // that nobody else keeps
+  std::map<std::pair<uint32_t, std::string>, Track> steps_;  // pid and name
+  std::list<std::string> texts_;  // that nobody else keeps
   std::vector<Put> puts_;
   uint64_t groups_ = 0;
   TraceFigures figures_;
@@ -182,7 +182,7 @@ void TimelineWriter::AddProcess(ProcessStory& story) {
   ++figures_.processes;
   const Track process = writer_.AddProcess(recording.name, recording.pid);
   const Track steps = writer_.AddTrack(process, "steps");
-  steps_[recording.pid] = steps;
+  steps_[{recording.pid, recording.name}] = steps;
   for (const TextMark& mark : story.texts) {
     AddText(steps, mark.time, mark.text);
   }
@@ -207,12 +207,19 @@ void TimelineWriter::AddRing(Track process, const RingStory& ring,
   }
   if (!ring.in_flight.empty()) {
     const Track counter = writer_.AddCounter(track, "in flight");
+    std::optional<int64_t> before;  // the last moments begin with it
     for (const auto& [time, count] : ring.in_flight) {
-      if (time < from_) continue;
+      if (time < from_) before = count;
+    }
+    const auto add = [&](Nanoseconds time, int64_t count) {
       puts_.push_back({.time = time,
                        .track = counter,
                        .kind = Put::Kind::kCount,
                        .count = count});
+    };
+    if (before) add(from_, *before);
+    for (const auto& [time, count] : ring.in_flight) {
+      if (time >= from_) add(time, count);
     }
   }
   if (of_device) figures_.events += marks.size();
@@ -268,7 +275,7 @@ void TimelineWriter::AddStrikes() {
   Track others = Track::kNone;
   for (const testbed::StruckStep& strike : timeline_.strikes) {
     Track track = others;
-    const auto found = steps_.find(strike.pid);
+    const auto found = steps_.find({strike.pid, strike.process});
     if (found != steps_.end()) {
       track = found->second;
     } else if (others == Track::kNone) {

@@ -183,6 +183,43 @@ TEST_F(TimelineTrace, TellsOfEventsWithoutAnEndWhatIsKnown) {
   EXPECT_THAT(Texts(trace, "gpud/steps"), Not(Contains(last_words)));
 }
 
+TEST_F(TimelineTrace, ShowsADeathThoughTheFirstRecordsAreOverwritten) {
+  const size_t nic = lab_.AddDevice("nic0", 200);
+  auto ring = lab_.Register(nic, 3);
+  for (int i = 0; i < 9; ++i) lab_.Live(ring);
+  lab_.RingBell(ring, 3);
+  lab_.Overwrite(nic, 4);
+  lab_.Overwrite(TestTimeline::kGpud, 4);
+  const Json trace = Export();
+  const std::string last_words = "died: this was its last step";
+  EXPECT_THAT(Texts(trace, "nic0/steps"), Contains(last_words));
+  EXPECT_THAT(Texts(trace, "gpud/steps"), Contains(last_words));
+  // Nothing is in flight after it.
+  EXPECT_EQ(trace["counts"].back()["value"], 0);
+  EXPECT_EQ(trace["counts"].back()["at"], lab_.now);
+}
+
+TEST_F(TimelineTrace, ATornRecordCostsOneEvent) {
+  for (const uint32_t entries : {1, 8}) {
+    lab_ = TestTimeline();
+    const size_t nic = lab_.AddDevice("nic0", 200);
+    auto ring = lab_.Register(nic, 3, entries);
+    lab_.RingBell(ring, entries);
+    size_t torn = 0;
+    for (uint64_t sequence = 1; sequence <= 40; ++sequence) {
+      lab_.End(ring, sequence);
+      lab_.Take(ring, sequence);
+      if (sequence == 5) torn = lab_.recordings[nic].records.size() - 1;
+      lab_.RingBell(ring);
+    }
+    lab_.Tear(nic, torn);
+    const Json trace = Export();
+    EXPECT_EQ(TakenIn(trace), TakenIn(lab_.recordings)) << entries;
+    EXPECT_EQ(TakenIn(trace).size(), 39u);
+    EXPECT_EQ(trace["counts"].back()["value"], 0);
+  }
+}
+
 TEST_F(TimelineTrace, FollowsARingFromADeadGpudToTheNext) {
   const size_t nic = lab_.AddDevice("nic0", 200);
   auto ring = lab_.Register(nic, 3);
@@ -266,6 +303,8 @@ TEST_F(TimelineTrace, KeepsWholeEventsThatReachIntoTheLastMoments) {
   EXPECT_EQ(CheckFlows(trace), 1u);
   EXPECT_THAT(Texts(trace, "nic0/steps"),
               ElementsAre("died: this was its last step"));
+  EXPECT_EQ(trace["counts"][0]["at"], from);
+  EXPECT_EQ(trace["counts"][0]["value"], 2);
   EXPECT_EQ(TakenIn(Export(uint64_t{1} << 63)).size(), 3u);
 }
 

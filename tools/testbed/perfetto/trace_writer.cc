@@ -42,10 +42,9 @@ absl::StatusOr<std::unique_ptr<TraceWriter>> TraceWriter::Create(
                     "file",
                     path));
   }
-  const std::string part = path + ".part";
+  const std::string part = fmt::format("{}.{}.part", path, getpid());
   UniqueFd fd(open(part.c_str(),
-                   O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
-                   0666));
+                   O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666));
   if (!fd) return WriteError(path);
   std::unique_ptr<TraceWriter> writer(
       new TraceWriter(path, part, std::move(fd)));

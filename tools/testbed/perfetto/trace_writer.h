@@ -59,7 +59,7 @@ struct ClockPair {
 // the same time, and End() ends what began last. Not thread safe.
 class TraceWriter {
  public:
-  // Makes PATH.part in the same folder, which becomes `path` in Finish(), and is
+  // Makes PATH.PID.part in the same folder, which becomes `path` in Finish(), and is
   // removed with an unfinished writer. `clocks`: what the time of day was.
   // Errors: InvalidArgument (`path` is there and no regular file), NotFound,
   // PermissionDenied, ResourceExhausted, Internal.

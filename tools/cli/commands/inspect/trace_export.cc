@@ -29,7 +29,7 @@ absl::Status CheckReadable(const testbed::Timeline& timeline) {
   return WithHint(
       absl::FailedPreconditionError(JoinWords(timeline.unreadable)),
       "`carillon trace export --dir` with a copy of the testbed's directory "
-      "without that file exports the rest");
+      "without that file exports the rest; all processes look dead in it");
 }
 
 absl::Status Export(const Options& options, Console& console) {
