@@ -47,35 +47,35 @@ class TraceWriter {
          {"tid", track},
          {"args", {{"name", name}}}});
   }
-  // A slice from one cycle to another, on a warp slot's track.
-  void Slice(const std::string& name, uint32_t sm, uint32_t slot, Cycle from,
-             Cycle to, uint64_t grid) {
+  void Slice(const TimelineSlice& slice) {
+    if (slice.sm == Observation::kNowhere) return EventSlice(slice);
+    const Cycle cycles = slice.to - slice.from;
     Put({{"ph", "X"},
-         {"name", name},
-         {"pid", ProcessOf(sm)},
-         {"tid", TrackOf(slot)},
-         {"ts", Microseconds(from)},
-         {"dur", Microseconds(to - from)},
-         {"args", {{"grid", grid}, {"cycle", from}, {"cycles", to - from}}}});
+         {"name", slice.name},
+         {"pid", ProcessOf(slice.sm)},
+         {"tid", TrackOf(slice.slot)},
+         {"ts", Microseconds(slice.from)},
+         {"dur", Microseconds(cycles)},
+         {"args",
+          {{"grid", slice.grid}, {"cycle", slice.from}, {"cycles", cycles}}}});
   }
-  // The same for an event, whose slices may overlap.
-  void EventSlice(const std::string& name, uint64_t grid, Cycle from,
-                  Cycle to) {
+
+ private:
+  // Those of events may overlap.
+  void EventSlice(const TimelineSlice& slice) {
     const auto half = [&](std::string_view phase, Cycle at) {
       Put({{"ph", phase},
            {"cat", "event"},
-           {"name", name},
-           {"id", grid},
+           {"name", slice.name},
+           {"id", slice.grid},
            {"pid", kEvents},
            {"tid", 0},
            {"ts", Microseconds(at)},
            {"args", {{"cycle", at}}}});
     };
-    half("b", from);
-    half("e", to);
+    half("b", slice.from);
+    half("e", slice.to);
   }
-
- private:
   void Put(const Json& event) {
     to_ << std::exchange(separator_, ",\n") << event.dump();
   }
@@ -124,20 +124,41 @@ void Timeline::Write(std::ostream& to) const {
                      fmt::format("warp {}", slot));
   }
 
+  for (const TimelineSlice& slice : Slices()) writer.Slice(slice);
+  writer.Finish();
+}
+
+std::vector<TimelineSlice> Timeline::Slices() const {
+  std::vector<TimelineSlice> slices;
+  const auto add_warp = [&](const std::string& name,
+                            std::pair<uint32_t, uint32_t> at, Cycle from,
+                            Cycle to, uint64_t grid) {
+    slices.push_back({.name = name,
+                      .grid = grid,
+                      .from = from,
+                      .to = to,
+                      .sm = at.first,
+                      .slot = at.second});
+  };
   const Cycle end = seen_.empty() ? 0 : seen_.back().cycle;
   // An event's warp lies on top of its victim's.
   std::map<std::pair<uint32_t, uint32_t>, std::vector<Open>> warps;
   std::map<uint64_t, EventLife> events;
   const auto end_event = [&](uint64_t grid, const EventLife& life, Cycle at) {
     const Cycle launched = std::min(life.launched, at);
-    writer.EventSlice(NameOfGrid(grid), grid, life.arrived, at);
-    writer.EventSlice("wait", grid, life.arrived,
-                      std::min(life.selected, launched));
+    const auto add = [&](const std::string& name, Cycle from, Cycle to) {
+      slices.push_back({.name = name, .grid = grid, .from = from, .to = to});
+    };
+    const auto add_part = [&](const std::string& name, Cycle from, Cycle to) {
+      add(name, from, to);
+      slices.back().part = true;
+    };
+    add(NameOfGrid(grid), life.arrived, at);
+    add_part("wait", life.arrived, std::min(life.selected, launched));
     if (life.selected != kNever) {
-      writer.EventSlice("flush", grid, life.selected,
-                        std::min(life.flushed, launched));
+      add_part("flush", life.selected, std::min(life.flushed, launched));
     }
-    if (life.launched != kNever) writer.EventSlice("run", grid, launched, at);
+    if (life.launched != kNever) add_part("run", launched, at);
   };
   for (const Observation& seen : seen_) {
     const std::pair at(seen.sm, seen.slot);
@@ -154,8 +175,8 @@ void Timeline::Write(std::ostream& to) const {
             open.rbegin(), open.rend(),
             [&](const Open& warp) { return warp.grid == seen.grid; });
         if (found == open.rend()) break;
-        writer.Slice(NameOfGrid(seen.grid), seen.sm, seen.slot, found->since,
-                     seen.cycle, seen.grid);
+        add_warp(NameOfGrid(seen.grid), at, found->since, seen.cycle,
+                 seen.grid);
         open.erase(std::next(found).base());
         break;
       }
@@ -168,9 +189,9 @@ void Timeline::Write(std::ostream& to) const {
         break;
       case What::kEventFlush:
         events[seen.grid].flushed = seen.cycle;
-        for (const auto& [sm, slot] : events[seen.grid].victims) {
-          writer.Slice("flush", sm, slot, events[seen.grid].selected,
-                       seen.cycle, seen.grid);
+        for (const auto& victim : events[seen.grid].victims) {
+          add_warp("flush", victim, events[seen.grid].selected, seen.cycle,
+                   seen.grid);
         }
         events[seen.grid].victims.clear();
         break;
@@ -190,14 +211,13 @@ void Timeline::Write(std::ostream& to) const {
   }
   for (const auto& [at, open] : warps) {
     for (const Open& warp : open) {
-      writer.Slice(NameOfGrid(warp.grid), at.first, at.second, warp.since, end,
-                   warp.grid);
+      add_warp(NameOfGrid(warp.grid), at, warp.since, end, warp.grid);
     }
   }
   for (const auto& [grid, life] : events) {
     if (life.arrived != kNever) end_event(grid, life, end);
   }
-  writer.Finish();
+  return slices;
 }
 
 }  // namespace carillon::sim::timing

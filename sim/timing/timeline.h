@@ -1,6 +1,7 @@
-// A run of the timed GPU as Chrome's trace events, which Perfetto and
-// chrome://tracing show: a process for each SM with a track for each warp slot,
-// and one for the events, from their arrival to their end.
+// A run of the timed GPU as slices of time: of warps in their slots, and of
+// events, from their arrival to their end. Write() makes Chrome's trace events of
+// them, which Perfetto and chrome://tracing show: a process for each SM with a
+// track for each warp slot, and one for the events.
 //
 //   Timeline timeline(config);
 //   Gpu gpu(config, &memory, {.observer = timeline.observer()});
@@ -20,6 +21,17 @@
 
 namespace carillon::sim::timing {
 
+struct TimelineSlice {
+  std::string name;
+  uint64_t grid = 0;
+  Cycle from = 0;
+  Cycle to = 0;
+  uint32_t sm = Observation::kNowhere;  // nowhere: of an event
+  uint32_t slot = 0;
+  // "wait", "flush" or "run", of the last event before that is whole.
+  bool part = false;
+};
+
 // Not thread safe.
 class Timeline {
  public:
@@ -35,8 +47,10 @@ class Timeline {
   void Name(uint64_t grid, std::string name) { names_[grid] = std::move(name); }
   size_t size() const { return seen_.size(); }
 
-  // Times are microseconds of the GPU; `args` has the cycles. What has not
-  // ended ends with the last observation.
+  uint32_t core_mhz() const { return core_mhz_; }
+  // What has not ended ends with the last observation.
+  std::vector<TimelineSlice> Slices() const;
+  // Times are microseconds of the GPU; `args` has the cycles.
   void Write(std::ostream& to) const;
 
  private:

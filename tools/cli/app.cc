@@ -155,6 +155,12 @@ void PrintFamily(const std::vector<const Command*>& family, Console& console) {
 absl::StatusOr<const Command*> ChooseCommand(
     const std::vector<std::string>& words, size_t* taken, Console& console) {
   const std::string& first = words[0];
+  // `trace export` is not what `trace` does with an argument.
+  if (words.size() > 1) {
+    *taken = 2;
+    const Command* const command = FindCommand(first + " " + words[1]);
+    if (command != nullptr) return command;
+  }
   *taken = 1;
   if (const Command* command = FindCommand(first)) return command;
   const auto family = FamilyOf(first);
@@ -164,10 +170,7 @@ absl::StatusOr<const Command*> ChooseCommand(
     PrintFamily(family, console);
     return nullptr;
   }
-  *taken = 2;
-  const std::string name = first + " " + words[1];
-  if (const Command* command = FindCommand(name)) return command;
-  return UnknownCommand(name);
+  return UnknownCommand(first + " " + words[1]);
 }
 
 absl::Status Dispatch(const std::vector<std::string>& arguments,

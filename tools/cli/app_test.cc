@@ -120,7 +120,10 @@ TEST_F(AppTest, CompletesCommandsAndWhatTheyTake) {
   EXPECT_EQ(Completed({"fault", "inject", "--after-f"}),
             Found{"--after-fault"});
   EXPECT_EQ(Completed({"fault", "inject", "--after_"}), Found{});
-  EXPECT_EQ(Completed({"trace", ""}), (Found{"on", "off", "reset"}));
+  EXPECT_EQ(Completed({"trace", ""}), (Found{"on", "off", "reset", "export"}));
+  EXPECT_EQ(Completed({"help", "trace", "e"}), Found{"export"});
+  EXPECT_EQ(Completed({"trace", "export", "--la"}), Found{"--last"});
+  EXPECT_EQ(Completed({"trace", "export", "--out", ""}), Found{":files"});
   EXPECT_EQ(Completed({"trace", "on", "--na"}), Found{"--name"});
   EXPECT_EQ(Completed({"status", "-o", "t"}), Found{"table"});
   EXPECT_EQ(Completed({"status", "--output=t"}), Found{"--output=table"});

@@ -241,17 +241,24 @@ Candidates Find(const Words& words, Console& console) {
     if (!typed.starts_with('-')) return FindCommands(before, !help);
     return {.words = {{"--help", ""}, {"--version", ""}, {"--output", ""}}};
   }
-  size_t taken = 1;
-  const Command* command = FindCommand(before[0]);
+  // The second words of `before`'s commands, as export of trace.
+  Candidates found;
+  if (before.size() == 1) found = FindCommands(before, false);
+  size_t taken = 2;
+  const Command* command = nullptr;
+  if (before.size() > 1) command = FindCommand(before[0] + " " + before[1]);
   if (command == nullptr) {
-    if (before.size() == 1) return FindCommands(before, false);
-    taken = 2;
-    command = FindCommand(before[0] + " " + before[1]);
+    taken = 1;
+    command = FindCommand(before[0]);
   }
-  if (command == nullptr || command->group.empty() || help) return {};
+  if (command == nullptr || command->group.empty() || help) return found;
   CommandLine line(*command, console);
   for (size_t i = taken; i < before.size(); ++i) line.Pass(before[i]);
-  return line.Complete(typed);
+  Candidates own = line.Complete(typed);
+  if (!typed.starts_with('-')) {
+    own.words.insert(own.words.end(), found.words.begin(), found.words.end());
+  }
+  return own;
 }
 
 }  // namespace

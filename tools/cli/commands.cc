@@ -73,6 +73,12 @@ constexpr Command kCommands[] = {
      "the last steps of every process, and whether every event ended once",
      "carillon postmortem\ncarillon postmortem --last 50 --name demo",
      MakePostmortem},
+    {"trace export", kLook,
+     "every event of the recorders as a timeline, for Perfetto",
+     "carillon trace export --out lab.pftrace\n"
+     "carillon trace export --out lab.pftrace --last 2s\n"
+     "carillon trace export --out dead.pftrace --dir /tmp/copy-of-lab",
+     MakeTraceExport},
 
     {"kernel load", kSteer,
      "give gpud kernels of your own, from a file that nvcc made",
@@ -129,7 +135,7 @@ constexpr Command kCommands[] = {
      "carillon sim figure all --out figures",
      MakeSimFigure},
     {"sim trace", kSimulate, "a timeline of warps, victims and events",
-     "carillon sim trace CONV1 IPv4 --out conv1.json\n"
+     "carillon sim trace CONV1 IPv4 --out conv1.pftrace\n"
      "carillon sim trace BP MemC --set edge.path=tb_scheduler --out bp.json",
      MakeSimTrace},
     {"hashsim", kSimulate, "hit rates of hash tables, beside the thesis's",

@@ -6,15 +6,25 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
 
 #include "tools/cli/run_line.h"
+#include "tools/testbed/perfetto/test_trace_reader.h"
 #include "tools/testbed/supervisor/test_util.h"
 
 namespace carillon::cli {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 using ::testing::Not;
+using ::testing::StartsWith;
+
+constexpr double kCoreMhz = 700;  // edge_table2's
 
 constexpr char kPtx[] = R"(.version 9.0
 .target sm_75
@@ -182,6 +192,54 @@ TEST_F(SimCommands, TraceWritesATimeline) {
   EXPECT_EQ(slices["IPv4"], document["events"].get<int>());
   EXPECT_EQ(slices["flush"], document["places"]["preempted"].get<int>());
   EXPECT_GT(slices["BP"], 100);
+}
+
+TEST_F(SimCommands, TraceOfPerfettosFormatHasWhatTheJsonHas) {
+  const std::string json = testing::TempDir() + "/sim_commands_test.json";
+  const std::string out = testing::TempDir() + "/sim_commands_test.pftrace";
+  for (const std::string& file : {json, out}) {
+    EXPECT_EQ(Sim({"trace", "BP", "IPv4", "--out", file, "--period", "1000",
+                   "--concurrent", "4", "--set", "edge.larger_events=1"})
+                  .code,
+              0);
+  }
+  // By name, grid, cycle and cycles; warps and events.
+  std::multiset<std::tuple<std::string, uint64_t, uint64_t, uint64_t>> expected;
+  std::multiset<std::tuple<std::string, uint64_t, uint64_t, uint64_t>> found;
+  std::map<std::pair<std::string, uint64_t>, uint64_t> begun;
+  const Json chrome = Json::parse(std::ifstream(json), nullptr, false);
+  for (const Json& event : chrome["traceEvents"]) {
+    const std::string name = event["name"];
+    if (event["ph"] == "X") {
+      expected.emplace(name, event["args"]["grid"], event["args"]["cycle"],
+                       event["args"]["cycles"]);
+    } else if (event["ph"] == "b") {
+      begun[{name, event["id"]}] = event["args"]["cycle"];
+    } else if (event["ph"] == "e") {
+      const uint64_t from = begun[{name, event["id"]}];
+      const uint64_t cycles = event["args"]["cycle"].get<uint64_t>() - from;
+      // Nothing to look at.
+      if (cycles == 0 && name != "IPv4") continue;
+      expected.emplace(name, event["id"], from, cycles);
+    }
+  }
+  const Json trace = perfetto::ReadTrace(out);
+  size_t lanes = 0;
+  for (const Json& slice : trace["slices"]) {
+    const Json& args = slice["args"];
+    found.emplace(slice["name"], args["grid"], args["cycle"], args["cycles"]);
+    const std::string path = perfetto::PathOf(trace, slice);
+    EXPECT_THAT(path, AnyOf(StartsWith("Events/lane "),
+                            MatchesRegex("GPU/SM [0-9]+/warp [0-9]+")));
+    lanes += path == "Events/lane 2" && slice["depth"] == 0;
+    const double at = slice["begin"].get<double>();
+    // Its cycles are no whole nanoseconds.
+    EXPECT_LE(at, 1000.0 * args["cycle"].get<double>() / kCoreMhz);
+    EXPECT_GT(at + 1, 1000.0 * args["cycle"].get<double>() / kCoreMhz);
+  }
+  EXPECT_EQ(found, expected);
+  EXPECT_GT(found.size(), 100u);
+  EXPECT_GT(lanes, 0u);
 }
 
 TEST_F(SimCommands, TraceRefusesWhatThereIsNot) {

@@ -128,6 +128,11 @@ void Tell(const Timeline& timeline, const std::vector<RecordRef>& places,
   for (; strike != timeline.strikes.end(); ++strike) on_strike(*strike);
 }
 
+void Judge(Timeline& timeline) {
+  timeline.merged = ledger::MergeByTime(timeline.recordings);
+  timeline.report = ledger::Check(timeline.recordings);
+}
+
 }  // namespace
 
 std::string StruckStep::DescribeProcess() const {
@@ -139,18 +144,22 @@ Timeline TimelineOf(const std::string& testbed,
                     std::vector<FlightRecording> recordings) {
   Timeline timeline{.testbed = testbed, .recordings = std::move(recordings)};
   timeline.realtime_offset_ns = RealtimeOffset(timeline.recordings);
-  timeline.merged = ledger::MergeByTime(timeline.recordings);
-  timeline.report = ledger::Check(timeline.recordings);
+  Judge(timeline);
+  return timeline;
+}
+
+Timeline ReadSteps(const std::string& testbed, const TestbedPaths& paths) {
+  Timeline timeline{.testbed = testbed};
+  timeline.recordings = shm::ReadFlightRecordings(paths.recorder_directory(),
+                                                  &timeline.unreadable);
+  timeline.realtime_offset_ns = RealtimeOffset(timeline.recordings);
+  timeline.strikes = ReadStrikes(paths, timeline.recordings);
   return timeline;
 }
 
 Timeline ReadTimeline(const std::string& testbed, const TestbedPaths& paths) {
-  std::vector<std::string> unreadable;
-  Timeline timeline = TimelineOf(
-      testbed,
-      shm::ReadFlightRecordings(paths.recorder_directory(), &unreadable));
-  timeline.unreadable = std::move(unreadable);
-  timeline.strikes = ReadStrikes(paths, timeline.recordings);
+  Timeline timeline = ReadSteps(testbed, paths);
+  Judge(timeline);
   return timeline;
 }
 

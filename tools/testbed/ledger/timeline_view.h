@@ -40,7 +40,10 @@ struct Timeline {
 
 Timeline TimelineOf(const std::string& testbed,
                     std::vector<shm::FlightRecording> recordings);
-// Reads the recorders' files and the board of faults, and judges them.
+// Reads the recorders' files and the board of faults; `merged` and `report` stay
+// empty.
+Timeline ReadSteps(const std::string& testbed, const TestbedPaths& paths);
+// The same, and judges them.
 Timeline ReadTimeline(const std::string& testbed, const TestbedPaths& paths);
 
 std::vector<ledger::RecordRef> LastSteps(const Timeline& timeline, size_t last);

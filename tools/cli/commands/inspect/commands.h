@@ -15,6 +15,7 @@ Run MakeQueues(Arguments& arguments, Console& console);
 Run MakeRings(Arguments& arguments, Console& console);
 Run MakeStatus(Arguments& arguments, Console& console);
 Run MakeTop(Arguments& arguments, Console& console);
+Run MakeTraceExport(Arguments& arguments, Console& console);
 Run MakeWatch(Arguments& arguments, Console& console);
 
 }  // namespace carillon::cli

@@ -4,13 +4,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/status.h"
-#include "base/text.h"
 #include "tools/cli/commands/inspect/commands.h"
+#include "tools/cli/commands/inspect/recordings_option.h"
 #include "tools/cli/ui/exit_code.h"
 #include "tools/testbed/ledger/checker.h"
 #include "tools/testbed/ledger/timeline_view.h"
-#include "tools/testbed/supervisor/directory.h"
-#include "tools/testbed/supervisor/testbeds.h"
 
 namespace carillon::cli {
 namespace {
@@ -18,32 +16,9 @@ namespace {
 using shm::FlightRecording;
 
 struct Options {
-  std::string testbed;
-  std::string directory;
+  RecordingsOption recordings;
   uint32_t last = 40;
 };
-
-absl::StatusOr<testbed::Timeline> ReadChosen(const Options& options) {
-  std::string name = options.directory;
-  TestbedPaths paths(options.directory);
-  if (options.directory.empty()) {
-    ASSIGN_OR_RETURN(const auto testbed, testbed::FindTestbed(options.testbed));
-    paths = testbed.paths;
-    name = testbed.name;
-  }
-  testbed::Timeline timeline = testbed::ReadTimeline(name, paths);
-  if (timeline.recordings.empty()) {
-    return WithHint(
-        absl::NotFoundError(fmt::format(
-            "nothing was recorded in {}{}", paths.recorder_directory(),
-            timeline.unreadable.empty()
-                ? ""
-                : "; unreadable: " + JoinWords(timeline.unreadable))),
-        "record with `record: 4096` in the topology, or with CARILLON_RECORD "
-        "in the environment of `carillon up`; `down` removes recordings");
-  }
-  return timeline;
-}
 
 Json ToJson(const testbed::Timeline& timeline, uint32_t last) {
   Json processes = Json::array();
@@ -114,7 +89,8 @@ void Print(const testbed::Timeline& timeline, uint32_t last, Console& console) {
 }
 
 absl::Status Show(const Options& options, Console& console) {
-  ASSIGN_OR_RETURN(const auto timeline, ReadChosen(options));
+  ASSIGN_OR_RETURN(const auto timeline,
+                   ReadRecordings(options.recordings, testbed::ReadTimeline));
   if (console.json()) {
     console.PrintDocument(ToJson(timeline, options.last));
   } else {
@@ -137,11 +113,7 @@ Run MakePostmortem(Arguments& arguments, Console& console) {
   auto options = std::make_shared<Options>();
   arguments.Number("--last", options->last, 0, 1'000'000,
                    "How many steps of the story are shown, from the end");
-  AddNameOption(arguments, options->testbed);
-  arguments
-      .Text("--dir DIR", options->directory,
-            "The directory of a testbed, or a copy of it")
-      .Excludes("--name");
+  AddRecordingsOption(arguments, options->recordings);
   return [options, &console] { return Show(*options, console); };
 }
 

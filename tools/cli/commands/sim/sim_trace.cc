@@ -6,6 +6,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/status.h"
@@ -13,6 +15,8 @@
 #include "sim/experiments/job.h"
 #include "sim/timing/timeline.h"
 #include "tools/cli/commands/sim/commands.h"
+#include "tools/cli/sim/warp_trace.h"
+#include "tools/testbed/perfetto/trace_writer.h"
 
 namespace carillon::cli {
 namespace {
@@ -43,17 +47,43 @@ absl::StatusOr<sim::figures::Overrides> Overrides(const Options& options) {
   return overrides;
 }
 
+// Perfetto's own format by its usual ending, or Chrome's trace events.
+using OutFile =
+    std::variant<std::ofstream, std::unique_ptr<perfetto::TraceWriter>>;
+
+absl::StatusOr<OutFile> OpenOut(const std::string& path) {
+  if (path.ends_with(".pftrace")) {
+    ASSIGN_OR_RETURN(auto writer, perfetto::TraceWriter::Create(path, {}));
+    return OutFile(std::move(writer));
+  }
+  std::ofstream file(path);
+  if (file) return OutFile(std::move(file));
+  return absl::InvalidArgumentError(
+      fmt::format("{}: {}", path, std::strerror(errno)));
+}
+
+absl::Status Write(const sim::timing::Timeline& timeline,
+                   const std::string& path, OutFile& out) {
+  if (auto* const writer =
+          std::get_if<std::unique_ptr<perfetto::TraceWriter>>(&out)) {
+    WriteWarpTrace(timeline.Slices(), timeline.core_mhz(), **writer);
+    return (*writer)->Finish();
+  }
+  auto& file = std::get<std::ofstream>(out);
+  timeline.Write(file);
+  file.close();
+  if (file) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      fmt::format("{}: {}", path, std::strerror(errno)));
+}
+
 absl::Status Trace(const Options& options, Console& console) {
   ASSIGN_OR_RETURN(const auto preset, sim::timing::LoadConfig(options.gpu));
   ASSIGN_OR_RETURN(const auto overrides, Overrides(options));
   ASSIGN_OR_RETURN(const auto config,
                    sim::figures::Override(preset, overrides));
   // Open the file first: a run may take long, and would be lost.
-  std::ofstream file(options.out);
-  if (!file) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}: {}", options.out, std::strerror(errno)));
-  }
+  ASSIGN_OR_RETURN(auto file, OpenOut(options.out));
   const sim::figures::Job job{
       .name = "trace",
       .overrides = overrides,
@@ -69,12 +99,7 @@ absl::Status Trace(const Options& options, Console& console) {
   sim::timing::Timeline timeline(config);
   ASSIGN_OR_RETURN(const auto result,
                    sim::figures::RunJob(job, preset, {.timeline = &timeline}));
-  timeline.Write(file);
-  file.close();
-  if (!file) {
-    return absl::ResourceExhaustedError(
-        fmt::format("{}: {}", options.out, std::strerror(errno)));
-  }
+  RETURN_IF_ERROR(Write(timeline, options.out, file));
   const Json& events = (result)["events"];
   if (console.json()) {
     console.PrintDocument({{"file", options.out},
@@ -103,7 +128,10 @@ Run MakeSimTrace(Arguments& arguments, Console& console) {
       .Required();
   arguments.Text("event EVENT", options->event, "IPv4, IPv6, MemC, IPSec")
       .Required();
-  arguments.Text("--out FILE", options->out, "The trace, for ui.perfetto.dev")
+  arguments
+      .Text("--out FILE", options->out,
+            "The trace, for ui.perfetto.dev: FILE.pftrace is Perfetto's "
+            "own format, any other is JSON")
       .Required();
   arguments.Number("--period CYCLES", options->period, 1, 1 << 30,
                    "Cycles from an event to the next");
