@@ -13,8 +13,6 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "tools/cli/ui/quit_signal.h"
-
 namespace carillon::cli {
 namespace {
 
@@ -105,8 +103,8 @@ void Console::BeginBlock(std::string_view title) {
   title_ = title;
   block_.clear();
   if (blocks_++ == 0 && redraws() && TerminalTakesCodes()) {
-    TakeQuitAsInterrupt();
-    // A shell's prompt would be drawn on the other screen.
+    // After Ctrl-\ or Ctrl-Z a shell would go on on the other screen.
+    signal(SIGQUIT, SIG_IGN);
     signal(SIGTSTP, SIG_IGN);
     WriteOut(kOtherScreen);
   }
