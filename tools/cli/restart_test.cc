@@ -287,9 +287,10 @@ TEST_F(RestartTest, SaysWhatItCannotRestart) {
 
 TEST_F(RestartTest, DownEndsATestbedInTheMidstOfIt) {
   Up(Topology());
-  // A stopped NIC does not end by SIGTERM, so the restart takes long.
-  kill(Process("nic0")["pid"].get<pid_t>(), SIGSTOP);
-  CliRun restart({"restart", "nic0"});
+  // A stopped NIC would be woken and end at once. A stopped gpud never says that
+  // it has let go of the NIC, so that the restart cannot end before `down`.
+  kill(Process("gpud")["pid"].get<pid_t>(), SIGSTOP);
+  CliRun restart({"restart", "nic0", "--timeout", "600"});
   ASSERT_TRUE(Eventually([&] {
     return RunCli({"logs", "supervisor"}).out.find("as asked") !=
            std::string::npos;
@@ -351,8 +352,9 @@ TEST_F(RestartTest, CtrlCEndsATestbedInTheMidstOfIt) {
   ASSERT_TRUE(Eventually([&] {
     return up.err().find("end it with Ctrl-C") != std::string::npos;
   })) << up.err();
-  kill(Process("nic0")["pid"].get<pid_t>(), SIGSTOP);
-  CliRun restart({"restart", "gpud", "nic0"});
+  // As above, so that the restart cannot end before Ctrl-C.
+  kill(Process("gpud")["pid"].get<pid_t>(), SIGSTOP);
+  CliRun restart({"restart", "nic0", "--timeout", "600"});
   ASSERT_TRUE(Eventually(
       [&] { return up.err().find("as asked") != std::string::npos; }));
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) kill(up.pid(), signal);
@@ -410,8 +412,10 @@ TEST_F(RestartTest, DownEndsATestbedWhoseGpudComesBack) {
 TEST_F(RestartTest, CtrlCOnTheCommandEndsTheWaitOnly) {
   Up(Topology());
   const pid_t nic = Process("nic0")["pid"];
-  kill(nic, SIGSTOP);
-  CliRun restart({"restart", "nic0"});
+  const pid_t gpud = Process("gpud")["pid"];
+  // As above, so that the restart cannot end before Ctrl-C.
+  kill(gpud, SIGSTOP);
+  CliRun restart({"restart", "nic0", "--timeout", "600"});
   ASSERT_TRUE(Eventually([&] {
     return RunCli({"logs", "supervisor"}).out.find("as asked") !=
            std::string::npos;
@@ -419,7 +423,7 @@ TEST_F(RestartTest, CtrlCOnTheCommandEndsTheWaitOnly) {
   kill(restart.pid(), SIGINT);
   const CliResult result = restart.Wait();
   EXPECT_EQ(result.code, 130) << result.err;
-  kill(nic, SIGCONT);
+  kill(gpud, SIGCONT);
   EXPECT_TRUE(Eventually([&] {
     const Json process = Process("nic0");
     return process["state"] == "ready" && process["pid"] != nic;

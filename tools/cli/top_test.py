@@ -40,9 +40,10 @@ class TopTest(unittest.TestCase):
     def tmux(self, *command, check=True):
         return self.run_("tmux", "-u", "-S", self.home / "tmux", "-f", "/dev/null", *command, check=check)
 
-    def start(self, command, width, height):
-        """In a shell that outlives Ctrl-C, tells the exit code, and waits."""
-        line = "trap : INT; %s; echo ENDED $?; exec cat" % shlex.join(str(word) for word in command)
+    def start(self, command, width, height, first="trap : INT QUIT", then=":"):
+        """In a shell that outlives Ctrl-C and Ctrl-\\, tells the exit code, and waits."""
+        words = shlex.join(str(word) for word in command)
+        line = "%s; %s; echo ENDED $?; %s; exec cat" % (first, words, then)
         self.addCleanup(self.tmux, "kill-server", check=False)
         self.tmux("new-session", "-d", "-x", width, "-y", height, line)
 
@@ -137,6 +138,20 @@ class TopTest(unittest.TestCase):
         self.tmux("send-keys", "C-c")
         screen = self.until("ENDED 0", "dct8x8")
         self.assertNotIn("every 0.1 s", screen)
+
+    def test_a_quit_leaves_no_terminal_as_it_is_in_top(self):
+        self.start([CARILLON, "top"], 80, 24, then="stty -a")
+        self.until("EVENT KERNELS", "dct8x8")
+        self.tmux("send-keys", "C-\\")
+        self.tmux("send-keys", "q")
+        self.until("ENDED 0", " icanon", " echo ", without="EVENT KERNELS")
+
+    def test_a_watch_is_neither_stopped_nor_killed_in_its_screen(self):
+        # Job control: the shell goes on where the command is stopped.
+        self.start([CARILLON, "rings", "-w", "0.1"], 100, 24, first="set -m")
+        self.until("every 0.1 s", "dct8x8")
+        self.tmux("send-keys", "C-z", "C-\\", "C-c")
+        self.until("ENDED 0", without="every 0.1 s")
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ Event ToEvent(uint32_t index,
   // The doorbell counts modulo 2^32, and is another process's to write.
   const auto pending =
       static_cast<uint32_t>(event.ring.doorbell() - event.ring.completed());
-  shown.pending = pending <= shown.entries ? pending : 0;
+  if (pending <= shown.entries) shown.pending = pending;
   if (shown.events_per_s) shown.peak = event.peak;
   const shm::HistogramSnapshot latencies = ToSnapshot(rates.Latencies(index));
   if (latencies.count() != 0) {
@@ -67,7 +67,8 @@ Process ToProcess(const v1::Device& device, const Figures& figures,
                    .pid = device.pid(),
                    .events_per_s = rates.OfDevice(device.name()),
                    .silent_ns = device.silent_ns(),
-                   .note = ForTerminal(device.note())};
+                   .note = ForTerminal(device.note()),
+                   .gpud_state = ForTerminal(device.state())};
   for (const Event& event : figures.events) {
     if (event.device != shown.name || !event.peak) continue;
     shown.peak = std::max(shown.peak.value_or(0), *event.peak);
@@ -164,8 +165,15 @@ void ProcessLooker::Look(const testbed::Testbed& testbed, Figures* figures) {
   for (Process& process : devices) {
     process.cores.reset();
     process.resident_bytes.reset();
-    if (const auto facts =
-            testbed::LookAtProcess(static_cast<pid_t>(process.pid))) {
+    if (!process.gpud_state.empty()) process.state = process.gpud_state;
+    process.bad = process.silent_ns != 0;
+    const auto facts = testbed::LookAtProcess(static_cast<pid_t>(process.pid));
+    if (facts && !process.start_ticks) {
+      process.start_ticks = facts->identity.start_ticks;
+    }
+    // With another beginning it is another program, which got the pid again.
+    if (facts && facts->state != 'Z' &&
+        facts->identity.start_ticks == *process.start_ticks) {
       Add(*facts, since, &process);
     } else {
       process.state = "ended";

@@ -101,9 +101,9 @@ const Column<Event> kEventColumns[] = {
      [](const Event& row) -> double { return row.priority; }},
     {">PENDING", 5,
      [](const Event& row) {
-       return fmt::format("{}/{}", row.pending, row.entries);
+       return fmt::format("{}/{}", Count(row.pending), row.entries);
      },
-     [](const Event& row) -> double { return row.pending; }},
+     [](const Event& row) { return OrLeast(row.pending); }},
     {">PEAK", 4, [](const Event& row) { return Count(row.peak); },
      [](const Event& row) { return OrLeast(row.peak); }},
     {">RATE", 3, [](const Event& row) { return FormatRate(row.events_per_s); },
@@ -139,7 +139,7 @@ bool Matches(const Event& row, const std::string& filter) {
 bool IsBad(const Process& row) { return row.bad; }
 // A full ring: its device has to wait.
 bool IsBad(const Event& row) {
-  return row.entries != 0 && row.pending >= row.entries;
+  return row.entries != 0 && row.pending && *row.pending >= row.entries;
 }
 
 template <class Row>

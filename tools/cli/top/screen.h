@@ -28,6 +28,10 @@ struct Process {
   std::optional<double> events_per_s;
   uint64_t silent_ns = 0;
   std::string note;
+  // Of a device, for ProcessLooker: what gpud said of it in the last picture,
+  // and when it began, as the first look after that picture saw.
+  std::string gpud_state;
+  std::optional<uint64_t> start_ticks;
 };
 
 // An entry of the EKT, with its ring.
@@ -38,7 +42,9 @@ struct Event {
   std::string kernel;  // with its label
   uint32_t priority = 0;
   uint32_t entries = 0;
-  uint32_t pending = 0;  // rung, and not ended in order
+  // Rung, and not ended in order; unknown where the doorbell says more than the
+  // ring holds.
+  std::optional<uint32_t> pending;
   std::optional<uint32_t> peak;
   std::optional<double> events_per_s;
   uint64_t rung = 0;

@@ -205,6 +205,11 @@ TEST(TopScreen, MarksWhatIsWrong) {
   EXPECT_EQ(style("nic1     nic"), Style::kPlain);
   EXPECT_EQ(style("nic2    memc"), Style::kBad) << "a full ring";
   EXPECT_EQ(style("nic1    memc"), Style::kPlain);
+  figures.events[1].pending.reset();
+  EXPECT_EQ(
+      LineWith(Drawn(figures, &settings), "nic1    memc"),
+      "  1  nic1    memc_get (get)     0     -/64     1  10.0     -    -   "
+      " -       0");
 }
 
 TEST(TopScreen, PauseAndQuitAreTold) {

@@ -1,5 +1,7 @@
 #include "tools/cli/top/terminal.h"
 
+#include <signal.h>
+
 #include <clocale>
 #include <cstdio>
 #include <cstdlib>
@@ -70,6 +72,8 @@ Terminal::Terminal(std::unique_ptr<Screen> screen)
   keypad(stdscr, true);
   nodelay(stdscr, true);
   set_escdelay(kEscapeMs);
+  // Ctrl-\ would leave the terminal as it is now.
+  signal(SIGQUIT, SIG_IGN);
   screen_->colour = has_colors() && ColourWanted() && start_color() == OK;
   if (screen_->colour) {
     use_default_colors();

@@ -2,6 +2,7 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -20,11 +21,16 @@ void Write(FILE* stream, std::string_view text) {
   std::fflush(stream);
 }
 
+bool TerminalTakesCodes() {
+  const char* terminal = std::getenv("TERM");
+  return terminal != nullptr && *terminal != '\0' &&
+         std::string_view(terminal) != "dumb";
+}
+
 bool ColourWanted() {
   const char* no_colour = std::getenv("NO_COLOR");
   if (no_colour != nullptr && *no_colour != '\0') return false;
-  const char* terminal = std::getenv("TERM");
-  return terminal != nullptr && std::string_view(terminal) != "dumb";
+  return TerminalTakesCodes();
 }
 
 // On the screen beside the one that a shell writes to.
@@ -55,7 +61,7 @@ void Console::EndLineInPlace() {
 }
 
 void Console::Print(std::string_view text) {
-  if (in_block_ && redraws()) {
+  if (in_block_ && redraws() && TerminalTakesCodes()) {
     block_ += text;
     return;
   }
@@ -96,13 +102,20 @@ void Console::BeginBlock(std::string_view title) {
   in_block_ = true;
   title_ = title;
   block_.clear();
-  if (blocks_++ == 0 && redraws()) WriteOut(kOtherScreen);
-  if (blocks_ > 1 && !redraws() && !json()) Print("\n");
+  if (blocks_++ == 0 && redraws() && TerminalTakesCodes()) {
+    // After Ctrl-\ or Ctrl-Z a shell would go on on the other screen.
+    signal(SIGQUIT, SIG_IGN);
+    signal(SIGTSTP, SIG_IGN);
+    WriteOut(kOtherScreen);
+  }
+  if (blocks_ > 1 && !(redraws() && TerminalTakesCodes()) && !json()) {
+    Print("\n");
+  }
 }
 
 void Console::EndBlock() {
   in_block_ = false;
-  if (!redraws()) return;
+  if (!(redraws() && TerminalTakesCodes())) return;
   winsize size{};
   if (ioctl(fileno(out_), TIOCGWINSZ, &size) != 0 || size.ws_col == 0 ||
       size.ws_row == 0) {
@@ -125,12 +138,12 @@ void Console::EndBlock() {
 
 void Console::EndBlocks() {
   in_block_ = false;
-  if (blocks_ == 0 || !redraws()) return;
+  if (blocks_ == 0 || !(redraws() && TerminalTakesCodes())) return;
   WriteOut(kBackToShell + block_);
 }
 
 void Console::Say(std::string_view line) {
-  if (in_block_ && redraws()) {
+  if (in_block_ && redraws() && TerminalTakesCodes()) {
     block_ += fmt::format("{}\n", line);
     return;
   }

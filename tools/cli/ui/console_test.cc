@@ -106,7 +106,7 @@ TEST(Console, DrawsABlockOverTheLastOneOnATerminalAndLeavesItAsItWas) {
   const winsize size = {.ws_row = 3, .ws_col = 5};
   ASSERT_EQ(openpty(&primary, &secondary, nullptr, nullptr, &size), 0);
   FILE* terminal = fdopen(secondary, "w");
-  unsetenv("TERM");
+  setenv("TERM", "xterm", 1);
   Console console(terminal, terminal);
   const auto shown = [&] {
     char bytes[256];
@@ -131,6 +131,31 @@ TEST(Console, DrawsABlockOverTheLastOneOnATerminalAndLeavesItAsItWas) {
   EXPECT_EQ(shown(), "\x1b[?1049l1\r\n2\r\n");
   std::fclose(terminal);
   close(primary);
+}
+
+TEST(Console, PartsBlocksOnATerminalThatTakesNoCodes) {
+  for (const char* term : {"", "dumb"}) {
+    int primary;
+    int secondary;
+    ASSERT_EQ(openpty(&primary, &secondary, nullptr, nullptr, nullptr), 0);
+    FILE* terminal = fdopen(secondary, "w");
+    setenv("TERM", term, 1);
+    Console console(terminal, terminal);
+    for (const char* text : {"1\n", "2\n"}) {
+      console.BeginBlock("title");
+      console.Print(text);
+      console.EndBlock();
+    }
+    console.EndBlocks();
+    std::string shown;
+    for (char byte; !shown.ends_with("2\r\n") &&
+                    read(primary, &byte, sizeof(byte)) == sizeof(byte);) {
+      shown += byte;
+    }
+    EXPECT_EQ(shown, "1\r\n\r\n2\r\n");
+    std::fclose(terminal);
+    close(primary);
+  }
 }
 
 TEST(Console, PartsBlocksElsewhere) {
