@@ -22,7 +22,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AnyOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr char kTopology[] = R"(
 name: lab
@@ -149,7 +151,9 @@ TEST_F(Postmortem, NamesDevicesKernelsAndLabelsAndTellsTheTimeAsLogsDo) {
       RunCli({"postmortem", "--name", "lab", "--last", "100000"});
   EXPECT_THAT(text.out, HasSubstr(" fpga0 dct8x8 (frames 64x64): rings "));
   EXPECT_THAT(text.out, HasSubstr(" fpga0 dct8x8 (frames 64x64): ends "));
-  EXPECT_EQ(text.out.find("(generation 1)"), text.out.npos);
+  // gpud may have seen the end of a session before it was killed; sessions have
+  // no names.
+  EXPECT_THAT(text.out, Not(ContainsRegex("event [0-9]+ \\(generation ")));
   // Its lines and those of the logs have the same times.
   const std::string step =
       FormatLogTime(story[0]["wall_time_ns"].get<uint64_t>(), 9);

@@ -109,6 +109,24 @@ TEST_F(TraceExport, OfALivingTestbedHasEachEventThatWasTakenBefore) {
   EXPECT_EQ(json.json()["lost_records"], 0);
 }
 
+TEST_F(TraceExport, InACopyOfALivingOneAllLookDead) {
+  Up();
+  const std::string copy = files_.path() + "/copy";
+  fs::create_directory(copy);
+  fs::copy(folder_.path() + "/lab/recorder",
+           TestbedPaths(copy).recorder_directory(),
+           fs::copy_options::recursive);
+  const auto dead = [&](const std::vector<std::string>& options) {
+    EXPECT_EQ(Export(options).code, 0);
+    const Json trace = ReadTrace(Out());
+    return std::ranges::count_if(trace["instants"], [](const Json& mark) {
+      return mark["name"] == "died: this was its last step";
+    });
+  };
+  EXPECT_EQ(dead({"--name", "lab"}), 0);
+  EXPECT_EQ(dead({"--dir", copy}), 3);
+}
+
 TEST_F(TraceExport, OfADeadOneEqualsItsRecordersToTheNanosecond) {
   Up();
   for (const FlightRecording& recording : Recordings()) {
@@ -186,6 +204,7 @@ TEST_F(TraceExport, BadInputIsOneErrorAndLeavesNoFile) {
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.err, HasSubstr((*torn)->path()));
   EXPECT_THAT(result.err, HasSubstr("its size is 0x3e8"));
+  EXPECT_THAT(result.err, HasSubstr("all processes look dead in it"));
   ExpectNoFile();
   fs::remove((*torn)->path());
 

@@ -11,10 +11,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/log/log_line.h"
 #include "fmt/format.h"
 #include "shm/layout.h"
 #include "shm/recorder/flight_recorder.h"
-#include "tools/testbed/ledger/timeline.h"
+#include "tools/testbed/ledger/checker.h"
 #include "tools/testbed/perfetto/ring_story.h"
 
 namespace carillon::perfetto {
@@ -44,6 +45,7 @@ class TimelineWriter {
   TraceFigures Write() {
     for (const FlightRecording& recording : timeline_.recordings) {
       stories_.push_back(TellStory(recording));
+      figures_.lost += recording.overwritten + recording.torn;
     }
     Bound();
     Connect();
@@ -311,11 +313,36 @@ void TimelineWriter::WritePut(const Put& put) {
   }
 }
 
+// Nothing that was read can have happened later. The machine may have started
+// anew since all have died: then the time of day tells.
+Nanoseconds LastPossible(const testbed::Timeline& timeline) {
+  Nanoseconds read = 0;
+  bool lives = false;
+  for (const FlightRecording& recording : timeline.recordings) {
+    read = std::max(read, recording.read_ns);
+    lives |= recording.running;
+  }
+  if (!lives) read = std::max(read, RealtimeNs() - timeline.realtime_offset_ns);
+  // Perfetto's times are signed.
+  constexpr Nanoseconds kMost = std::numeric_limits<int64_t>::max();
+  return std::min(read, kMost - ledger::kRecordsWithin) +
+         ledger::kRecordsWithin;
+}
+
 }  // namespace
 
-TraceFigures WriteTimeline(const testbed::Timeline& timeline,
+TraceFigures WriteTimeline(testbed::Timeline timeline,
                            std::optional<Nanoseconds> last,
                            TraceWriter& writer) {
+  // One hostile record of a far time would move the end, and stretch the trace.
+  const Nanoseconds possible = LastPossible(timeline);
+  const auto is_later = [&](const auto& step) {
+    return step.time_ns > possible;
+  };
+  for (FlightRecording& recording : timeline.recordings) {
+    recording.torn += std::erase_if(recording.records, is_later);
+  }
+  std::erase_if(timeline.strikes, is_later);
   return TimelineWriter(timeline, last, writer).Write();
 }
 

@@ -25,13 +25,16 @@ struct TraceFigures {
   uint64_t rings = 0;   // of devices
   uint64_t events = 0;  // on them
   uint64_t flows = 0;
+  // Records that are overwritten, torn, or of a time later than the reading.
+  uint64_t lost = 0;
   Nanoseconds span_ns = 0;  // from the first to the last
 };
 
 // Writes what happened in the last `last` nanoseconds before the timeline's end,
-// or all: whole events, even those that began before. Does not finish `writer`.
+// or all: whole events, even those that began before. Leaves out what bears a
+// time that is still to come. Does not finish `writer`.
 // Needs no verdict: the timeline may be of ReadSteps().
-TraceFigures WriteTimeline(const testbed::Timeline& timeline,
+TraceFigures WriteTimeline(testbed::Timeline timeline,
                            std::optional<Nanoseconds> last,
                            TraceWriter& writer);
 

@@ -64,9 +64,8 @@ void BM_Export(benchmark::State& state) {
   const std::string out = folder.path() + "/lab.pftrace";
   TraceFigures figures;
   for (auto _ : state) {
-    const testbed::Timeline timeline = testbed::ReadSteps("lab", paths);
     const auto writer = TraceWriter::Create(out, {});
-    figures = WriteTimeline(timeline, {}, **writer);
+    figures = WriteTimeline(testbed::ReadSteps("lab", paths), {}, **writer);
     if (!(*writer)->Finish().ok()) state.SkipWithError("cannot write");
   }
   state.counters["events"] = static_cast<double>(figures.events);

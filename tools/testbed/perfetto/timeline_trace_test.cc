@@ -13,7 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/log/log_line.h"
 #include "base/temp_directory.h"
+#include "tools/testbed/ledger/checker.h"
 #include "tools/testbed/ledger/test_timeline.h"
 #include "tools/testbed/perfetto/test_trace_reader.h"
 #include "tools/testbed/perfetto/trace_writer.h"
@@ -197,6 +199,55 @@ TEST_F(TimelineTrace, ShowsADeathThoughTheFirstRecordsAreOverwritten) {
   // Nothing is in flight after it.
   EXPECT_EQ(trace["counts"].back()["value"], 0);
   EXPECT_EQ(trace["counts"].back()["at"], lab_.now);
+}
+
+TEST_F(TimelineTrace, NothingIsInFlightOnARingThatIsGone) {
+  const size_t nic = lab_.AddDevice("nic0", 200);
+  auto ring = lab_.Register(nic, 3);
+  lab_.RingBell(ring, 3);
+  lab_.Unregister(ring);
+  const Nanoseconds gone = lab_.now;
+  lab_.Register(nic, 4);
+  const Json trace = Export();
+  EXPECT_THAT(Marks(trace, "slices", "nic0"),
+              UnorderedElementsAre("1: not recorded", "2: not recorded",
+                                   "3: not recorded"));
+  ASSERT_EQ(trace["counts"].size(), 2u);
+  EXPECT_EQ(trace["counts"][0]["value"], 3);
+  EXPECT_EQ(trace["counts"][1]["value"], 0);
+  EXPECT_EQ(trace["counts"][1]["at"], gone);
+}
+
+TEST_F(TimelineTrace, ATimeThatIsToComeMovesNeitherTheEndNorTheSpan) {
+  const size_t nic = lab_.AddDevice("nic0", 200);
+  const size_t hostile = lab_.AddDevice("fpga0", 300);
+  auto ring = lab_.Register(nic, 3);
+  auto far = lab_.Register(hostile, 4);
+  for (int i = 0; i < 3; ++i) lab_.Live(ring);
+  const Nanoseconds end = lab_.now;
+  const auto check = [&](Nanoseconds time) {
+    auto record = TestTimeline::Of(far, Step::kTaken, 1, 0);
+    record.state = EventState::kDone;
+    lab_.Tell(hostile, record).time_ns = time;
+    strikes_ = {{.time_ns = time, .pid = 999, .words = "IS STRUCK"}};
+    const Json trace = Export(Nanoseconds{0});
+    EXPECT_THAT(Marks(trace, "slices", "nic0"), ElementsAre("3: done")) << time;
+    EXPECT_THAT(Marks(trace, "instants", "fpga0"), ElementsAre());
+    EXPECT_EQ(figures_.span_ns, 2000u);
+    EXPECT_EQ(figures_.lost, 1u);
+    Export();
+    EXPECT_EQ(figures_.span_ns, end - 1000);
+    lab_.recordings[hostile].records.pop_back();
+    lab_.now = end;
+  };
+  // All are dead, and the time of day tells.
+  constexpr Nanoseconds kHour = 3'600'000'000'000;
+  check(RealtimeNs() + kHour);
+  check(uint64_t{1} << 63);
+  check(~uint64_t{0});
+  lab_.recordings[nic].running = true;
+  lab_.recordings[nic].read_ns = end;
+  check(end + 2 * ledger::kRecordsWithin);
 }
 
 TEST_F(TimelineTrace, ATornRecordCostsOneEvent) {

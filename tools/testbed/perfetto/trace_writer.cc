@@ -45,7 +45,7 @@ absl::StatusOr<std::unique_ptr<TraceWriter>> TraceWriter::Create(
   const std::string part = fmt::format("{}.{}.part", path, getpid());
   UniqueFd fd(open(part.c_str(),
                    O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666));
-  if (!fd) return WriteError(path);
+  if (!fd) return WriteError(errno == EEXIST ? part : path);
   std::unique_ptr<TraceWriter> writer(
       new TraceWriter(path, part, std::move(fd)));
   TracePacket& packet = *writer->packet_;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -76,6 +77,36 @@ TEST_F(TraceWriterTest, WhatIsNotFinishedLeavesTheFileOfBefore) {
     (*writer)->AddProcess("nic0", 1);
   }
   EXPECT_EQ(Text(), "before");
+  EXPECT_EQ(Files(), 1u);
+}
+
+TEST_F(TraceWriterTest, AFileThatIsNotItsOwnKeepsItsContents) {
+  // The second is where this process's trace is made.
+  const std::string part = Path() + "." + std::to_string(getpid()) + ".part";
+  for (const std::string& other : {Path() + ".part", part}) {
+    std::ofstream(other) << "the user's";
+    auto writer = TraceWriter::Create(Path(), {});
+    EXPECT_EQ(writer.ok(), other != part) << writer.status();
+    if (writer.ok()) {
+      EXPECT_TRUE((*writer)->Finish().ok());
+    } else {
+      EXPECT_NE(writer.status().message().find(part), std::string::npos)
+          << writer.status();
+    }
+    std::ifstream file(other);
+    EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}),
+              "the user's");
+  }
+  EXPECT_EQ(Files(), 3u);
+}
+
+TEST_F(TraceWriterTest, TwoAtOnceOfOneProcessDoNotMix) {
+  auto first = TraceWriter::Create(Path(), {});
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_FALSE(TraceWriter::Create(Path(), {}).ok());
+  (*first)->AddProcess("nic0", 1);
+  EXPECT_TRUE((*first)->Finish().ok());
+  EXPECT_EQ(ReadTrace(Path())["tracks"].size(), 1u);
   EXPECT_EQ(Files(), 1u);
 }
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/status.h"
@@ -42,7 +43,7 @@ absl::Status Export(const Options& options, Console& console) {
     }
     last = *duration;
   }
-  ASSIGN_OR_RETURN(const auto timeline,
+  ASSIGN_OR_RETURN(auto timeline,
                    ReadRecordings(options.recordings, testbed::ReadSteps));
   RETURN_IF_ERROR(CheckReadable(timeline));
   const Nanoseconds made = timeline.recordings.front().made_ns;
@@ -52,22 +53,19 @@ absl::Status Export(const Options& options, Console& console) {
           options.out, perfetto::ClockPair{
                            .monotonic_ns = made,
                            .realtime_ns = made + timeline.realtime_offset_ns}));
+  const std::string testbed = timeline.testbed;
   const perfetto::TraceFigures figures =
-      perfetto::WriteTimeline(timeline, last, *writer);
+      perfetto::WriteTimeline(std::move(timeline), last, *writer);
   RETURN_IF_ERROR(writer->Finish());
-  uint64_t lost = 0;
-  for (const shm::FlightRecording& recording : timeline.recordings) {
-    lost += recording.overwritten + recording.torn;
-  }
   if (console.json()) {
     console.PrintDocument({{"file", options.out},
-                           {"testbed", timeline.testbed},
+                           {"testbed", testbed},
                            {"processes", figures.processes},
                            {"rings", figures.rings},
                            {"events", figures.events},
                            {"flows", figures.flows},
                            {"span_ns", figures.span_ns},
-                           {"lost_records", lost}});
+                           {"lost_records", figures.lost}});
     return absl::OkStatus();
   }
   console.Print(fmt::format(
@@ -75,9 +73,10 @@ absl::Status Export(const Options& options, Console& console) {
       "https://ui.perfetto.dev\n",
       options.out, figures.events, figures.rings, figures.processes,
       FormatNanoseconds(figures.span_ns),
-      lost == 0
-          ? ""
-          : fmt::format(" ({} older records are overwritten or torn)", lost)));
+      figures.lost == 0 ? ""
+                        : fmt::format(" ({} records are overwritten, torn or "
+                                      "of a time to come)",
+                                      figures.lost)));
   return absl::OkStatus();
 }
 
