@@ -58,7 +58,7 @@ Frame AnyFrame(Owned& owned) {
            *rc::gen::inRange<uint32_t>(0, kMaxEventBytes + 1),
            *rc::gen::inRange<uint32_t>(0, kMaxEventBytes + 1), AnyText(100)}};
     case 3:
-      return Close{ring, AnyText(kMaxReasonBytes)};
+      return Close{ring, AnyText(kMaxReasonBytes), *rc::gen::arbitrary<bool>()};
     case 4: {
       Events events{ring, number, Sequence(AnyNumber()), {}};
       const int count = *rc::gen::inRange(1, 6);

@@ -230,6 +230,7 @@ class Simulation {
     int refused_as_lost = 0;
     int refused_as_late = 0;
     int refused_rings = 0;
+    int given_up_rings = 0;
     int near_silences = 0;
     int far_silences = 0;
     int cuts_amid_frames = 0;
@@ -258,7 +259,10 @@ class Simulation {
       to_store.push_back({ring, number, std::string(end.output)});
       return false;
     }
-    void LoseRing(RingId id, const std::string& why) override {
+    void LoseRing(RingId id, const std::string& why, bool) override {
+      if (why.find("gives up") != std::string::npos) {
+        ++simulation->counts_.given_up_rings;
+      }
       if (why.find("no place today") == std::string::npos) {
         simulation->ledger_.Wrong("a ring was refused", why);
       }
@@ -313,8 +317,9 @@ class Simulation {
       }
     };
 
-    absl::Status MakeRing(RingId ring, RingSerial serial,
-                          const RingLimits& limits, Sequence last) override {
+    std::optional<absl::Status> MakeRing(RingId ring, RingSerial serial,
+                                         const RingLimits& limits,
+                                         Sequence last) override {
       if (simulation->faults_.rings_come_and_go && simulation->OneIn(10)) {
         ++simulation->counts_.refused_rings;
         return absl::ResourceExhaustedError("no place today");
@@ -656,6 +661,12 @@ class Simulation {
                         .ok());
       }
     }
+    if (faults_.rings_come_and_go && !gpu_.rings.empty() && OneIn(100)) {
+      const auto victim = gpu_.rings.begin();
+      far_->GiveUp(victim->first, victim->second.serial,
+                   absl::ResourceExhaustedError("no place today"));
+      gpu_.DropRing(victim->first, GoneReason::kClosed);
+    }
     if (faults_.replaced_hosts && nears_.size() < 6 && OneIn(300)) AddNear();
     // An outage of about a lease.
     if (faults_.lease < 100'000 * kMs && OneIn(200)) {
@@ -734,8 +745,8 @@ Totals RunSeeds(const Faults& faults, int seeds) {
          {&Counts::openings, &Counts::losses, &Counts::fenced,
           &Counts::far_losses, &Counts::refused_as_lost,
           &Counts::refused_as_late, &Counts::refused_rings,
-          &Counts::near_silences, &Counts::far_silences,
-          &Counts::cuts_amid_frames}) {
+          &Counts::given_up_rings, &Counts::near_silences,
+          &Counts::far_silences, &Counts::cuts_amid_frames}) {
       totals.*count += simulation.counts().*count;
     }
   }
@@ -783,6 +794,7 @@ TEST(LinkSimulationTest, RingsComeAndGo) {
   EXPECT_GT(totals.aborts, 1'000);
   EXPECT_GT(totals.ends, 1'000);
   EXPECT_GT(totals.refused_rings, 30);
+  EXPECT_GT(totals.given_up_rings, 30);
 }
 
 TEST(LinkSimulationTest, EventsInPartsAreLostAndDoubledNoMoreThanOthers) {
