@@ -194,6 +194,7 @@ struct Faults {
   bool near_deaths = false;
   bool far_deaths = false;
   bool rings_come_and_go = false;
+  bool rings_given_up = false;  // by the far host
   bool replaced_hosts = false;
   bool large_events = false;
   Nanoseconds lease = 1'000'000 * kMs;
@@ -661,11 +662,14 @@ class Simulation {
                         .ok());
       }
     }
-    if (faults_.rings_come_and_go && !gpu_.rings.empty() && OneIn(100)) {
+    if (faults_.rings_given_up && !gpu_.rings.empty() && OneIn(100)) {
       const auto victim = gpu_.rings.begin();
       far_->GiveUp(victim->first, victim->second.serial,
                    absl::ResourceExhaustedError("no place today"));
-      gpu_.DropRing(victim->first, GoneReason::kClosed);
+      gpu_.rings.erase(victim);
+      // If the near end has not heard of it, the ring is made anew, as after a
+      // death.
+      ++far_deaths_;
     }
     if (faults_.replaced_hosts && nears_.size() < 6 && OneIn(300)) AddNear();
     // An outage of about a lease.
@@ -794,7 +798,15 @@ TEST(LinkSimulationTest, RingsComeAndGo) {
   EXPECT_GT(totals.aborts, 1'000);
   EXPECT_GT(totals.ends, 1'000);
   EXPECT_GT(totals.refused_rings, 30);
+}
+
+TEST(LinkSimulationTest, RingsThatAreGivenUpAreAbortedOnceOrMadeAnew) {
+  const Totals totals = RunSeeds(
+      {.cuts = true, .rings_come_and_go = true, .rings_given_up = true},
+      kSeeds);
   EXPECT_GT(totals.given_up_rings, 30);
+  EXPECT_GT(totals.aborts, 1'000);
+  EXPECT_GT(totals.ends, 1'000);
 }
 
 TEST(LinkSimulationTest, EventsInPartsAreLostAndDoubledNoMoreThanOthers) {
