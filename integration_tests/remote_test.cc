@@ -7,17 +7,24 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/temp_directory.h"
 #include "base/testing/eventually.h"
 #include "base/testing/tcp_relay.h"
 #include "base/testing/test_ca.h"
 #include "devices/sdk/edge.h"
+#include "fmt/format.h"
 #include "integration_tests/testbed_process.h"
+#include "mesh/tls_engine.h"
+#include "proto/link.pb.h"
 #include "shm/recorder/flight_recorder.h"
 #include "tools/testbed/ledger/checker.h"
 
@@ -27,6 +34,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using testing::Process;
 using testing::Testbed;
 
@@ -103,14 +111,17 @@ class RemoteTest : public ::testing::Test {
                : ::testing::AssertionFailure()
                      << "nothing ends any more after event " << before;
   }
-  // By the recorders of a testbed, so many events have been rung there, and each
-  // has ended once.
-  static void ExpectEachEndedOnce(const Testbed& testbed, uint64_t events) {
+  static ledger::Report Check(const Testbed& testbed) {
     std::vector<std::string> unreadable;
     const auto recordings = shm::ReadFlightRecordings(
         testbed.paths().recorder_directory(), &unreadable);
     EXPECT_THAT(unreadable, IsEmpty());
-    const ledger::Report report = ledger::Check(recordings);
+    return ledger::Check(recordings);
+  }
+  // By the recorders of a testbed, so many events have been rung there, and each
+  // has ended once.
+  static void ExpectEachEndedOnce(const Testbed& testbed, uint64_t events) {
+    const ledger::Report report = Check(testbed);
     for (const auto& violation : report.violations) {
       ADD_FAILURE() << violation.sentence;
     }
@@ -177,7 +188,9 @@ TEST_F(RemoteTest,
   relay_->CutAfter(30'000);
   relay_->Silence();
   ASSERT_TRUE(Eventually([&] { return relay_->connections() > 10; }));
-  ASSERT_TRUE(GoesOn());
+  // Amid events, too.
+  const auto cuts = relay_->connections();
+  while (relay_->connections() < cuts + 5) ASSERT_TRUE(GoesOn(20));
   relay_->CutAfter(0);
   relay_->Delay(20);
   ASSERT_TRUE(GoesOn(100));
@@ -208,6 +221,32 @@ TEST_F(RemoteTest, AGpudOfTheGpusHostThatIsKilledLosesAndDoublesNothing) {
   EndWell(*echo);
 }
 
+TEST_F(RemoteTest, WhatIsRefusedForTheMomentIsRungOnceItIsTaken) {
+  const auto echo = StartEcho();
+  const auto waits_because = [&](const std::string& why) {
+    return Eventually([&] {
+      const std::string said = a_->Status().backend_description();
+      return said.find("device 'echo0' waits") != std::string::npos &&
+             said.find(why) != std::string::npos;
+    });
+  };
+  ASSERT_TRUE(GoesOn());
+  b_->gpud().Kill();
+  EXPECT_TRUE(waits_because("gpud of host b is away"));
+  linkd_->Kill();
+  ASSERT_TRUE(b_->RestartGpud(far_flags_).ok());
+  // Its name there is another's for a while, as a session that has not ended.
+  auto other = edge::Device::Attach(
+      {.testbed_directory = b_->directory(), .name = "echo0", .kind = "test"});
+  ASSERT_TRUE(other.ok()) << Message(other.status());
+  ASSERT_NO_FATAL_FAILURE(StartLinkd(linkd_address_));
+  EXPECT_TRUE(waits_because("does not take ring"));
+  other->reset();
+  ASSERT_TRUE(GoesOn());
+  EXPECT_THAT(a_->Status().backend_description(), Not(HasSubstr("waits")));
+  EndWell(*echo);
+}
+
 TEST_F(RemoteTest, AGpudOfTheDevicesHostThatIsKilledLosesAndDoublesNothing) {
   const auto echo = StartEcho();
   for (int i = 0; i < 3; ++i) {
@@ -226,8 +265,13 @@ TEST_F(RemoteTest, AnOldGpudIsFencedAndItsDevicesEnd) {
   flags[3] = linkd_address_;
   const auto newer = Testbed::Start(flags);
   ASSERT_TRUE(newer.ok()) << Message(newer.status());
+  EXPECT_EQ(echo->Wait(), 4) << echo->output();
+  EXPECT_THAT(echo->output(), HasSubstr("EVICTED"));
   // All that was rung has ended: as done, or as aborted.
-  EXPECT_NE(echo->Wait(), std::nullopt) << echo->output();
+  const ledger::Report report = Check(*a_);
+  EXPECT_THAT(report.violations, IsEmpty());
+  EXPECT_GT(report.total.ok, 0u);
+  EXPECT_LE(report.total.failed, 32u);  // those that were in flight
   EXPECT_TRUE(a_->gpud().WaitForOutput("this gpud has no link any more"));
   EXPECT_THAT(a_->gpud().output(), HasSubstr("has come after the one of"));
   EXPECT_THAT(a_->Status().backend_description(), HasSubstr("down: "));
@@ -269,7 +313,7 @@ TEST_F(RemoteTest, WhatALinkDoesNotCarryIsRefusedByName) {
   EXPECT_THAT(refusal(spec), HasSubstr("remote back-end hands no events on"));
   spec = echo;
   spec.launch_path = "edge";
-  EXPECT_THAT(refusal(spec), HasSubstr("remote"));
+  EXPECT_THAT(refusal(spec), HasSubstr("no launch path 'edge'"));
   spec = echo;
   spec.parameters[1] = Fixed("out", out, {.length = 64, .slot_stride = 32});
   EXPECT_THAT(refusal(spec), HasSubstr("may not overlap"));
@@ -288,6 +332,149 @@ TEST_F(RemoteTest, WhatTheOtherHostRefusesIsToldToTheDevice) {
   EXPECT_EQ((*sensor)->Wait(), 1);
   EXPECT_THAT((*sensor)->output(), AllOf(HasSubstr("host b does not take ring"),
                                          HasSubstr("sensor0")));
+}
+
+// A near end that says what a test has it say.
+class AnyNearHost final : public mesh::NearHost {
+ public:
+  // For all rings.
+  explicit AnyNearHost(std::vector<std::string> events)
+      : events_(std::move(events)) {}
+  void ReadEvent(mesh::RingId, shm::Sequence number, std::string* to) override {
+    *to += events_.at(number.value() - 1);
+  }
+  bool TakeEnd(mesh::RingId, shm::Sequence, const mesh::End& end) override {
+    MutexLock lock(mutex_);
+    ends_.push_back(fmt::format("{} {} {}", static_cast<int>(end.state),
+                                end.status, end.output.substr(0, 5)));
+    return true;
+  }
+  void LoseRing(mesh::RingId ring, const std::string& why, bool) override {
+    MutexLock lock(mutex_);
+    refused_[ring] = why;
+  }
+  void LoseLink(const std::string& why) override {
+    MutexLock lock(mutex_);
+    refused_[mesh::RingId()] = why;
+  }
+  std::vector<std::string> ends() const {
+    MutexLock lock(mutex_);
+    return ends_;
+  }
+  std::string Refusal(mesh::RingId ring) const {
+    MutexLock lock(mutex_);
+    const auto found = refused_.find(ring);
+    return found == refused_.end() ? "" : found->second;
+  }
+
+ private:
+  const std::vector<std::string> events_;
+  mutable Mutex mutex_;
+  std::vector<std::string> ends_ ABSL_GUARDED_BY(mutex_);
+  std::map<mesh::RingId, std::string> refused_ ABSL_GUARDED_BY(mutex_);
+};
+
+// An event of an echo whose entry names its input.
+std::string EchoEvent(uint64_t offset, uint64_t length,
+                      const std::string& input) {
+  std::string event(16, 0);
+  std::memcpy(event.data(), &offset, 8);
+  std::memcpy(event.data() + 8, &length, 8);
+  return event + input;
+}
+
+TEST_F(RemoteTest, LinkdTakesWhatComesForAHostileDevices) {
+  constexpr uint64_t kHuge = uint64_t{1} << 63;
+  const std::vector<std::string> events = {
+      "",
+      EchoEvent(0, 5, "four"),
+      EchoEvent(0, 5, "sixsix"),
+      EchoEvent(0, 65, std::string(65, 'a')),
+      EchoEvent(60, 5, "hello"),
+      EchoEvent(kHuge, 5, "hello"),
+      EchoEvent(kHuge, kHuge, ""),
+      EchoEvent(59, 5, "hello"),
+  };
+  AnyNearHost host(events);
+  const auto link = mesh::TlsNearLink::Start(
+      {.tls = near_files_,
+       .address = linkd_address_,
+       .link = {.self = {.testbed = "default",
+                         .host = "a",
+                         .incarnation = std::numeric_limits<uint64_t>::max()},
+                .peer = "b",
+                .times = {}}},
+      &host);
+  ASSERT_TRUE(link.ok()) << Message(link.status());
+  v1::LinkRing echo;
+  echo.set_device("device0");
+  echo.set_kernel("echo");
+  for (auto* const dim : {echo.mutable_grid(), echo.mutable_block()}) {
+    dim->set_x(1);
+    dim->set_y(1);
+    dim->set_z(1);
+  }
+  for (const bool written : {false, true}) {
+    auto* const parameter = echo.add_parameters();
+    parameter->set_name(written ? "out" : "in");
+    parameter->mutable_buffer()->set_bytes(64);
+    parameter->mutable_buffer()->set_written(written);
+    parameter->mutable_buffer()->set_slot_stride(written ? 64 : 0);
+    parameter->mutable_buffer()->set_in_entry(!written);
+  }
+  mesh::RingId id(1);
+  const auto add = [&](std::string purpose, uint32_t slots = 8,
+                       shm::Sequence rung = shm::Sequence(0)) {
+    (*link)->With([&](mesh::NearEnd& near) {
+      EXPECT_TRUE(near.AddRing(++id, {slots, 128, 64, std::move(purpose)},
+                               shm::Sequence(0), rung)
+                      .ok());
+    });
+  };
+  const auto refusal = [&](std::string purpose, uint32_t slots = 8) {
+    add(std::move(purpose), slots);
+    EXPECT_TRUE(Eventually([&] { return !host.Refusal(id).empty(); }));
+    return host.Refusal(id);
+  };
+  EXPECT_THAT(refusal("\xff\xff"), HasSubstr("cannot be read"));
+  EXPECT_THAT(refusal(""), HasSubstr("name"));
+  v1::LinkRing wrong = echo;
+  wrong.set_device("linkd");
+  EXPECT_THAT(refusal(wrong.SerializeAsString()), HasSubstr("is linkd itself"));
+  wrong = echo;
+  wrong.set_kernel("none");
+  EXPECT_THAT(refusal(wrong.SerializeAsString()), HasSubstr("none"));
+  for (const uint64_t bytes : {uint64_t{65}, kHuge, ~uint64_t{0}}) {
+    wrong = echo;
+    wrong.mutable_parameters(1)->mutable_buffer()->set_bytes(bytes);
+    EXPECT_THAT(refusal(wrong.SerializeAsString()),
+                HasSubstr("all of a completion may have 64"));
+    wrong = echo;
+    wrong.mutable_parameters(0)->mutable_buffer()->set_bytes(bytes);
+    if (bytes == 65) continue;
+    EXPECT_THAT(refusal(wrong.SerializeAsString()),
+                HasSubstr("bytes for all slots: 1 to"));
+  }
+  wrong = echo;
+  wrong.mutable_parameters(0)->mutable_buffer()->set_bytes(0);
+  EXPECT_THAT(refusal(wrong.SerializeAsString()), HasSubstr("1 to"));
+  wrong = echo;
+  wrong.mutable_parameters(0)->clear_value();
+  EXPECT_THAT(refusal(wrong.SerializeAsString()), HasSubstr("has no value"));
+
+  // What is none of the kernel's events is not run, and harms no other.
+  add(echo.SerializeAsString(), 8, shm::Sequence(events.size()));
+  EXPECT_TRUE(Eventually([&] { return host.ends().size() == events.size(); }))
+      << host.Refusal(id);
+  const std::string bad =
+      fmt::format("{} {} ", static_cast<int>(shm::EventState::kFailed),
+                  static_cast<int>(shm::EventStatus::kBadBufferRef));
+  std::vector<std::string> expected(events.size() - 1, bad);
+  expected.push_back(
+      fmt::format("{} 0 hello", static_cast<int>(shm::EventState::kDone)));
+  EXPECT_EQ(host.ends(), expected);
+  EXPECT_EQ(host.Refusal(mesh::RingId()), "");
+  EXPECT_EQ(b_->Status().events().done(), 1u);
 }
 
 TEST_F(RemoteTest, AGpudWithoutALinkDoesNotStartAndSaysWhy) {

@@ -13,6 +13,18 @@ namespace carillon::mesh {
 
 using shm::Sequence;
 
+namespace {
+
+Close RefusalOf(RingId ring, const absl::Status& why) {
+  // Without a reason it would be an answer.
+  return {
+      ring,
+      why.message().empty() ? "there is no place" : std::string(why.message()),
+      absl::IsUnavailable(why)};
+}
+
+}  // namespace
+
 FarEnd::FarEnd(LinkOptions options, FarHost* host, Nanoseconds now)
     : options_(std::move(options)),
       host_(host),
@@ -44,8 +56,9 @@ std::variant<Epoch, Refusal> FarEnd::Accept(const Hello& hello,
   ++epoch_;
   open_ = true;
   said_hello_ = heard_all_ = false;
-  for (auto& [ring, state] : rings_) state.named = false;
+  for (auto& [ring, state] : rings_) state.named = state.answered = false;
   closed_.clear();
+  given_up_.clear();
   decoder_ = {};
   splitter_.Clear();
   joiner_.Clear();
@@ -89,9 +102,9 @@ absl::Status FarEnd::Take(const Frame& frame, Nanoseconds now) {
   }
   if (const auto* close = std::get_if<Close>(&frame)) {
     RETURN_IF_ERROR(CheckClosed());
-    if (rings_.erase(close->ring) > 0) {
-      if (splitter_.ring() == close->ring) splitter_.Clear();
-      if (joiner_.ring() == close->ring) joiner_.Clear();
+    given_up_.erase(close->ring);
+    if (rings_.contains(close->ring)) {
+      Forget(close->ring);
       host_->DropRing(close->ring, GoneReason::kClosed);
     }
     closed_.push_back({close->ring, {}});
@@ -112,19 +125,16 @@ absl::Status FarEnd::CheckClosed() const {
 absl::Status FarEnd::TakeRing(const Ring& ring) {
   const auto found = rings_.find(ring.ring);
   if (found == rings_.end()) {
-    if (rings_.size() == kMaxRings) {
+    if (rings_.size() + given_up_.size() == kMaxRings) {
       return absl::InvalidArgumentError(
           fmt::format("the near end has more than {} rings", kMaxRings));
     }
     RETURN_IF_ERROR(CheckClosed());
     ++serial_;
-    const absl::Status made =
+    const std::optional<absl::Status> made =
         host_->MakeRing(ring.ring, serial_, ring.limits, ring.number);
-    if (!made.ok()) {
-      // Without a reason it would be an answer.
-      closed_.push_back({ring.ring, made.message().empty()
-                                        ? "there is no place"
-                                        : std::string(made.message())});
+    if (made && !made->ok()) {
+      closed_.push_back(RefusalOf(ring.ring, *made));
       return absl::OkStatus();
     }
     rings_[ring.ring] = {.serial = serial_,
@@ -133,7 +143,8 @@ absl::Status FarEnd::TakeRing(const Ring& ring) {
                          .done = ring.number,
                          .sent = ring.number,
                          .freed = ring.number,
-                         .named = true};
+                         .named = true,
+                         .made = made.has_value()};
     return absl::OkStatus();
   }
   RingState& state = found->second;
@@ -176,6 +187,7 @@ absl::Status FarEnd::TakeNamed() {
 }
 
 absl::Status FarEnd::TakeData(const Data& data) {
+  if (given_up_.contains(data.ring)) return absl::OkStatus();
   const auto found = rings_.find(data.ring);
   if (found == rings_.end() || !found->second.answered ||
       !found->second.named) {
@@ -188,6 +200,7 @@ absl::Status FarEnd::TakeData(const Data& data) {
 }
 
 absl::Status FarEnd::TakeEvents(const Events& events) {
+  if (given_up_.contains(events.ring)) return absl::OkStatus();
   const auto found = rings_.find(events.ring);
   if (found == rings_.end() || !found->second.answered ||
       !found->second.named) {
@@ -256,7 +269,7 @@ std::optional<Out> FarEnd::Poll(Nanoseconds now) {
     return out;
   }
   for (auto& [ring, state] : rings_) {
-    if (!state.named || state.answered) continue;
+    if (!state.named || !state.made || state.answered) continue;
     state.answered = true;
     AppendFrame(Ring{ring, state.accepted, state.limits}, &out.bytes);
     return out;
@@ -328,6 +341,29 @@ void FarEnd::Done(RingId ring, RingSerial serial, Sequence last) {
   if (found == rings_.end() || found->second.serial != serial) return;
   assert(last >= found->second.done && last <= found->second.accepted);
   found->second.done = last;
+}
+
+void FarEnd::Made(RingId ring, RingSerial serial) {
+  const auto found = rings_.find(ring);
+  if (found == rings_.end() || found->second.serial != serial) return;
+  found->second.made = true;
+}
+
+void FarEnd::GiveUp(RingId ring, RingSerial serial, const absl::Status& why) {
+  const auto found = rings_.find(ring);
+  if (found == rings_.end() || found->second.serial != serial) return;
+  const RingState state = found->second;
+  Forget(ring);
+  // One that is not named yet is made anew when it is.
+  if (!open_ || !state.named) return;
+  closed_.push_back(RefusalOf(ring, why));
+  if (state.answered) given_up_.insert(ring);
+}
+
+void FarEnd::Forget(RingId ring) {
+  rings_.erase(ring);
+  if (splitter_.ring() == ring) splitter_.Clear();
+  if (joiner_.ring() == ring) joiner_.Clear();
 }
 
 void FarEnd::Tick(Nanoseconds now) {

@@ -13,6 +13,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -39,12 +40,13 @@ using RingSerial = shm::Strong<struct RingSerialTag, uint64_t>;
 class FarHost {
  public:
   virtual ~FarHost() = default;
-  // A new ring, whose first event will be `last` + 1. An error is for the near
-  // host: there is no such ring then, and the link goes on. Slots times bytes may
-  // be more than this host has.
-  virtual absl::Status MakeRing(RingId ring, RingSerial serial,
-                                const RingLimits& limits,
-                                shm::Sequence last) = 0;
+  // A new ring, whose first event will be `last` + 1. Nothing: FarEnd::Made() will
+  // say what has become of it. An error is for the near host: there is no such
+  // ring then, and the link goes on; Unavailable: it may be taken later. Slots
+  // times bytes may be more than this host has.
+  virtual std::optional<absl::Status> MakeRing(RingId ring, RingSerial serial,
+                                               const RingLimits& limits,
+                                               shm::Sequence last) = 0;
   // The next event of a ring, to be run: each comes once, in order. Its bytes
   // are anything; the slot is free.
   virtual void Run(RingId ring, shm::Sequence number,
@@ -80,6 +82,12 @@ class FarEnd {
   // has its id now.
   void Done(RingId ring, RingSerial serial, shm::Sequence last);
 
+  // A ring is there of which MakeRing() has said nothing.
+  void Made(RingId ring, RingSerial serial);
+  // A ring is not to be had, or not any more, and is the host's from now on:
+  // nothing happens to one that is gone. `why` as in MakeRing().
+  void GiveUp(RingId ring, RingSerial serial, const absl::Status& why);
+
   bool IsSilent(Nanoseconds now) const { return open_ && pulse_.IsSilent(now); }
   // To be called at least once a `ping`: ends the link when its lease is over.
   void Tick(Nanoseconds now);
@@ -96,6 +104,7 @@ class FarEnd {
     shm::Sequence sent;   // ends that were sent, or stored before
     shm::Sequence freed;  // ends that the near end has stored
     bool named = false;   // on this connection
+    bool made = false;
     bool answered = false;
   };
 
@@ -109,6 +118,7 @@ class FarEnd {
   bool AppendDone(std::string* to);
   void AppendPart(std::string* to);
   void Free(RingId ring, RingState& state, shm::Sequence last);
+  void Forget(RingId ring);
   // Nobody of this incarnation is let in any more.
   void Lose(GoneReason why, std::string sentence);
   void DropAll(GoneReason why);
@@ -117,8 +127,11 @@ class FarEnd {
   FarHost* host_;
   std::map<RingId, RingState> rings_;
   std::deque<Close> closed_;  // to be sent
-  RingSerial serial_;         // of the newest ring
-  RingId turn_;               // whose completions were sent last
+  // Rings of this connection that were given up, until the near end's CLOSE: what
+  // it sends of them counts for nothing.
+  std::set<RingId> given_up_;
+  RingSerial serial_;  // of the newest ring
+  RingId turn_;        // whose completions were sent last
   Epoch epoch_;
   bool open_ = false;
   bool said_hello_ = false;

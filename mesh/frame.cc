@@ -67,7 +67,10 @@ static_assert(sizeof(RingHead) == 32);
 // Then the text.
 struct CloseHead {
   uint64_t ring;
+  uint32_t passing;
+  uint32_t zero;
 };
+static_assert(sizeof(CloseHead) == 16);
 
 // Then a u32 for each item, its bytes; then the items.
 struct EventsHead {
@@ -253,8 +256,9 @@ absl::StatusOr<Frame> ReadRing(Payload in) {
 
 absl::StatusOr<Frame> ReadClose(Payload in) {
   ASSIGN_OR_RETURN(const auto close, in.Take<CloseHead>());
+  RETURN_IF_ERROR(in.CheckZero(close.zero | close.passing >> 1));
   ASSIGN_OR_RETURN(std::string why, in.TakeText(in.size(), kMaxReasonBytes));
-  return Close{RingId(close.ring), std::move(why)};
+  return Close{RingId(close.ring), std::move(why), close.passing != 0};
 }
 
 absl::StatusOr<Frame> ReadEvents(Payload in) {
@@ -381,7 +385,7 @@ struct Writer {
     return Type::kRing;
   }
   Type operator()(const Close& close) const {
-    AppendPlain(CloseHead{close.ring.value()}, to);
+    AppendPlain(CloseHead{close.ring.value(), close.passing, 0}, to);
     *to += Clean(close.why, kMaxReasonBytes);
     return Type::kClose;
   }

@@ -13,9 +13,10 @@
 //   RING     near      this ring is mine, and this is its last completed event
 //            far       the answer: its last accepted event
 //   NAMED    near      those were all my rings; once on a connection
-//   CLOSE    near      this ring is gone
-//            far       the answer; or with a reason, instead of one to RING:
-//                      this ring is not taken
+//   CLOSE    near      this ring is gone; also the answer to the far end's for a
+//                      ring that it had answered for
+//            far       the answer; or with a reason: this ring is not taken, or
+//                      not any more
 //   EVENTS   near      events of a ring, from `first` on, without a gap
 //   DONE     far       their ends, the same way
 //   DATA     both      a part of an event, or of its output, that is larger than
@@ -42,7 +43,7 @@ namespace carillon::mesh {
 // A ring of a near host. No two rings of one incarnation have the same.
 using RingId = shm::Strong<struct RingIdTag, uint64_t>;
 
-inline constexpr uint32_t kProtocol = 2;
+inline constexpr uint32_t kProtocol = 3;
 inline constexpr size_t kHeaderBytes = 8;
 inline constexpr size_t kMaxPayloadBytes = 64 << 10;
 // Events or completions of one frame.
@@ -106,6 +107,8 @@ struct Ring {
 struct Close {
   RingId ring;
   std::string why;  // for people; "": nothing is refused
+  // With a reason: the ring may be taken when it is named under another id later.
+  bool passing = false;
   bool operator==(const Close&) const = default;
 };
 

@@ -58,7 +58,7 @@ Frame AnyFrame(Owned& owned) {
            *rc::gen::inRange<uint32_t>(0, kMaxEventBytes + 1),
            *rc::gen::inRange<uint32_t>(0, kMaxEventBytes + 1), AnyText(100)}};
     case 3:
-      return Close{ring, AnyText(kMaxReasonBytes)};
+      return Close{ring, AnyText(kMaxReasonBytes), *rc::gen::arbitrary<bool>()};
     case 4: {
       Events events{ring, number, Sequence(AnyNumber()), {}};
       const int count = *rc::gen::inRange(1, 6);
@@ -182,8 +182,8 @@ TEST(FrameTest, EachBrokenRuleHasItsSentence) {
   const Ring ring{RingId(1), Sequence(0), {8, 64, 64}};
   EXPECT_EQ(Complaint(hello, Put(0, 1)),
             "frame HELLO has the magic number 0x1, not 0x4b4e4c43");
-  EXPECT_EQ(Complaint(hello, Put(4, 3)),
-            "the other end speaks protocol 3 of links, this one 2: install "
+  EXPECT_EQ(Complaint(hello, Put(4, 4)),
+            "the other end speaks protocol 4 of links, this one 3: install "
             "the same Carillon on both hosts");
   EXPECT_EQ(Complaint(hello, Put(24, 129)),
             "frame HELLO has a text of 129 bytes: at most 128");

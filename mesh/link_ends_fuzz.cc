@@ -40,8 +40,9 @@ struct Gpu : FarHost {
     uint64_t accepted = 0;
     uint64_t freed = 0;
   };
-  absl::Status MakeRing(RingId ring, RingSerial serial,
-                        const RingLimits& limits, Sequence last) override {
+  std::optional<absl::Status> MakeRing(RingId ring, RingSerial serial,
+                                       const RingLimits& limits,
+                                       Sequence last) override {
     if (limits.slots == 1) return absl::ResourceExhaustedError("no place");
     const bool is_new =
         rings.emplace(ring, GpuRing{serial, limits, last.value(), last.value()})
@@ -109,8 +110,8 @@ struct Device : NearHost {
     ended = number.value();
     return true;
   }
-  void LoseRing(RingId, const std::string& why) override {
-    FUZZ_CHECK(!why.empty() && !lost && !refused && ended == 0);
+  void LoseRing(RingId, const std::string& why, bool) override {
+    FUZZ_CHECK(!why.empty() && !lost && !refused);
     refused = true;
   }
   void LoseLink(const std::string& why) override {

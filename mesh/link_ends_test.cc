@@ -74,8 +74,8 @@ class NearEndTest : public testing::Test, public NearHost {
         fmt::format("{} {} {}", number.value(), end.status, end.output));
     return true;
   }
-  void LoseRing(RingId, const std::string& why) override {
-    refused_.push_back(why);
+  void LoseRing(RingId, const std::string& why, bool passing) override {
+    refused_.push_back(passing ? why + " (passing)" : why);
   }
   void LoseLink(const std::string& why) override { lost_.push_back(why); }
 
@@ -162,8 +162,6 @@ TEST_F(NearEndTest, WhatBreaksARuleEndsTheLink) {
   ExpectEndsLink(Ring{kRing, Sequence(3), kLimits},
                  "the far end answers for ring 5 unasked");
   ExpectEndsLink(Close{kRing}, "the far end closes ring 5 unasked");
-  ExpectEndsLink(Close{kRing, "too late, for it has answered"},
-                 "the far end closes ring 5 unasked");
   ExpectEndsLink(Close{RingId(6), "no such ring"},
                  "the far end closes ring 6 unasked");
   ExpectEndsLink(Events{kRing, Sequence(1), Sequence(0), {"x"}},
@@ -339,6 +337,26 @@ TEST_F(NearEndTest, ARingThatIsNotTakenIsGoneAndTheLinkGoesOn) {
   EXPECT_THAT(Names(Said(near_, 0)), ElementsAre("HELLO", "RING", "NAMED"));
 }
 
+TEST_F(NearEndTest, ARingThatIsGivenUpIsClosedAndMayBeAddedAnew) {
+  Connect();
+  ASSERT_TRUE(Hear(Ends(3)).ok());
+  ASSERT_TRUE(Hear(Close{kRing, "gpud is away", true}).ok());
+  EXPECT_THAT(refused_,
+              ElementsAre("host b gives up ring 5: gpud is away (passing)"));
+  // Until the far end has heard of it, what it had sent counts for nothing.
+  EXPECT_TRUE(Hear(Ends(4)).ok());
+  EXPECT_EQ(ends_.size(), 1u);
+  EXPECT_THAT(Said(near_, 0), ElementsAre(Encoded(Close{kRing})));
+  ASSERT_TRUE(near_.AddRing(RingId(6), kLimits, Sequence(3), Sequence(4)).ok());
+  EXPECT_THAT(Said(near_, 0),
+              ElementsAre(Encoded(Ring{RingId(6), Sequence(3), kLimits})));
+  EXPECT_TRUE(Hear(Close{kRing}).ok());
+  ASSERT_TRUE(Hear(Ring{RingId(6), Sequence(3), kLimits}).ok());
+  EXPECT_THAT(Said(near_, 0),
+              ElementsAre(Encoded(
+                  Events{RingId(6), Sequence(4), Sequence(3), {"event 4"}})));
+}
+
 TEST_F(NearEndTest, ARefusalThatCrossesACloseIsNoAnswerToIt) {
   Open();
   Said(near_, 0);
@@ -400,7 +418,7 @@ TEST_F(NearEndTest, NoConnectionOpensWhileAnEndIsNotStored) {
    public:
     void ReadEvent(RingId, Sequence, std::string* to) override { *to += "x"; }
     bool TakeEnd(RingId, Sequence, const End&) override { return false; }
-    void LoseRing(RingId, const std::string&) override {}
+    void LoseRing(RingId, const std::string&, bool) override {}
     void LoseLink(const std::string&) override {}
   } forgetful;
   near_ = NearEnd(NearOptions(), &forgetful, 0);
@@ -459,10 +477,12 @@ class FarEndTest : public testing::Test, public FarHost {
  protected:
   FarEndTest() : far_(FarOptions(), this, 0) {}
 
-  absl::Status MakeRing(RingId ring, RingSerial serial, const RingLimits&,
-                        Sequence last) override {
+  std::optional<absl::Status> MakeRing(RingId ring, RingSerial serial,
+                                       const RingLimits&,
+                                       Sequence last) override {
     if (!full_.empty()) return absl::ResourceExhaustedError(full_);
     serial_ = serial;
+    if (later_) return std::nullopt;
     calls_.push_back(fmt::format("make {} {}", ring.value(), last.value()));
     return absl::OkStatus();
   }
@@ -530,6 +550,7 @@ class FarEndTest : public testing::Test, public FarHost {
   std::map<uint64_t, uint64_t> ran_;  // events, by ring
   RingSerial serial_;                 // of the newest ring
   std::string full_;                  // why no ring is made
+  bool later_ = false;                // whether one is made
   std::string output_;                // else "out" and the number
   std::vector<std::string> calls_;
 };
@@ -777,6 +798,53 @@ TEST_F(FarEndTest, ARingThatFindsNoPlaceIsRefusedWithAReason) {
   }
   EXPECT_EQ(Complaint(Ring{RingId(99), Sequence(0), kLimits}),
             "the near end closes rings faster than it takes the answers");
+}
+
+TEST_F(FarEndTest, ARingMayBeMadeLater) {
+  Connect();
+  later_ = true;
+  ASSERT_TRUE(Hear(Ring{RingId(6), Sequence(0), kLimits}).ok());
+  EXPECT_THAT(Said(far_, 0), IsEmpty());
+  far_.Made(RingId(6), serial_);
+  EXPECT_THAT(Said(far_, 0),
+              ElementsAre(Encoded(Ring{RingId(6), Sequence(0), kLimits})));
+  // Or not: the near end, which has no answer yet, has nothing to close.
+  ASSERT_TRUE(Hear(Ring{RingId(7), Sequence(0), kLimits}).ok());
+  far_.GiveUp(RingId(7), serial_, absl::UnavailableError("gpud is away"));
+  EXPECT_THAT(Said(far_, 0),
+              ElementsAre(Encoded(Close{RingId(7), "gpud is away", true})));
+  EXPECT_EQ(Complaint(Events{RingId(7), Sequence(1), Sequence(0), {"c"}}),
+            "the near end sends events of ring 7, which is not there");
+}
+
+TEST_F(FarEndTest, WhatComesOfARingThatWasGivenUpCountsForNothing) {
+  Connect();
+  far_.Done(kRing, serial_, Sequence(3));
+  far_.GiveUp(kRing, RingSerial(99), absl::InternalError("of another one"));
+  far_.GiveUp(kRing, serial_, absl::InternalError("evicted"));
+  EXPECT_THAT(Said(far_, 0), ElementsAre(Encoded(Close{kRing, "evicted"})));
+  const Events crossing{kRing, Sequence(5), Sequence(3), {"c"}};
+  ASSERT_TRUE(Hear(crossing).ok());
+  ASSERT_TRUE(Hear(Data{kRing, Sequence(6), "a part"}).ok());
+  EXPECT_THAT(Calls(), IsEmpty());
+  // The near end's CLOSE is the last of it.
+  ASSERT_TRUE(Hear(Close{kRing}).ok());
+  EXPECT_THAT(Calls(), IsEmpty());
+  EXPECT_THAT(Said(far_, 0), ElementsAre(Encoded(Close{kRing})));
+  EXPECT_EQ(Complaint(crossing),
+            "the near end sends events of ring 5, which is not there");
+}
+
+TEST_F(FarEndTest, RingsThatWereGivenUpCountUntilTheyAreClosed) {
+  Accept();
+  for (uint64_t i = 1; i <= kMaxRings; ++i) {
+    ASSERT_TRUE(Hear(Ring{RingId(i), Sequence(0), kLimits}).ok());
+    Said(far_, 0);
+    far_.GiveUp(RingId(i), serial_, absl::UnavailableError("gpud is away"));
+    Said(far_, 0);
+  }
+  EXPECT_EQ(Complaint(Ring{RingId(5000), Sequence(0), kLimits}),
+            "the near end has more than 1024 rings");
 }
 
 TEST_F(FarEndTest, WhatAnEarlierRingOfAnIdHasDoneIsNotTheNextOnes) {

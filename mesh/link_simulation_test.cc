@@ -194,6 +194,7 @@ struct Faults {
   bool near_deaths = false;
   bool far_deaths = false;
   bool rings_come_and_go = false;
+  bool rings_given_up = false;  // by the far host
   bool replaced_hosts = false;
   bool large_events = false;
   Nanoseconds lease = 1'000'000 * kMs;
@@ -230,6 +231,7 @@ class Simulation {
     int refused_as_lost = 0;
     int refused_as_late = 0;
     int refused_rings = 0;
+    int given_up_rings = 0;
     int near_silences = 0;
     int far_silences = 0;
     int cuts_amid_frames = 0;
@@ -258,7 +260,10 @@ class Simulation {
       to_store.push_back({ring, number, std::string(end.output)});
       return false;
     }
-    void LoseRing(RingId id, const std::string& why) override {
+    void LoseRing(RingId id, const std::string& why, bool) override {
+      if (why.find("gives up") != std::string::npos) {
+        ++simulation->counts_.given_up_rings;
+      }
       if (why.find("no place today") == std::string::npos) {
         simulation->ledger_.Wrong("a ring was refused", why);
       }
@@ -313,8 +318,9 @@ class Simulation {
       }
     };
 
-    absl::Status MakeRing(RingId ring, RingSerial serial,
-                          const RingLimits& limits, Sequence last) override {
+    std::optional<absl::Status> MakeRing(RingId ring, RingSerial serial,
+                                         const RingLimits& limits,
+                                         Sequence last) override {
       if (simulation->faults_.rings_come_and_go && simulation->OneIn(10)) {
         ++simulation->counts_.refused_rings;
         return absl::ResourceExhaustedError("no place today");
@@ -656,6 +662,15 @@ class Simulation {
                         .ok());
       }
     }
+    if (faults_.rings_given_up && !gpu_.rings.empty() && OneIn(100)) {
+      const auto victim = gpu_.rings.begin();
+      far_->GiveUp(victim->first, victim->second.serial,
+                   absl::ResourceExhaustedError("no place today"));
+      gpu_.rings.erase(victim);
+      // If the near end has not heard of it, the ring is made anew, as after a
+      // death.
+      ++far_deaths_;
+    }
     if (faults_.replaced_hosts && nears_.size() < 6 && OneIn(300)) AddNear();
     // An outage of about a lease.
     if (faults_.lease < 100'000 * kMs && OneIn(200)) {
@@ -734,8 +749,8 @@ Totals RunSeeds(const Faults& faults, int seeds) {
          {&Counts::openings, &Counts::losses, &Counts::fenced,
           &Counts::far_losses, &Counts::refused_as_lost,
           &Counts::refused_as_late, &Counts::refused_rings,
-          &Counts::near_silences, &Counts::far_silences,
-          &Counts::cuts_amid_frames}) {
+          &Counts::given_up_rings, &Counts::near_silences,
+          &Counts::far_silences, &Counts::cuts_amid_frames}) {
       totals.*count += simulation.counts().*count;
     }
   }
@@ -783,6 +798,15 @@ TEST(LinkSimulationTest, RingsComeAndGo) {
   EXPECT_GT(totals.aborts, 1'000);
   EXPECT_GT(totals.ends, 1'000);
   EXPECT_GT(totals.refused_rings, 30);
+}
+
+TEST(LinkSimulationTest, RingsThatAreGivenUpAreAbortedOnceOrMadeAnew) {
+  const Totals totals = RunSeeds(
+      {.cuts = true, .rings_come_and_go = true, .rings_given_up = true},
+      kSeeds);
+  EXPECT_GT(totals.given_up_rings, 30);
+  EXPECT_GT(totals.aborts, 1'000);
+  EXPECT_GT(totals.ends, 1'000);
 }
 
 TEST(LinkSimulationTest, EventsInPartsAreLostAndDoubledNoMoreThanOthers) {

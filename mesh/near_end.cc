@@ -22,6 +22,7 @@ NearEnd::NearEnd(LinkOptions options, NearHost* host, Nanoseconds now)
 absl::Status NearEnd::AddRing(RingId ring, const RingLimits& limits,
                               Sequence stored, Sequence rung) {
   RETURN_IF_ERROR(CheckLimits(limits));
+  if (lost_) return absl::UnavailableError("the link is lost");
   if (rings_.contains(ring) || closing_.contains(ring)) {
     return absl::AlreadyExistsError(
         fmt::format("the link has had a ring {}", ring.value()));
@@ -194,12 +195,19 @@ absl::Status NearEnd::TakeClose(const Close& close) {
     // It crosses our CLOSE, whose answer follows.
     if (closing != closing_.end()) return absl::OkStatus();
     const auto found = rings_.find(close.ring);
-    if (found != rings_.end() && found->second.named && !found->second.heard) {
-      rings_.erase(found);
-      host_->LoseRing(
-          close.ring,
-          fmt::format("host {} does not take ring {}: {}", options_.peer,
-                      close.ring.value(), close.why));
+    if (found != rings_.end() && found->second.named) {
+      const bool heard = found->second.heard;
+      // Events may be on their way: the far end drops them until our CLOSE.
+      if (heard) {
+        RemoveRing(close.ring);
+      } else {
+        rings_.erase(found);
+      }
+      host_->LoseRing(close.ring,
+                      fmt::format("host {} {} ring {}: {}", options_.peer,
+                                  heard ? "gives up" : "does not take",
+                                  close.ring.value(), close.why),
+                      close.passing);
       return absl::OkStatus();
     }
   }

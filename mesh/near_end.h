@@ -38,9 +38,10 @@ class NearHost {
   virtual bool TakeEnd(RingId ring, shm::Sequence number, const End& end) = 0;
   // The far end has answered that it has the ring: once on each connection.
   virtual void HoldRing(RingId) {}
-  // The far end has no place for the ring, which is removed: its events in flight
-  // are to be aborted. `why` is a sentence for people.
-  virtual void LoseRing(RingId ring, const std::string& why) = 0;
+  // The far end has no place for the ring, or none any more, and it is removed:
+  // its events in flight are to be aborted. `why` is a sentence for people.
+  // `passing`: or to be rung in another ring that is added later.
+  virtual void LoseRing(RingId ring, const std::string& why, bool passing) = 0;
   // Once: the link is lost, no end comes any more, and all events in flight are
   // to be aborted. `why` is a sentence for people.
   virtual void LoseLink(const std::string& why) = 0;
@@ -54,7 +55,7 @@ class NearEnd {
 
   // A ring whose events up to `stored` are completed, and up to `rung` rung.
   // Errors: InvalidArgument: limits that no link carries; AlreadyExists;
-  // ResourceExhausted: kMaxRings.
+  // ResourceExhausted: kMaxRings; Unavailable: the link is lost.
   absl::Status AddRing(RingId ring, const RingLimits& limits,
                        shm::Sequence stored, shm::Sequence rung);
   // Its events in flight are the caller's from now on.

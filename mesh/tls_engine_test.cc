@@ -50,7 +50,7 @@ class Device : public NearHost {
     ended_ = number.value();
     return true;
   }
-  void LoseRing(RingId, const std::string&) override { ++wrong_; }
+  void LoseRing(RingId, const std::string&, bool) override { ++wrong_; }
   void LoseLink(const std::string& why) override {
     MutexLock lock(mutex_);
     lost_ = why;
@@ -91,8 +91,8 @@ class Device : public NearHost {
 // lock.
 class Gpu : public FarHost {
  public:
-  absl::Status MakeRing(RingId, RingSerial serial, const RingLimits&,
-                        Sequence) override {
+  std::optional<absl::Status> MakeRing(RingId, RingSerial serial,
+                                       const RingLimits&, Sequence) override {
     serial_ = serial;
     return absl::OkStatus();
   }

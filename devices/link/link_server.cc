@@ -21,13 +21,13 @@ using mesh::RingId;
 using shm::Sequence;
 using std::chrono::milliseconds;
 
-// While the link's lock is held, which the other host notices after a second.
-constexpr milliseconds kAttachWithin{300};
 constexpr milliseconds kResumeWithin{20};
 constexpr milliseconds kStartLook{50};
-// How often a device whose gpud is away is looked after, and any other one.
+// How often linkd looks around while gpud is away, and else.
 constexpr milliseconds kAwayLook{50};
 constexpr milliseconds kLook{500};
+// Of the ends of all rings that the other host may not have stored.
+constexpr uint64_t kMaxKeptBytes = 1 << 30;
 
 uint64_t NewIncarnation() {
   timespec now;
@@ -43,13 +43,11 @@ absl::StatusOr<std::unique_ptr<LinkServer>> LinkServer::Start(
   std::unique_ptr<LinkServer> server(new LinkServer(context, options));
   // Before the other host can ask for devices.
   std::string said;
-  edge::Device* self = nullptr;
   for (;;) {
     if (context.stop.requested()) return absl::CancelledError("stopped");
-    auto device = server->Attach(context.name, kAttachWithin);
+    auto device = server->Attach(context.name);
     if (device.ok()) {
-      self = device->get();
-      server->clients_[context.name] = {.device = *std::move(device)};
+      server->self_ = *std::move(device);
       break;
     }
     // The session of a linkd that was killed may be there still.
@@ -78,76 +76,162 @@ absl::StatusOr<std::unique_ptr<LinkServer>> LinkServer::Start(
   const std::string note =
       fmt::format("for host {} on {}", options.peer, server->link_->address());
   spdlog::info("serves {}", note);
-  RETURN_IF_ERROR(self->ReportReady(note));
+  RETURN_IF_ERROR(server->self_->ReportReady(note));
+  server->calls_ = std::thread([self = server.get()] { self->WorkOff(); });
   return server;
 }
 
-LinkServer::~LinkServer() { link_.reset(); }
+LinkServer::~LinkServer() {
+  {
+    MutexLock lock(jobs_mutex_);
+    stop_ = true;
+    jobs_changed_.NotifyAll();
+  }
+  if (calls_.joinable()) calls_.join();
+  link_.reset();
+}
 
 absl::StatusOr<std::unique_ptr<edge::Device>> LinkServer::Attach(
-    const std::string& name, milliseconds within) const {
-  return edge::Device::Attach({.testbed_directory = context_.directory,
-                               .name = name,
-                               .kind = "link",
-                               .timeout = within});
+    const std::string& name) const {
+  return edge::Device::Attach(
+      {.testbed_directory = context_.directory, .name = name, .kind = "link"});
 }
 
-absl::StatusOr<LinkServer::Client*> LinkServer::ClientOf(
-    const std::string& name) {
-  const auto found = clients_.find(name);
-  if (found != clients_.end()) {
-    Client& client = found->second;
-    if (name == context_.name) {
-      return absl::AlreadyExistsError(fmt::format(
-          "device '{}' of this host is linkd itself: give it another --name",
-          name));
+void LinkServer::AddJob(Job job) {
+  MutexLock lock(jobs_mutex_);
+  jobs_.push_back(std::move(job));
+  jobs_changed_.NotifyAll();
+}
+
+void LinkServer::WorkOff() {
+  MutexLock lock(jobs_mutex_);
+  while (!stop_) {
+    if (jobs_.empty()) {
+      jobs_changed_.Wait(jobs_mutex_);
+      continue;
     }
-    if (!client.ended.ok()) return client.ended;
-    if (client.away) {
-      return absl::UnavailableError(
-          fmt::format("gpud of host {} is away", options_.host));
+    Job job = std::move(jobs_.front());
+    jobs_.pop_front();
+    lock.Unlock();
+    if (job.ring == nullptr) {
+      Make(std::move(job));
+    } else {
+      Drop(std::move(job));
     }
-    return &client;
+    lock.Lock();
   }
-  ASSIGN_OR_RETURN(auto device, Attach(name, kAttachWithin));
-  RETURN_IF_ERROR(
-      device->ReportReady(fmt::format("a device of host {}", options_.peer)));
+}
+
+absl::StatusOr<std::shared_ptr<LinkServer::Client>> LinkServer::ClientOf(
+    const std::string& name) {
+  if (name == context_.name) {
+    return absl::AlreadyExistsError(fmt::format(
+        "device '{}' of this host is linkd itself: give it another --name",
+        name));
+  }
+  // This thread alone changes clients_.
+  const auto found = clients_.find(name);
+  if (found != clients_.end()) return found->second;
+  auto device = Attach(name);
+  if (absl::IsAlreadyExists(device.status())) {
+    // Perhaps that of a linkd that was killed, and gpud has not ended it yet.
+    return absl::UnavailableError(device.status().message());
+  }
+  if (!device.ok()) return device.status();
+  RETURN_IF_ERROR((*device)->ReportReady(
+      fmt::format("a device of host {}", options_.peer)));
+  auto client = std::make_shared<Client>();
+  client->device = *std::move(device);
+  link_->With([&](mesh::FarEnd&) { clients_[name] = client; });
   changed_.Ring();
-  Client& client = clients_[name];
-  client.device = std::move(device);
-  return &client;
+  return client;
 }
 
-void LinkServer::DropIfUnused(Client* client) {
-  if (client->rings > 0) return;
-  std::erase_if(clients_,
-                [&](const auto& entry) { return &entry.second == client; });
+void LinkServer::Make(Job job) {
+  bool wanted = false;
+  link_->With([&](mesh::FarEnd&) {
+    const auto found = rings_.find(job.id);
+    wanted = found != rings_.end() && found->second.serial == job.serial;
+  });
+  if (!wanted) return;
+  absl::Status status;
+  auto client = ClientOf(job.wanted.device());
+  if (client.ok()) {
+    job.client = *client;
+    ++job.client->rings;
+    auto ring =
+        LinkedRing::Make(*job.client->device, job.wanted, job.limits, job.last);
+    status = ring.status();
+    if (ring.ok()) job.ring = *std::move(ring);
+  } else {
+    status = client.status();
+  }
+  if (absl::IsDeadlineExceeded(status)) {
+    status = absl::UnavailableError(status.message());
+  }
+  link_->With([&](mesh::FarEnd& far) {
+    const auto found = rings_.find(job.id);
+    if (found == rings_.end() || found->second.serial != job.serial) return;
+    if (status.ok() && job.client->ended) status = Away();
+    if (status.ok()) {
+      found->second.client = job.client;
+      found->second.ring = std::move(job.ring);
+      far.Made(job.id, job.serial);
+      job.client = nullptr;
+      return;
+    }
+    kept_bytes_ -= found->second.kept_bytes;
+    rings_.erase(found);
+    far.GiveUp(job.id, job.serial, status);
+  });
+  if (job.client != nullptr) Drop(std::move(job));
 }
 
-absl::Status LinkServer::MakeRing(RingId id, mesh::RingSerial serial,
-                                  const mesh::RingLimits& limits,
-                                  Sequence last) {
+void LinkServer::Drop(Job job) {
+  Client& client = *job.client;
+  if (--client.rings > 0) {
+    if (job.ring != nullptr && client.device->status().ok()) {
+      job.ring->Unregister(*client.device);
+    }
+    return;
+  }
+  // The device's end is the end of its rings, and waits for none of them.
+  link_->With([&](mesh::FarEnd&) {
+    std::erase_if(clients_, [&](const auto& entry) {
+      return entry.second == job.client;
+    });
+  });
+}
+
+absl::Status LinkServer::Away() const {
+  return absl::UnavailableError(
+      fmt::format("gpud of host {} is away", options_.host));
+}
+
+std::optional<absl::Status> LinkServer::MakeRing(RingId id,
+                                                 mesh::RingSerial serial,
+                                                 const mesh::RingLimits& limits,
+                                                 Sequence last) {
   v1::LinkRing wanted;
   if (!wanted.ParseFromString(limits.purpose)) {
     return absl::InvalidArgumentError("what the ring is for cannot be read");
   }
-  ASSIGN_OR_RETURN(Client * client, ClientOf(wanted.device()));
-  auto ring = LinkedRing::Make(*client->device, wanted, limits, last);
-  if (!ring.ok()) {
-    DropIfUnused(client);
-    return ring.status();
+  const auto kept = LinkedRing::KeptBytes(wanted, limits);
+  if (!kept.ok()) return kept.status();
+  if (*kept > kMaxKeptBytes - kept_bytes_) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "the link's rings may keep {} bytes of ends, of which {} are left, and "
+        "this one needs {}",
+        kMaxKeptBytes, kMaxKeptBytes - kept_bytes_, *kept));
   }
-  ++client->rings;
-  rings_[id] = {serial, client, *std::move(ring)};
-  return absl::OkStatus();
+  kept_bytes_ += *kept;
+  rings_[id] = {.serial = serial, .kept_bytes = *kept};
+  AddJob({id, serial, std::move(wanted), limits, last});
+  return std::nullopt;
 }
 
 void LinkServer::Run(RingId id, Sequence, std::string_view event) {
-  Linked& linked = rings_.at(id);
-  const bool may_ring = !linked.client->away && linked.client->ended.ok();
-  linked.ring->Run(event, may_ring);
-  // Somebody has to say that it is done.
-  if (!linked.client->ended.ok()) changed_.Ring();
+  rings_.at(id).ring->Run(event);
 }
 
 mesh::End LinkServer::ReadEnd(RingId id, Sequence number, std::string* output) {
@@ -161,83 +245,79 @@ void LinkServer::Free(RingId id, Sequence last) {
 void LinkServer::DropRing(RingId id, mesh::GoneReason) {
   const auto found = rings_.find(id);
   if (found == rings_.end()) return;
-  Client* const client = found->second.client;
-  --client->rings;
-  // The device's end is the end of its rings, and waits for none of them.
-  if (client->rings > 0 && client->ended.ok() && !client->away) {
-    found->second.ring->Unregister(*client->device);
-  }
+  Linked linked = std::move(found->second);
   rings_.erase(found);
-  DropIfUnused(client);
+  kept_bytes_ -= linked.kept_bytes;
+  // What is not made will not be.
+  if (linked.ring == nullptr) return;
+  AddJob({.id = id,
+          .serial = linked.serial,
+          .client = std::move(linked.client),
+          .ring = std::move(linked.ring)});
 }
 
-void LinkServer::LookAfter(const std::string& name, Client& client) {
-  if (!client.ended.ok()) return;
+void LinkServer::LookAfter(const std::string& name, Client& client,
+                           mesh::FarEnd& far) {
   const absl::Status status = client.device->status();
-  if (status.ok() && !client.away) return;
-  // Resume() wants what has completed to be taken.
-  for (auto& [id, linked] : rings_) {
-    if (linked.client == &client) linked.ring->TakeCompletions();
+  if (client.ended || status.ok()) return;
+  client.ended = true;
+  spdlog::warn("{}: {}", name, std::string(status.message()));
+  const absl::Status why = client.device->may_resume()
+                               ? Away()
+                               : absl::AbortedError(status.message());
+  std::vector<std::pair<RingId, mesh::RingSerial>> gone;
+  for (const auto& [id, linked] : rings_) {
+    if (linked.client.get() == &client) gone.emplace_back(id, linked.serial);
   }
-  if (!client.away && client.device->may_resume()) {
-    spdlog::warn("{}: {}; waiting for another gpud", name,
-                 std::string(status.message()));
-    client.away = true;
+  for (const auto& [id, serial] : gone) {
+    far.GiveUp(id, serial, why);
+    DropRing(id, mesh::GoneReason::kClosed);
   }
-  absl::Status resumed = status;
-  if (client.away) {
-    resumed = client.device->Resume(kResumeWithin);
-    // A busy machine's gpud may take longer than a call has.
-    if (absl::IsUnavailable(resumed) || absl::IsDeadlineExceeded(resumed)) {
-      return;
-    }
-  }
-  if (resumed.ok()) {
-    client.away = false;
-    spdlog::info("{}: another gpud has taken over", name);
-    for (auto& [id, linked] : rings_) {
-      if (linked.client == &client) linked.ring->RingWaiting();
-    }
-    return;
-  }
-  spdlog::error("{}: {}", name, std::string(resumed.message()));
-  client.ended = resumed;
 }
 
-void LinkServer::TakeCompletions(mesh::FarEnd& far) {
-  for (auto& [id, linked] : rings_) {
-    if (!linked.client->ended.ok()) {
-      linked.ring->Abort();
-    } else if (!linked.client->away) {
-      linked.ring->RingWaiting();
-      linked.ring->TakeCompletions();
-    }
-    far.Done(id, linked.serial, linked.ring->done());
+absl::Status LinkServer::LookAfterSelf() {
+  const absl::Status status = self_->status();
+  if (status.ok() && !self_away_) return status;
+  if (!self_away_ && !self_->may_resume()) return status;
+  if (!std::exchange(self_away_, true)) {
+    spdlog::warn("{}; waiting for another gpud", std::string(status.message()));
   }
+  const absl::Status resumed = self_->Resume(kResumeWithin);
+  // A busy machine's gpud may take longer than a call has.
+  if (absl::IsUnavailable(resumed) || absl::IsDeadlineExceeded(resumed)) {
+    return absl::OkStatus();
+  }
+  if (!resumed.ok()) return resumed;
+  self_away_ = false;
+  spdlog::info("another gpud has taken over");
+  return absl::OkStatus();
 }
 
 absl::Status LinkServer::Run() {
-  absl::Status ended;
   while (!context_.stop.requested()) {
     std::vector<pollfd> fds = {{context_.stop.fd(), POLLIN, 0},
                                {changed_.fd(), POLLIN, 0}};
-    milliseconds look = kLook;
     changed_.Clear();
+    RETURN_IF_ERROR(LookAfterSelf());
+    if (!self_away_) fds.push_back({self_->connection_fd(), POLLIN, 0});
     link_->With([&](mesh::FarEnd& far) {
-      for (auto& [name, client] : clients_) LookAfter(name, client);
+      for (auto& [name, client] : clients_) LookAfter(name, *client, far);
       for (auto& [name, client] : clients_) {
-        if (client.away) look = kAwayLook;
-        if (client.away || !client.ended.ok()) continue;
+        if (client->ended) continue;
         // What has completed before is taken below; what completes later wakes.
-        client.device->DisarmCompletionFd();
-        client.device->ArmCompletionFd();
-        fds.push_back({client.device->completion_fd(), POLLIN, 0});
-        fds.push_back({client.device->connection_fd(), POLLIN, 0});
+        client->device->DisarmCompletionFd();
+        client->device->ArmCompletionFd();
+        // One that is closed meanwhile wakes for nothing.
+        fds.push_back({client->device->completion_fd(), POLLIN, 0});
+        fds.push_back({client->device->connection_fd(), POLLIN, 0});
       }
-      TakeCompletions(far);
-      ended = clients_.at(context_.name).ended;
+      for (auto& [id, linked] : rings_) {
+        if (linked.ring == nullptr) continue;
+        linked.ring->TakeCompletions();
+        far.Done(id, linked.serial, linked.ring->done());
+      }
     });
-    if (!ended.ok()) return ended;
+    const milliseconds look = self_away_ ? kAwayLook : kLook;
     poll(fds.data(), fds.size(), static_cast<int>(look.count()));
   }
   return absl::CancelledError("stopped");

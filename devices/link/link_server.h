@@ -3,23 +3,31 @@
 #ifndef CARILLON_DEVICES_LINK_LINK_SERVER_H_
 #define CARILLON_DEVICES_LINK_LINK_SERVER_H_
 
+#include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "devices/link/linkd_options.h"
 #include "devices/link/linked_ring.h"
 #include "devices/sdk/device_main.h"
 #include "devices/sdk/edge.h"
 #include "mesh/far_end.h"
 #include "mesh/tls_engine.h"
+#include "proto/link.pb.h"
 
 namespace carillon::link {
 
-// All but Start() and Run() is called under the link's lock.
+// Three threads: the link's, in which events are rung; Run()'s, which takes
+// completions and sees devices end; and one for all calls to gpud, which take as
+// long as they take. What they share belongs to the link's lock.
 class LinkServer final : private mesh::FarHost {
  public:
   // Waits for gpud. Errors: those of TlsFarLink::Start(); Cancelled (a stop was
@@ -32,33 +40,54 @@ class LinkServer final : private mesh::FarHost {
   absl::Status Run();
 
  private:
+  // It goes with its last ring, in the thread of the calls.
   struct Client {
     std::unique_ptr<edge::Device> device;
-    bool away = false;   // gpud is, and the device waits for another one
-    absl::Status ended;  // not OK: it will not come again
-    uint32_t rings = 0;
+    uint32_t rings = 0;  // of the thread of the calls
+    bool ended = false;  // its rings are given up
   };
   struct Linked {
     mesh::RingSerial serial;
-    Client* client = nullptr;
+    uint64_t kept_bytes = 0;
+    std::shared_ptr<Client> client;  // both null until it is made
     std::unique_ptr<LinkedRing> ring;
+  };
+  // To be made, if `ring` is null, or else to be dropped.
+  struct Job {
+    mesh::RingId id;
+    mesh::RingSerial serial;
+    v1::LinkRing wanted = {};
+    mesh::RingLimits limits = {};
+    shm::Sequence last = {};
+    std::shared_ptr<Client> client = nullptr;
+    std::unique_ptr<LinkedRing> ring = nullptr;
   };
 
   LinkServer(const edge::DeviceContext& context, const LinkdOptions& options)
       : context_(context), options_(options) {}
   absl::StatusOr<std::unique_ptr<edge::Device>> Attach(
-      const std::string& name, std::chrono::milliseconds within) const;
-  // The device of that name, attached if it is not there.
-  absl::StatusOr<Client*> ClientOf(const std::string& name);
-  void DropIfUnused(Client* client);
-  // Finds out whether its gpud is there, and goes on with another one.
-  void LookAfter(const std::string& name, Client& client);
-  void TakeCompletions(mesh::FarEnd& far);
+      const std::string& name) const;
 
-  // mesh::FarHost: in the link's thread.
-  absl::Status MakeRing(mesh::RingId ring, mesh::RingSerial serial,
-                        const mesh::RingLimits& limits,
-                        shm::Sequence last) override;
+  // The thread of the calls.
+  void WorkOff();
+  void Make(Job job);
+  void Drop(Job job);
+  // The device of that name, attached if it is not there.
+  absl::StatusOr<std::shared_ptr<Client>> ClientOf(const std::string& name);
+  void AddJob(Job job);
+  // What is said of a ring while gpud is not there.
+  absl::Status Away() const;
+
+  // Run()'s. Goes on with another gpud as linkd's own device. Errors: it cannot.
+  absl::Status LookAfterSelf();
+  // Gives up what a device had that has ended.
+  void LookAfter(const std::string& name, Client& client, mesh::FarEnd& far);
+
+  // mesh::FarHost: in the link's thread, under its lock.
+  std::optional<absl::Status> MakeRing(mesh::RingId ring,
+                                       mesh::RingSerial serial,
+                                       const mesh::RingLimits& limits,
+                                       shm::Sequence last) override;
   void Run(mesh::RingId ring, shm::Sequence number,
            std::string_view event) override;
   mesh::End ReadEnd(mesh::RingId ring, shm::Sequence number,
@@ -69,10 +98,19 @@ class LinkServer final : private mesh::FarHost {
   const edge::DeviceContext& context_;
   const LinkdOptions options_;
   const mesh::Alarm changed_;  // there are other devices than before
-  // linkd's own, without rings: it shows that linkd is there.
-  std::map<std::string, Client> clients_;
-  std::map<mesh::RingId, Linked> rings_;
-  std::unique_ptr<mesh::TlsFarLink> link_;  // goes first
+  // Without rings: it shows that linkd is there.
+  std::unique_ptr<edge::Device> self_;
+  bool self_away_ = false;
+  // Changed by the thread of the calls, under the link's lock.
+  std::map<std::string, std::shared_ptr<Client>> clients_;
+  std::map<mesh::RingId, Linked> rings_;  // the link's lock
+  uint64_t kept_bytes_ = 0;               // the same
+  Mutex jobs_mutex_;                      // taken after the link's lock
+  CondVar jobs_changed_;
+  std::deque<Job> jobs_ ABSL_GUARDED_BY(jobs_mutex_);
+  bool stop_ ABSL_GUARDED_BY(jobs_mutex_) = false;
+  std::unique_ptr<mesh::TlsFarLink> link_;
+  std::thread calls_;
 };
 
 }  // namespace carillon::link

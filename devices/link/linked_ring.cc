@@ -16,8 +16,6 @@ using shm::Sequence;
 
 // Of the ends of one ring that the other host may not have stored.
 constexpr uint64_t kMaxKeptBytes = 256 << 20;
-// Events of one ring that wait for another gpud.
-constexpr size_t kMaxWaitingBytes = 64 << 20;
 // Of one buffer, for all slots: as far as an aperture grows.
 constexpr uint64_t kMaxBufferBytes = 256 << 20;
 // Any element of a kernel's buffer.
@@ -50,6 +48,28 @@ absl::StatusOr<std::unique_ptr<LinkedRing>> LinkedRing::Make(
   if (status.ok()) return ring;
   ring->Unregister(device);
   return status;
+}
+
+absl::StatusOr<uint64_t> LinkedRing::KeptBytes(const v1::LinkRing& wanted,
+                                               const mesh::RingLimits& limits) {
+  uint64_t done_bytes = 0;
+  for (const v1::LinkParameter& parameter : wanted.parameters()) {
+    const v1::LinkBuffer& buffer = parameter.buffer();
+    if (!buffer.written()) continue;
+    if (buffer.bytes() > limits.done_bytes - done_bytes) {
+      return absl::InvalidArgumentError(
+          fmt::format("parameter '{}': the kernel writes {} bytes, and all of "
+                      "a completion may have {}",
+                      parameter.name(), buffer.bytes(), limits.done_bytes));
+    }
+    done_bytes += buffer.bytes();
+  }
+  if (done_bytes * limits.slots > kMaxKeptBytes) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} events that write {} bytes each: at most {} for all",
+                    limits.slots, done_bytes, kMaxKeptBytes));
+  }
+  return done_bytes * limits.slots;
 }
 
 absl::Status LinkedRing::AddBuffer(edge::Device& device,
@@ -99,7 +119,6 @@ absl::Status LinkedRing::Register(edge::Device& device,
                        .launch_path = {},
                        .parameters = {}};
   std::vector<std::pair<size_t, std::string>> in_entry;
-  uint64_t done_bytes = 0;
   for (const v1::LinkParameter& parameter : wanted.parameters()) {
     const std::string& name = parameter.name();
     switch (parameter.value_case()) {
@@ -125,9 +144,6 @@ absl::Status LinkedRing::Register(edge::Device& device,
         if (parameter.buffer().in_entry()) {
           in_entry.emplace_back(parameters_.size(), name);
         }
-        if (parameter.buffer().written()) {
-          done_bytes += parameter.buffer().bytes();
-        }
         RETURN_IF_ERROR(
             AddBuffer(device, parameter, limits.slots, &spec.parameters));
         break;
@@ -135,16 +151,6 @@ absl::Status LinkedRing::Register(edge::Device& device,
         return absl::InvalidArgumentError(
             fmt::format("parameter '{}' has no value", name));
     }
-  }
-  if (done_bytes > limits.done_bytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("the kernel writes {} bytes, and a completion may have {}",
-                    done_bytes, limits.done_bytes));
-  }
-  if (done_bytes * limits.slots > kMaxKeptBytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("{} events that write {} bytes each: at most {} for all",
-                    limits.slots, done_bytes, kMaxKeptBytes));
   }
   ASSIGN_OR_RETURN(queue_, edgeRegisterEvent(device, spec));
   for (const auto& [index, name] : in_entry) {
@@ -163,33 +169,10 @@ absl::Status LinkedRing::Register(edge::Device& device,
   return absl::OkStatus();
 }
 
-void LinkedRing::Run(std::string_view event, bool may_ring) {
+void LinkedRing::Run(std::string_view event) {
   Item& item = items_.emplace_back();
-  // Behind one that waits, all wait.
-  const bool waits = !may_ring || queue_->free_slots() == 0 ||
-                     (items_.size() > 1 && items_[items_.size() - 2].waiting);
-  if (!waits) {
-    Put(item, event);
-  } else if (waiting_bytes_ + event.size() > kMaxWaitingBytes) {
-    item.bad = true;
-  } else {
-    waiting_bytes_ += event.size();
-    item.waiting = std::string(event);
-  }
-}
-
-void LinkedRing::RingWaiting() {
-  for (Item& item : items_) {
-    if (!item.waiting) continue;
-    if (queue_->free_slots() == 0) return;
-    const std::string event = *std::exchange(item.waiting, std::nullopt);
-    waiting_bytes_ -= event.size();
-    Put(item, event);
-  }
-}
-
-void LinkedRing::Put(Item& item, std::string_view event) {
-  item.bad = !Write(event, &item.outputs);
+  // No more come than the ring has slots, and bad ones take none.
+  item.bad = queue_->free_slots() == 0 || !Write(event, &item.outputs);
   if (!item.bad) queue_->RingDoorbell();
 }
 
@@ -231,7 +214,7 @@ void LinkedRing::Keep(KeptEnd end) {
 }
 
 void LinkedRing::TakeCompletions() {
-  while (!items_.empty() && !items_.front().waiting) {
+  while (!items_.empty()) {
     const Item& item = items_.front();
     if (item.bad) {
       Keep({EventState::kFailed,
@@ -250,14 +233,6 @@ void LinkedRing::TakeCompletions() {
     }
     queue_->Free();
     Keep(std::move(end));
-  }
-}
-
-void LinkedRing::Abort() {
-  while (!items_.empty()) {
-    Keep({EventState::kAborted,
-          static_cast<uint32_t>(EventStatus::kDeviceGone),
-          {}});
   }
 }
 

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,13 +31,14 @@ class LinkedRing {
       edge::Device& device, const v1::LinkRing& wanted,
       const mesh::RingLimits& limits, shm::Sequence last);
 
-  // The next event; it waits if `may_ring` is false.
-  void Run(std::string_view event, bool may_ring);
-  // Rings for what waits.
-  void RingWaiting();
+  // The most that its ends take until the other host has stored them. Errors:
+  // InvalidArgument: more than one ring may, or than `limits` has.
+  static absl::StatusOr<uint64_t> KeptBytes(const v1::LinkRing& wanted,
+                                            const mesh::RingLimits& limits);
+
+  // The next event: rings for it, unless it is none of the kernel's.
+  void Run(std::string_view event);
   void TakeCompletions();
-  // The device has ended: so have all events, as aborted.
-  void Abort();
 
   // Events up to this one are done.
   shm::Sequence done() const { return done_; }
@@ -61,8 +61,7 @@ class LinkedRing {
   };
   // An event that is not done.
   struct Item {
-    std::optional<std::string> waiting;  // its bytes
-    // What it writes, once it was rung; nothing is rung of one that is bad.
+    // What it writes; nothing is rung of one that is bad.
     std::vector<std::span<const std::byte>> outputs;
     bool bad = false;
   };
@@ -77,7 +76,6 @@ class LinkedRing {
                         const mesh::RingLimits& limits);
   absl::Status AddBuffer(edge::Device& device, const v1::LinkParameter& wanted,
                          uint32_t slots, std::vector<edge::Parameter>* bound);
-  void Put(Item& item, std::string_view event);
   bool Write(std::string_view event,
              std::vector<std::span<const std::byte>>* outputs);
   void Keep(KeptEnd end);
@@ -86,7 +84,6 @@ class LinkedRing {
   std::vector<Parameter> parameters_;
   std::deque<Item> items_;    // from done_ + 1 on
   std::deque<KeptEnd> ends_;  // from freed_ + 1 to done_
-  size_t waiting_bytes_ = 0;
   shm::Sequence done_;
   shm::Sequence freed_;
 };

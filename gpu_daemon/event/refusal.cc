@@ -6,12 +6,24 @@ namespace carillon::gpud {
 namespace {
 
 constexpr char kPayloadUrl[] = "carillon.OnAnyPath";
+constexpr char kNotYetUrl[] = "carillon.NotYet";
 
 }  // namespace
 
 absl::Status OnAnyPath(absl::Status status) {
   if (!status.ok()) status.SetPayload(kPayloadUrl, absl::Cord());
   return status;
+}
+
+absl::Status NotYet() {
+  absl::Status status = absl::UnavailableError("not yet");
+  status.SetPayload(kNotYetUrl, absl::Cord());
+  return status;
+}
+
+bool IsNotYet(const absl::Status& status) {
+  return absl::IsUnavailable(status) &&
+         status.GetPayload(kNotYetUrl).has_value();
 }
 
 bool AnotherPathMayServe(const absl::Status& status) {

@@ -15,6 +15,12 @@ absl::Status OnAnyPath(absl::Status status);
 // that LaunchPath::Add() names for a path's own limits, and not marked.
 bool AnotherPathMayServe(const absl::Status& status);
 
+// What LaunchPath::Add() says while it waits for somebody else: it is to be called
+// again in a moment with the same event kernel, by a caller that holds no lock
+// meanwhile, until it says something else.
+absl::Status NotYet();
+bool IsNotYet(const absl::Status& status);
+
 }  // namespace carillon::gpud
 
 #endif  // CARILLON_GPU_DAEMON_EVENT_REFUSAL_H_

@@ -61,6 +61,9 @@ ARROWS = {
         "base", "shm", "proto", "devices/sdk", "devices/packet_io", "tools/testbed", "tools/bench",
         "tools/dashboard/test_http_client.h"],
     # What gpud sends, and what a client makes of it.
+    # It is a hostile near end.
+    "integration_tests/remote_test.cc": [
+        "base", "shm", "proto", "devices/sdk", "mesh", "tools/testbed", "integration_tests/testbed_process.h"],
     "integration_tests/snapshot_picture_test.cc": [
         "gpu_daemon/control/rpc/snapshot_changes.h", "tools/testbed/client"],
     # The control plane and the doorbell poller in one thread.

@@ -16,8 +16,9 @@ namespace {
 // Takes no ring.
 class EmptyHost final : public mesh::FarHost {
  public:
-  absl::Status MakeRing(mesh::RingId, mesh::RingSerial, const mesh::RingLimits&,
-                        shm::Sequence) override {
+  std::optional<absl::Status> MakeRing(mesh::RingId, mesh::RingSerial,
+                                       const mesh::RingLimits&,
+                                       shm::Sequence) override {
     return absl::ResourceExhaustedError("there is no place");
   }
   void Run(mesh::RingId, shm::Sequence, std::string_view) override {}

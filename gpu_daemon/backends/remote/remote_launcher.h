@@ -32,6 +32,9 @@ class RemoteLauncher final : public Launcher {
     rung_.clear();
     return true;
   }
+  std::vector<PathCounter> counters() const override {
+    return {{"late_ends", link_->late_ends()}};
+  }
 
  private:
   RemoteLink* const link_;

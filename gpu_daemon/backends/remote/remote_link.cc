@@ -4,14 +4,17 @@
 #include <spdlog/spdlog.h>
 #include <time.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "absl/strings/str_replace.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "fmt/format.h"
 #include "gpu_daemon/backends/remote/remote_ring.h"
+#include "gpu_daemon/event/refusal.h"
 
 namespace carillon::gpud {
 namespace {
@@ -22,10 +25,13 @@ using std::chrono::milliseconds;
 
 // At the start: how long the other host may take.
 constexpr milliseconds kConnectWithin{5000};
-// A registration holds its session's lock meanwhile.
-constexpr milliseconds kAnswerWithin{1000};
+// A registration: how long the other host may take, whose first one may start a
+// launch path; and how long there may be no link. A device's call has 5 s.
+constexpr milliseconds kAnswerWithin{4000};
+constexpr milliseconds kLinkWithin{1000};
 constexpr milliseconds kLook{5};
 constexpr milliseconds kNewLinkPause{500};
+constexpr milliseconds kAgainPause{100};
 
 // Of this gpud's registration at the other host: a later gpud has a higher one.
 uint64_t NewIncarnation() {
@@ -119,6 +125,38 @@ RemoteLink::CarriedRing* RemoteLink::Find(RingId ring) {
 }
 
 absl::Status RemoteLink::Add(EventKernel& event) {
+  const auto link = this->link();
+  const mesh::LinkStatus now = link->status();
+  absl::Status status;
+  {
+    MutexLock lock(mutex_);
+    const auto found = ids_.find(&event);
+    if (found == ids_.end()) {
+      lock.Unlock();
+      return Begin(event);
+    }
+    const CarriedRing& ring = rings_.at(found->second);
+    if (ring.held) return absl::OkStatus();
+    const std::chrono::nanoseconds within =
+        now.up ? kAnswerWithin : kLinkWithin;
+    const bool late =
+        NowNs() - ring.asked_ns > static_cast<Nanoseconds>(within.count());
+    if (ring.refused) {
+      status = ring.passing ? absl::UnavailableError(*ring.refused)
+                            : absl::FailedPreconditionError(*ring.refused);
+    } else if (late) {
+      status = absl::UnavailableError(fmt::format(
+          "host '{}' does not answer: {}", options_.peer,
+          now.up || now.error.empty() ? "the link is slow" : now.error));
+    } else {
+      return NotYet();
+    }
+  }
+  Remove(event);
+  return status;
+}
+
+absl::Status RemoteLink::Begin(EventKernel& event) {
   ASSIGN_OR_RETURN(const mesh::RingLimits limits, DescribeRing(event));
   const auto link = this->link();
   if (const mesh::LinkStatus now = link->status(); now.lost) {
@@ -140,32 +178,17 @@ absl::Status RemoteLink::Add(EventKernel& event) {
     }
     id = ++last_id_;
     ids_[&event] = id;
-    rings_[id] = {.event = &event, .slots = std::vector<Rung>(limits.slots)};
+    rings_[id] = {.event = &event,
+                  .slots = std::vector<Rung>(limits.slots),
+                  .asked_ns = NowNs()};
   }
   absl::Status status;
   link->With([&](mesh::NearEnd& near) {
     status = near.AddRing(id, limits, Sequence(0), Sequence(0));
   });
-  if (status.ok()) {
-    MutexLock lock(mutex_);
-    const auto deadline = std::chrono::steady_clock::now() + kAnswerWithin;
-    const CarriedRing& ring = rings_.at(id);
-    while (!ring.held && !ring.refused &&
-           changed_.WaitUntil(mutex_, deadline)) {
-    }
-    if (ring.refused) {
-      status = absl::FailedPreconditionError(*ring.refused);
-    } else if (!ring.held) {
-      status = absl::UnavailableError("");
-    }
-  }
-  if (status.ok()) return status;
+  if (status.ok()) return NotYet();
   Remove(event);
-  if (!absl::IsUnavailable(status)) return status;
-  const mesh::LinkStatus now = link->status();
-  return absl::UnavailableError(fmt::format(
-      "host '{}' does not answer: {}", options_.peer,
-      now.up || now.error.empty() ? "the link is slow" : now.error));
+  return status;
 }
 
 void RemoteLink::Remove(const EventKernel& event) {
@@ -207,9 +230,19 @@ mesh::LinkStatus RemoteLink::status() const { return link()->status(); }
 
 std::string RemoteLink::ToString() const {
   const mesh::LinkStatus now = status();
+  std::string waits;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [id, ring] : rings_) {
+      if (ring.refused_ns == 0 || !ring.refused) continue;
+      waits = fmt::format(", but device '{}' waits: {}",
+                          ring.event->memory().name(), *ring.refused);
+      break;
+    }
+  }
   return fmt::format(
       "{} ({}), {}", options_.peer, options_.address,
-      now.up ? "up"
+      now.up ? "up" + waits
              : fmt::format("down: {}",
                            now.error.empty() ? "no answer" : now.error));
 }
@@ -250,23 +283,37 @@ bool RemoteLink::TakeEnd(RingId id, Sequence number, const mesh::End& end) {
   }
   ring->ended = number.value();
   const std::shared_ptr<EventKernel> event = std::move(rung.event);
-  event->End(rung.sequence, outcome);
+  if (!event->End(rung.sequence, outcome)) ++late_ends_;
   event->memory().bell().Signal();
   return true;
 }
 
 void RemoteLink::HoldRing(RingId id) {
   MutexLock lock(mutex_);
-  if (CarriedRing* const ring = Find(id)) ring->held = true;
+  if (CarriedRing* const ring = Find(id)) {
+    ring->held = true;
+    ring->refused.reset();
+    ring->refused_ns = 0;
+  }
   changed_.NotifyAll();
 }
 
-void RemoteLink::LoseRing(RingId id, const std::string& why) {
+void RemoteLink::LoseRing(RingId id, const std::string& why, bool passing) {
   MutexLock lock(mutex_);
   CarriedRing* const ring = Find(id);
   if (ring == nullptr) return;
   ring->refused = why;
-  if (ring->held) lost_devices_[ring->event->shared_memory()] = why;
+  ring->passing = passing;
+  if (ring->held && passing) {
+    if (ring->refused_ns == 0) {
+      ring->refused_ns = NowNs();
+      spdlog::warn("device '{}': {}; its events wait",
+                   ring->event->memory().name(), why);
+    }
+    ring->again = true;
+  } else if (ring->held) {
+    lost_devices_[ring->event->shared_memory()] = why;
+  }
   changed_.NotifyAll();
 }
 
@@ -275,34 +322,95 @@ void RemoteLink::LoseLink(const std::string& why) {
   link_lost_ = true;
   for (auto& [id, ring] : rings_) {
     ring.refused = why;
+    ring.passing = true;
+    ring.again = false;
     if (ring.held) lost_devices_[ring.event->shared_memory()] = why;
   }
   changed_.NotifyAll();
 }
 
+bool RemoteLink::MustAddAgain() const {
+  return std::any_of(rings_.begin(), rings_.end(),
+                     [](const auto& entry) { return entry.second.again; });
+}
+
+void RemoteLink::AddAgain() {
+  const auto link = this->link();
+  // What is rung meanwhile is in the ring that is added, or is rung after that.
+  link->With([&](mesh::NearEnd& near) {
+    MutexLock lock(mutex_);
+    std::vector<RingId> ids;
+    for (auto& [id, ring] : rings_) {
+      if (!ring.again) continue;
+      if (NowNs() - ring.refused_ns <= options_.lease) {
+        ids.push_back(id);
+        continue;
+      }
+      ring.again = false;
+      lost_devices_[ring.event->shared_memory()] =
+          fmt::format("{}, for longer than the lease of {}", *ring.refused,
+                      FormatExactDuration(options_.lease));
+    }
+    for (const RingId id : ids) {
+      CarriedRing& ring = rings_.at(id);
+      const auto limits = DescribeRing(*ring.event);
+      const RingId next(last_id_.value() + 1);
+      if (!limits.ok() || !near.AddRing(next, *limits, Sequence(ring.ended),
+                                        Sequence(ring.rung))
+                               .ok()) {
+        continue;
+      }
+      last_id_ = next;
+      ring.again = false;
+      ids_[ring.event] = next;
+      auto node = rings_.extract(id);
+      node.key() = next;
+      rings_.insert(std::move(node));
+    }
+  });
+}
+
 void RemoteLink::Keep() {
   pthread_setname_np(pthread_self(), "gpud-link-keep");
+  Nanoseconds next_link_ns = 0;
   MutexLock lock(mutex_);
   while (!stop_) {
     if (lost_devices_.empty() && !link_lost_) {
-      changed_.Wait(mutex_);
+      if (!MustAddAgain()) {
+        changed_.Wait(mutex_);
+        continue;
+      }
+      // Other rings' news do not make it shorter.
+      const auto until = std::chrono::steady_clock::now() + kAgainPause;
+      while (!stop_ && lost_devices_.empty() && !link_lost_ &&
+             changed_.WaitUntil(mutex_, until)) {
+      }
+      lock.Unlock();
+      AddAgain();
+      lock.Lock();
       continue;
     }
     const auto devices = std::exchange(lost_devices_, {});
-    const bool new_link = std::exchange(link_lost_, false);
     lock.Unlock();
     for (const auto& [device, why] : devices) on_lost_(device, why);
+    lock.Lock();
+    if (!link_lost_) continue;
+    if (const Nanoseconds now = NowNs(); now < next_link_ns) {
+      changed_.WaitFor(mutex_, std::chrono::nanoseconds(next_link_ns - now));
+      continue;
+    }
+    link_lost_ = false;
+    lock.Unlock();
     absl::Status status;
-    if (new_link && this->status().fenced) {
+    if (this->status().fenced) {
       spdlog::error("{}: this gpud has no link any more", this->status().error);
-    } else if (new_link) {
+    } else {
       status = Connect();
+      next_link_ns = NowNs() + std::chrono::nanoseconds(kNewLinkPause).count();
     }
     if (!status.ok()) spdlog::error("{}", std::string(status.message()));
     lock.Lock();
-    if (status.ok()) continue;
-    link_lost_ = true;
-    changed_.WaitFor(mutex_, kNewLinkPause);
+    if (!status.ok()) link_lost_ = true;
   }
 }
 

@@ -3,6 +3,7 @@
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_REMOTE_REMOTE_LINK_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_REMOTE_REMOTE_LINK_H_
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -13,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "gpu_daemon/event/checked_entry.h"
 #include "gpu_daemon/event/event_kernel.h"
@@ -39,9 +41,9 @@ class RemoteLink final : private mesh::NearHost {
       const RemoteOptions& options, OnLost on_lost);
   ~RemoteLink() override;
 
-  // Returns when the other host has registered it. Errors: Unimplemented,
+  // Has the other host register it; see NotYet(). Errors: Unimplemented,
   // InvalidArgument, ResourceExhausted, FailedPrecondition (it refuses it),
-  // Unavailable (the link is down).
+  // Unavailable (the link is down, or it refuses it for the moment).
   absl::Status Add(EventKernel& event);
   // It is not looked at any more once this returns. Nothing happens if it is not
   // there.
@@ -61,6 +63,9 @@ class RemoteLink final : private mesh::NearHost {
   std::string ToString() const;
   // Events that have not come back.
   uint64_t in_flight() const;
+  // Ends that came for events that had ended: a device that has just ended
+  // accounts for some.
+  uint64_t late_ends() const { return late_ends_; }
 
  private:
   // Numbers of a link's ring are its own: an event that is refused here, or that
@@ -70,15 +75,24 @@ class RemoteLink final : private mesh::NearHost {
     std::vector<Rung> slots;
     uint64_t rung = 0;
     uint64_t ended = 0;
-    bool held = false;
-    std::optional<std::string> refused;
+    Nanoseconds asked_ns = 0;            // by Add()
+    bool held = false;                   // it was: Add() has returned
+    std::optional<std::string> refused;  // why it is not now
+    bool passing = false;                // it may be held again
+    bool again = false;                  // Keep() is to add it
+    Nanoseconds refused_ns = 0;          // since when
   };
 
   explicit RemoteLink(const RemoteOptions& options, OnLost on_lost);
   absl::Status Connect() ABSL_LOCKS_EXCLUDED(mutex_);
   std::shared_ptr<mesh::TlsNearLink> link() const;
-  // Ends devices, and begins a new link after a lost one.
+  absl::Status Begin(EventKernel& event);
+  // Ends devices, adds rings again, and begins a new link after a lost one.
   void Keep();
+  // Rings that were held, and are not to be had for the moment: adds them under
+  // new ids, or gives their devices up once the lease is over.
+  void AddAgain() ABSL_LOCKS_EXCLUDED(mutex_);
+  bool MustAddAgain() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // mesh::NearHost: in the link's thread, which holds the link's lock.
   void ReadEvent(mesh::RingId ring, shm::Sequence number,
@@ -86,7 +100,8 @@ class RemoteLink final : private mesh::NearHost {
   bool TakeEnd(mesh::RingId ring, shm::Sequence number,
                const mesh::End& end) override;
   void HoldRing(mesh::RingId ring) override;
-  void LoseRing(mesh::RingId ring, const std::string& why) override;
+  void LoseRing(mesh::RingId ring, const std::string& why,
+                bool passing) override;
   void LoseLink(const std::string& why) override;
 
   CarriedRing* Find(mesh::RingId ring) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -110,6 +125,8 @@ class RemoteLink final : private mesh::NearHost {
       ABSL_GUARDED_BY(mutex_);
   bool link_lost_ ABSL_GUARDED_BY(mutex_) = false;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  // Writer: the link's thread; readers: whoever shows it. Relaxed: a figure.
+  std::atomic<uint64_t> late_ends_{0};
   std::thread keeper_;
 };
 

@@ -88,6 +88,12 @@ absl::Status CheckLaunch(const EventKernel& event) {
 
 absl::Status CheckBuffer(const ParamInfo& info,
                          const ParameterBinding& binding) {
+  if (info.buffer_form != simt::BufferForm::kSpan) {
+    return absl::UnimplementedError(fmt::format(
+        "parameter '{}' is a pointer without a length: a link would not know "
+        "how much to carry",
+        info.name));
+  }
   if (binding.slot_stride == 0 || binding.slot_stride >= binding.buffer.bytes) {
     return absl::OkStatus();
   }
@@ -136,13 +142,14 @@ absl::StatusOr<mesh::RingLimits> DescribeRing(const EventKernel& event) {
     if (binding.writable) event_bytes += sizeof(shm::BufferRef);
     (written ? done_bytes : event_bytes) += binding.buffer.bytes;
   }
-  for (const uint64_t bytes : {event_bytes, done_bytes}) {
-    if (bytes <= mesh::kMaxEventBytes) continue;
+  const auto check_size = [&](std::string_view what, uint64_t bytes) {
+    if (bytes <= mesh::kMaxEventBytes) return absl::OkStatus();
     return absl::InvalidArgumentError(fmt::format(
         "event kernel '{}' {} {} bytes an event: a link carries at most {}",
-        kmd.kernel->name, bytes == event_bytes ? "reads" : "writes", bytes,
-        mesh::kMaxEventBytes));
-  }
+        kmd.kernel->name, what, bytes, mesh::kMaxEventBytes));
+  };
+  RETURN_IF_ERROR(check_size("reads", event_bytes));
+  RETURN_IF_ERROR(check_size("writes", done_bytes));
   const auto outputs = OutputsOf(event);
   for (size_t i = 0; i < outputs.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {

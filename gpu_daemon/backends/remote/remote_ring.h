@@ -14,6 +14,8 @@
 
 namespace carillon::gpud {
 
+// All of these need the event kernel's bindings(), one for each parameter.
+
 // Errors: Unimplemented, InvalidArgument: what of the event kernel no link
 // carries.
 absl::StatusOr<mesh::RingLimits> DescribeRing(const EventKernel& event);

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <map>
+#include <thread>
 #include <utility>
 
 #include "base/clock.h"
@@ -27,6 +29,7 @@ namespace {
 // spare.
 constexpr size_t kMaxLaunches = 32;
 constexpr uint32_t kMaxWaitingLaunches = 128;
+constexpr std::chrono::milliseconds kNotYetPause{1};
 
 v1::TelemetryEvent RegisteredMessage(const EventKernel& event) {
   v1::TelemetryEvent message;
@@ -305,7 +308,19 @@ absl::StatusOr<v1::RegisterEventResponse> Session::RegisterEvent(
     if (auto joined = (*created)->JoinChains(); !joined.ok()) {
       return OnAnyPath(WithDetail(joined, reason::kBadBinding, "chain"));
     }
-    const absl::Status status = path.path->Add(event);
+    absl::Status status = path.path->Add(event);
+    // Another host has its say, and the main loop does not wait for it.
+    while (IsNotYet(status)) {
+      lock.Unlock();
+      std::this_thread::sleep_for(kNotYetPause);
+      lock.Lock();
+      status = path.path->Add(event);
+    }
+    // The session may have ended meanwhile.
+    if (auto open = CheckOpen(); status.ok() && !open.ok()) {
+      path.path->Remove(event);
+      status = OnAnyPath(open);
+    }
     if (!status.ok()) {
       (*created)->LeaveChains(/*stays=*/false);
       return absl::IsResourceExhausted(status)

@@ -26,6 +26,7 @@
 #include "gpu_daemon/backends/cpu/run_block.h"
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/sessions/session_table.h"
+#include "gpu_daemon/event/refusal.h"
 
 namespace carillon::gpud {
 namespace {
@@ -81,18 +82,29 @@ class GatedMemory final : public CpuMemory {
   Gate* const gate_;
 };
 
+// What a test does with a SilentPath.
+struct PathHooks {
+  std::function<void()> on_removal;
+  std::atomic<bool> waits{false};  // Add() does, for somebody else
+  std::atomic<int> asked{0};       // Add() was, while it waited
+  std::atomic<int> removed{0};     // event kernels
+};
+
 // Takes every event kernel, and launches none.
 class SilentPath final : public LaunchPath {
  public:
-  explicit SilentPath(const std::function<void()>* on_removal)
-      : on_removal_(on_removal) {}
+  explicit SilentPath(PathHooks* hooks) : hooks_(hooks) {}
   absl::Status Add(std::shared_ptr<EventKernel>) override {
-    return absl::OkStatus();
+    if (!hooks_->waits) return absl::OkStatus();
+    ++hooks_->asked;
+    return NotYet();
   }
-  void Remove(const std::shared_ptr<EventKernel>&) override {}
+  void Remove(const std::shared_ptr<EventKernel>&) override {
+    ++hooks_->removed;
+  }
   std::vector<std::shared_ptr<EventKernel>> RemoveDevice(
       const DeviceMemory*) override {
-    if (*on_removal_) (*on_removal_)();
+    if (hooks_->on_removal) hooks_->on_removal();
     return {};
   }
   void Wake(const std::shared_ptr<EventKernel>&) override {}
@@ -101,17 +113,17 @@ class SilentPath final : public LaunchPath {
   void Stop() override {}
 
  private:
-  const std::function<void()>* const on_removal_;
+  PathHooks* const hooks_;
 };
 
 class TestBackend final : public CpuBackend {
  public:
-  TestBackend(Gate* gate, const std::function<void()>* on_removal)
+  TestBackend(Gate* gate, PathHooks* hooks)
       : CpuBackend({.workers = 1}, *MakePolicy("first_come"),
                    std::make_unique<CpuBlockRunner>(),
                    std::make_unique<GatedMemory>(gate),
                    std::make_unique<PtxEngine>(sim::Addresses::kHost)),
-        paths_({"silent", "a test's"}, std::make_unique<SilentPath>(on_removal),
+        paths_({"silent", "a test's"}, std::make_unique<SilentPath>(hooks),
                false) {}
   PathSet& paths() override { return paths_; }
 
@@ -198,13 +210,13 @@ class SessionTest : public testing::Test {
 
   TempDirectory directory_;
   Gate gate_;
-  std::function<void()> on_removal_;
+  PathHooks path_;
   MemoryBudget budget_{256 << 20};
   EventKernelTable ekt_{64};
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<TelemetryBus> bus_;
   KernelCatalog kernels_;
-  TestBackend backend_{&gate_, &on_removal_};
+  TestBackend backend_{&gate_, &path_};
   SessionContext context_;
   TicketStore tickets_;
   std::shared_ptr<const Peer> caller_;
@@ -309,7 +321,7 @@ TEST_F(SessionTest, ANameIsTakenAsLongAsItsDoorbells) {
   Device device = Add("device");
   ASSERT_TRUE(Register(*device.session).ok());
   bool looked = false;
-  on_removal_ = [&] {
+  path_.on_removal = [&] {
     looked = true;
     EXPECT_EQ(DetailOf(Attach("device").status()).reason(),
               reason::kDeviceNameTaken);
@@ -321,7 +333,7 @@ TEST_F(SessionTest, ANameIsTakenAsLongAsItsDoorbells) {
     EXPECT_EQ(recv(device.connection.get(), &byte, 1, MSG_DONTWAIT), -1);
   };
   table_.End(device.session, SessionEnd::kEvicted, "a test");
-  on_removal_ = nullptr;
+  path_.on_removal = nullptr;
   EXPECT_TRUE(looked);
   EXPECT_EQ(table_.FindDevice(device.session->identity().device_id), nullptr);
   char byte;
@@ -347,6 +359,35 @@ TEST_F(SessionTest, WhoHasHeardOfTheEndFindsTheNameAndTheTableFree) {
     ASSERT_TRUE(attached.ok()) << round << ": " << attached.status();
     table_.EndDevice(attached->device_id(), SessionEnd::kDetached);
   }
+}
+
+TEST_F(SessionTest, ARegistrationThatWaitsForAnotherHostHoldsNobodyUp) {
+  const Device device = Add("device");
+  path_.waits = true;
+  auto registration =
+      std::async(std::launch::async, [&] { return Register(*device.session); });
+  while (path_.asked < 2) std::this_thread::yield();
+  auto look = std::async(std::launch::async,
+                         [&] { device.session->Tick(NowNs(), false); });
+  EXPECT_EQ(look.wait_for(kHang), std::future_status::ready)
+      << "the main loop waits for a registration";
+  path_.waits = false;
+  EXPECT_EQ(registration.get(), absl::OkStatus());
+  EXPECT_EQ(path_.removed, 0);
+}
+
+TEST_F(SessionTest, ASessionThatEndsWhileARegistrationWaitsLeavesNothing) {
+  const Device device = Add("device");
+  path_.waits = true;
+  auto registration =
+      std::async(std::launch::async, [&] { return Register(*device.session); });
+  while (path_.asked < 2) std::this_thread::yield();
+  device.session->End(shm::CloseReason::kEvicted,
+                      shm::EventStatus::kDeviceGone);
+  path_.waits = false;
+  EXPECT_TRUE(absl::IsFailedPrecondition(registration.get()));
+  EXPECT_EQ(path_.removed, 1);
+  EXPECT_TRUE(device.session->events().empty());
 }
 
 }  // namespace
