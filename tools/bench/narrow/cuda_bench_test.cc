@@ -24,9 +24,9 @@ constexpr char kFake[] = "gpu_daemon/backends/cuda/fake";
 constexpr char kSimulated[] = "gpu_daemon/backends/cuda/sim_driver";
 
 // A run's output and its exit code. `driver`: a folder with a libcuda.so.1.
-std::pair<std::string, int> Run(const std::string& driver,
-                                const std::string& program,
-                                const std::string& options) {
+std::pair<std::string, int> OutputOf(const std::string& driver,
+                                     const std::string& program,
+                                     const std::string& options) {
   const std::string command =
       "LD_LIBRARY_PATH=" + std::filesystem::absolute(driver).string() +
       " tools/bench/" + program + " --backend cuda --quick " + options;
@@ -42,7 +42,7 @@ std::pair<std::string, int> Run(const std::string& driver,
 
 std::pair<std::string, int> Output(const std::string& driver,
                                    const std::string& options) {
-  return Run(driver, "narrow_bench", options);
+  return OutputOf(driver, "narrow_bench", options);
 }
 
 Json Measure(const std::string& driver, const std::string& options) {
@@ -136,8 +136,8 @@ TEST(NarrowOnCuda, WhatWasMeasuredIsReportedWhenNoGpudComesUpAnyMore) {
 
 // Of the fake driver's times nothing is hoped.
 TEST(LaunchOnCuda, ADriverWithoutAGpuHasNoFigures) {
-  const auto [text, code] = Run(kFake, "launch_bench",
-                                "--parts latency --paths edge,baseline --json");
+  const auto [text, code] = OutputOf(
+      kFake, "launch_bench", "--parts latency --paths edge,baseline --json");
   EXPECT_EQ(code, 0);
   const Json document = Json::parse(text, nullptr, false);
   ASSERT_TRUE(document.is_object()) << text;
