@@ -13,6 +13,7 @@
 #include "tools/bench/launch/co_runner.h"
 #include "tools/bench/launch/interrupt.h"
 #include "tools/bench/launch/launch_summary.h"
+#include "tools/bench/machine.h"
 #include "tools/bench/quiet.h"
 #include "tools/bench/stats.h"
 
@@ -614,8 +615,16 @@ BenchResult LaunchRun::Summarize() {
   }
   if (Wants("power")) extra["power"] = SummarizePower(power_, no_power_);
   extra["ledger"] = ledger_.ToJson();
-  result.figures =
-      LaunchFigures(latency_, background_, about_["backend"] == "cuda");
+  const std::string driver =
+      about_["backend"] == "cuda"
+          ? DriverOf(about_["description"].get<std::string>())
+          : "";
+  if (driver.empty()) {
+    result.figures =
+        LaunchFigures(latency_, background_, about_["backend"] == "cuda");
+  } else {
+    extra["driver"] = driver;  // and no figures
+  }
   result.extra_table = LaunchTables(extra);
   result.status = Verdict();
   return result;

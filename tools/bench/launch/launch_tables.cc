@@ -172,6 +172,9 @@ std::string LaunchTables(const Json& document) {
         fmt::format("GPU: {}, driver {}\n", backend["gpu"].get<std::string>(),
                     backend["driver"].get<std::string>());
   }
+  if (document.contains("driver")) {
+    text += document["driver"].get<std::string>() + "\n";
+  }
   text += "\n";
   for (const auto& [part, table] :
        {std::pair("latency", &LatencyTable), std::pair("idle", &IdleTable),

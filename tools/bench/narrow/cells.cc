@@ -48,7 +48,7 @@ const NarrowCell* NarrowReport::Find(std::string_view part,
                                      uint32_t threads) const {
   for (const NarrowCell& cell : cells) {
     if (cell.part == part && cell.workload == workload && cell.path == path &&
-        cell.threads == threads && !cell.rounds.empty()) {
+        cell.threads == threads && cell.measured()) {
       return &cell;
     }
   }
@@ -156,8 +156,9 @@ BenchResult NarrowReport::ToResult() const {
     }
   }
   Json absent = Json::array();
-  for (const auto& [path, reason] : left_out) {
+  for (const auto& [path, reason, part] : left_out) {
     absent.push_back({{"path", path}, {"reason", reason}});
+    if (!part.empty()) absent.back()["part"] = part;
   }
   result.extra = {{"backend", backend},      {"conditions", conditions},
                   {"batch", batch},          {"seed", seed},
@@ -185,7 +186,7 @@ std::string NarrowReport::Tables() const {
     std::string notes;
     for (const NarrowCell& cell : cells) {
       if (cell.part != part) continue;
-      if (cell.rounds.empty()) {
+      if (!cell.measured()) {
         notes += fmt::format("{} on {}: {}\n", cell.workload, cell.path,
                              cell.refused.empty()
                                  ? std::string(cell.failed.message())
@@ -207,8 +208,9 @@ std::string NarrowReport::Tables() const {
     if (table.empty() && notes.empty()) continue;
     text += fmt::format("{}\n{}{}\n", part, table.ToString(false), notes);
   }
-  for (const auto& [path, reason] : left_out) {
-    text += fmt::format("without {}: {}\n", path, reason);
+  for (const auto& [path, reason, part] : left_out) {
+    text += fmt::format("{}without {}: {}\n", part.empty() ? "" : part + " ",
+                        path, reason);
   }
   return text + (left_out.empty() ? "" : "\n");
 }

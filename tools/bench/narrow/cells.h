@@ -32,12 +32,15 @@ struct NarrowCell {
   NarrowOutcome last;  // without its tasks
 
   bool over() const { return !refused.empty() || !failed.ok(); }
+  // What it measured before it was over counts for nothing.
+  bool measured() const { return !over() && !rounds.empty(); }
 };
 
-// A path that the back-end lacks, and why.
+// A path that the back-end lacks, or that a part of it leaves out, and why.
 struct NarrowLeftOut {
   std::string path;
   std::string reason;
+  std::string part = {};  // empty: all
 };
 
 struct NarrowReport {

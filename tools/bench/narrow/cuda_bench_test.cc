@@ -1,4 +1,5 @@
-// `bench narrow --backend cuda`, by the program itself, on drivers without a GPU.
+// `bench narrow` and `bench launch` with --backend cuda, by the programs themselves,
+// on drivers without a GPU.
 // No number of wall time is judged.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,6 +7,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -22,11 +24,12 @@ constexpr char kFake[] = "gpu_daemon/backends/cuda/fake";
 constexpr char kSimulated[] = "gpu_daemon/backends/cuda/sim_driver";
 
 // A run's output and its exit code. `driver`: a folder with a libcuda.so.1.
-std::pair<std::string, int> Output(const std::string& driver,
-                                   const std::string& options) {
+std::pair<std::string, int> OutputOf(const std::string& driver,
+                                     const std::string& program,
+                                     const std::string& options) {
   const std::string command =
       "LD_LIBRARY_PATH=" + std::filesystem::absolute(driver).string() +
-      " tools/bench/narrow_bench --backend cuda --quick " + options;
+      " tools/bench/" + program + " --backend cuda --quick " + options;
   FILE* const pipe = popen(command.c_str(), "r");
   std::string text;
   char piece[4096];
@@ -35,6 +38,11 @@ std::pair<std::string, int> Output(const std::string& driver,
   }
   const int status = pclose(pipe);
   return {text, WIFEXITED(status) ? WEXITSTATUS(status) : -1};
+}
+
+std::pair<std::string, int> Output(const std::string& driver,
+                                   const std::string& options) {
+  return OutputOf(driver, "narrow_bench", options);
 }
 
 Json Measure(const std::string& driver, const std::string& options) {
@@ -61,11 +69,15 @@ TEST(NarrowOnCuda, EveryPathRunsWithAndWithoutCopiesOnTheFakeDriver) {
     EXPECT_NE(path.at("reason"), "");
     names.insert(path.at("path"));
   }
+  EXPECT_THAT(document.at("left_out").dump(), HasSubstr("it copies nothing"));
+  EXPECT_THAT(document.at("conditions").at("order").get<std::string>(),
+              HasSubstr("hyperq and fusion ran before"));
   EXPECT_EQ(names, (std::set<std::string>{"baseline", "edge", "graph", "pagoda",
                                           "pagoda_copy", "pagoda_ring",
                                           "hyperq", "fusion", "batches",
                                           "pagoda_batches", "threads"}));
-  EXPECT_EQ(document.at("cells").size(), 2 * 2 * measured);
+  // Path threads copies nothing.
+  EXPECT_EQ(document.at("cells").size(), 2 * (2 * measured - 1));
   for (const Json& cell : document.at("cells")) {
     SCOPED_TRACE(cell.dump());
     if (cell.at("path") == "fusion") {
@@ -75,6 +87,7 @@ TEST(NarrowOnCuda, EveryPathRunsWithAndWithoutCopiesOnTheFakeDriver) {
       continue;
     }
     ASSERT_EQ(cell.at("status"), "measured");
+    EXPECT_FALSE(cell.at("part") == "copies" && cell.at("path") == "threads");
     for (const char* number : {"tasks_per_second", "total_us",
                                "response_mean_us", "response_p99_us"}) {
       EXPECT_GT(cell.at(number).at("median"), 0);
@@ -94,6 +107,43 @@ TEST(NarrowOnCuda, FusedLaunchesAndStreamsComputeOnTheSimulatedGpusDriver) {
   for (const Json& cell : document.at("cells")) {
     EXPECT_EQ(cell.at("status"), "measured") << cell;
   }
+}
+
+// A gpud that comes up once only.
+TEST(NarrowOnCuda, WhatWasMeasuredIsReportedWhenNoGpudComesUpAnyMore) {
+  const std::string folder = getenv("TEST_TMPDIR");
+  const std::string gpud = folder + "/once";
+  std::ofstream(gpud) << "#!/bin/sh\nmkdir " << folder
+                      << "/begun 2>/dev/null || exit 1\nexec "
+                      << std::filesystem::current_path().string()
+                      << "/gpu_daemon/gpud \"$@\"\n";
+  std::filesystem::permissions(gpud, std::filesystem::perms::owner_all);
+  const auto [text, code] = Output(
+      kFake,
+      "--workloads conv,mpe --parts tasks --paths hyperq,baseline,threads "
+      "--json --gpud " +
+          gpud);
+  EXPECT_EQ(code, 1);
+  const Json document = Json::parse(text, nullptr, false);
+  ASSERT_TRUE(document.is_object()) << text;
+  EXPECT_EQ(document.at("cells").size(), 6u);
+  for (const Json& cell : document.at("cells")) {
+    EXPECT_EQ(cell.at("status"),
+              cell.at("path") == "hyperq" ? "measured" : "failed")
+        << cell;
+  }
+}
+
+// Of the fake driver's times nothing is hoped.
+TEST(LaunchOnCuda, ADriverWithoutAGpuHasNoFigures) {
+  const auto [text, code] = OutputOf(
+      kFake, "launch_bench", "--parts latency --paths edge,baseline --json");
+  EXPECT_EQ(code, 0);
+  const Json document = Json::parse(text, nullptr, false);
+  ASSERT_TRUE(document.is_object()) << text;
+  EXPECT_EQ(document.at("driver"), "fake driver: function only");
+  EXPECT_TRUE(document.at("figures").empty());
+  EXPECT_FALSE(document.at("latency").empty());
 }
 
 TEST(NarrowOnCuda, WithoutAGpuOneErrorSaysSo) {

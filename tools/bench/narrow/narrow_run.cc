@@ -90,12 +90,8 @@ std::string WhyNot(std::string_view path, std::string_view backend) {
                      FindEventsPath(path)->launch_path);
 }
 
-// gpud's; that of a driver without the code; or a simulated GPU's that has no room
-// for the MasterKernel.
-bool IsRefusal(const absl::Status& status, bool simulated) {
-  if (simulated) return absl::IsResourceExhausted(status);
-  return absl::IsInvalidArgument(status) || absl::IsUnimplemented(status) ||
-         absl::IsFailedPrecondition(status);
+bool IsOnDriver(std::string_view path) {
+  return path == kHyperQ || path == kFusion;
 }
 
 class NarrowRun {
@@ -236,20 +232,30 @@ class NarrowRun {
     if (part == "copies") return simulated() || cuda();
     return part == "tasks" || simulated();
   }
+  // What copies nothing is not compared with what does.
+  std::vector<std::string> PathsOf(std::string_view part) const {
+    std::vector<std::string> paths = report_.paths;
+    if (part == "copies") std::erase(paths, kThreadsPath);
+    return paths;
+  }
   absl::Status MakeCells() {
     for (const std::string& name : report_.workloads) {
       RETURN_IF_ERROR(AddWorkload(name, 0));
       for (const char* const part : {"tasks", "copies"}) {
         if (!Wants(part) || !HasPart(part)) continue;
-        AddCells(part, name, 0, report_.paths);
+        AddCells(part, name, 0, PathsOf(part));
       }
+    }
+    if (cuda() && Wants("copies") &&
+        PathsOf("copies").size() != report_.paths.size()) {
+      report_.left_out.push_back({kThreadsPath, "it copies nothing", "copies"});
     }
     if (Wants("threads") && HasPart("threads")) RETURN_IF_ERROR(AddThreads());
     if (!report_.cells.empty()) return absl::OkStatus();
     return absl::InvalidArgumentError(
         "nothing is left to measure: the cpu back-end has part tasks alone, "
-        "cuda has tasks and copies, and part threads is of mm and conv on "
-        "baseline and pagoda");
+        "cuda has tasks and copies, path threads copies nothing, and part "
+        "threads is of mm and conv on baseline and pagoda");
   }
   absl::Status AddThreads() {
     std::vector<std::string> paths;
@@ -272,16 +278,33 @@ class NarrowRun {
     return absl::OkStatus();
   }
 
+  // gpud's; that of a driver without the code; or a simulated GPU's that has no
+  // room for the MasterKernel.
+  bool IsRefusal(const NarrowCell& cell, const absl::Status& status) const {
+    if (simulated()) return absl::IsResourceExhausted(status);
+    if (IsOnDriver(cell.path)) return absl::IsUnimplemented(status);
+    return absl::IsInvalidArgument(status) || absl::IsUnimplemented(status) ||
+           absl::IsFailedPrecondition(status);
+  }
+  // Whether what it ran on may have come to harm.
+  bool Broke(const NarrowCell& cell, const absl::Status& status) const {
+    return !status.ok() && !IsRefusal(cell, status) &&
+           !absl::IsDataLoss(status);
+  }
+  static void Fail(NarrowCell& cell, const absl::Status& why) {
+    cell.failed = why;
+    fmt::print(stderr, "  {} {} {}: {}\n", cell.part, cell.workload, cell.path,
+               why.message());
+  }
   void Add(NarrowCell& cell, size_t round,
            absl::StatusOr<NarrowOutcome> outcome) {
     if (!outcome.ok()) {
-      if (IsRefusal(outcome.status(), simulated())) {
-        cell.refused = std::string(outcome.status().message());
-      } else {
-        cell.failed = outcome.status();
+      if (!IsRefusal(cell, outcome.status())) {
+        return Fail(cell, outcome.status());
       }
+      cell.refused = std::string(outcome.status().message());
       fmt::print(stderr, "  {} {} {}: {}\n", cell.part, cell.workload,
-                 cell.path, outcome.status().message());
+                 cell.path, cell.refused);
       return;
     }
     const NarrowSummary summary = Summarize(*outcome);
@@ -350,6 +373,9 @@ class NarrowRun {
     report_.conditions = {{"description", about["description"]},
                           {"threads", UsableCpus().size()}};
     if (cuda()) {
+      report_.conditions["order"] =
+          "hyperq and fusion ran before all others, in rounds of their own: a "
+          "range of over_baseline is of pairs that lie minutes apart";
       report_.driver = DriverOf(about["description"].get<std::string>());
     }
     return absl::OkStatus();
@@ -392,13 +418,15 @@ class NarrowRun {
                                    bool on_driver) {
     std::vector<NarrowCell*> cells;
     for (NarrowCell& cell : report_.cells) {
-      const bool is = cell.path == kHyperQ || cell.path == kFusion;
-      if (cell.workload == workload && is == on_driver) cells.push_back(&cell);
+      if (cell.workload == workload && IsOnDriver(cell.path) == on_driver) {
+        cells.push_back(&cell);
+      }
     }
     return cells;
   }
-  // In rounds that go there and back. `run` measures a cell once; an error of
-  // `get_ready`, before each, ends all.
+  // In rounds that go there and back. `run` measures a cell once. After an error
+  // of `get_ready`, which comes before, nothing runs any more: what has been
+  // measured is reported.
   template <class Ready, class Measure>
   absl::Status InRounds(const std::vector<NarrowCell*>& cells, Ready get_ready,
                         Measure run) {
@@ -406,7 +434,12 @@ class NarrowRun {
       for (const size_t i : RoundOrder(cells.size(), round)) {
         RETURN_IF_ERROR(CheckInterrupt());
         if (cells[i]->over()) continue;
-        RETURN_IF_ERROR(get_ready());
+        if (lost_.ok()) lost_ = get_ready();
+        if (absl::IsCancelled(lost_)) return lost_;
+        if (!lost_.ok()) {
+          Fail(*cells[i], lost_);
+          continue;
+        }
         absl::StatusOr<NarrowOutcome> outcome = run(*cells[i]);
         if (absl::IsCancelled(outcome.status())) return outcome.status();
         Add(*cells[i], round, std::move(outcome));
@@ -417,6 +450,7 @@ class NarrowRun {
 
   absl::Status RunOnDriver() {
     std::unique_ptr<NarrowDriver> driver;
+    bool hangs = false;
     const auto open = [&]() -> absl::Status {
       if (driver != nullptr) return absl::OkStatus();
       ASSIGN_OR_RETURN(driver, NarrowDriver::Open());
@@ -429,17 +463,19 @@ class NarrowRun {
                 driver->Run(WorkloadOf(name, 0),
                             {cell.path, cell.part == "copies"}, CheckInterrupt);
             // A fault costs the context.
-            if (Broke(outcome.status())) driver.reset();
+            if (Broke(cell, outcome.status())) driver.reset();
+            hangs = absl::IsDeadlineExceeded(outcome.status());
+            if (hangs) {
+              lost_ = absl::FailedPreconditionError(
+                  fmt::format("{} {} hangs on the GPU until this program ends",
+                              cell.path, cell.workload));
+            }
             return outcome;
           }));
     }
+    // A gpud has a context of its own.
+    if (!hangs) lost_ = absl::OkStatus();
     return absl::OkStatus();
-  }
-
-  // Whether what a cell ran on may have come to harm.
-  bool Broke(const absl::Status& status) const {
-    return !status.ok() && !IsRefusal(status, simulated()) &&
-           !absl::IsDataLoss(status);
   }
 
   absl::Status RunWorkload(const std::string& name) {
@@ -464,7 +500,7 @@ class NarrowRun {
                                       .batch = path.batches ? report_.batch : 0,
                                       .copies = cell.part == "copies"},
                                      CheckInterrupt);
-          if (Broke(outcome.status())) {
+          if (Broke(cell, outcome.status())) {
             outcome = testbed_->WithLog(outcome.status());
             events.reset();
             EndGpud();
@@ -480,6 +516,7 @@ class NarrowRun {
   std::map<std::pair<std::string, uint32_t>, NarrowWorkload> workloads_;
   std::unique_ptr<LaunchTestbed> testbed_;
   std::unique_ptr<edge::Device> device_;
+  absl::Status lost_;  // why nothing can run any more
 };
 
 }  // namespace

@@ -24,10 +24,11 @@ absl::StatusOr<Json> SharingMeasurement::Pending() {
   };
   constexpr Way kWays[] = {
       {"first_come", 32}, {"exclusive", 32}, {"priority", 32}, {"priority", 2},
-      {"gpes", 2},        {"gpes", 8},       {"gpes", 32}};
+      {"gpes", 2},        {"gpes", 8},       {"gpes", 32},     {"ptb", 32}};
   Json rows = Json::array();
   for (const Way& way : kWays) {
-    if (!Chosen(way.policy)) continue;
+    ASSIGN_OR_RETURN(const bool has, Has(way.policy));
+    if (!has) continue;
     const Work work{length / way.waves, way.waves, 1};
     Json row = {{"policy", way.policy},
                 {"waves", way.waves},
@@ -165,8 +166,10 @@ absl::StatusOr<Json> SharingMeasurement::Video() {
                      : std::vector<uint64_t>{4, 32, 128};
   Json rows = Json::array();
   for (const uint64_t waves : competitors) {
-    for (const char* policy : {"first_come", "exclusive", "priority", "gpes"}) {
-      if (!Chosen(policy)) continue;
+    for (const char* policy :
+         {"first_come", "exclusive", "priority", "gpes", "ptb"}) {
+      ASSIGN_OR_RETURN(const bool has, Has(policy));
+      if (!has) continue;
       Json row = {{"policy", policy},
                   {"competitor", Rounded(static_cast<double>(waves) /
                                          static_cast<double>(kFrameWaves))}};
@@ -219,8 +222,9 @@ absl::StatusOr<Json> SharingMeasurement::Orders() {
   Json rows = Json::array();
   std::array<size_t, 3> order = {0, 1, 2};
   do {
-    for (const char* policy : {"first_come", "exclusive", "gpes"}) {
-      if (!Chosen(policy)) continue;
+    for (const char* policy : {"first_come", "exclusive", "gpes", "ptb"}) {
+      ASSIGN_OR_RETURN(const bool has, Has(policy));
+      if (!has) continue;
       std::string name;
       for (const size_t i : order) {
         name += (name.empty() ? "" : ".") + std::string(applications[i].name);
@@ -270,8 +274,10 @@ absl::StatusOr<Json> SharingMeasurement::Floods() {
   const Work normal{20 * kUs, 4, 4};
   Json rows = Json::array();
   for (const auto& [name, work] : floods) {
-    for (const char* policy : {"first_come", "exclusive", "priority", "gpes"}) {
-      if (!Chosen(policy)) continue;
+    for (const char* policy :
+         {"first_come", "exclusive", "priority", "gpes", "ptb"}) {
+      ASSIGN_OR_RETURN(const bool has, Has(policy));
+      if (!has) continue;
       for (const uint32_t priority : {0u, kEventPriority}) {
         Json row = {
             {"flood", name}, {"policy", policy}, {"priority", priority}};

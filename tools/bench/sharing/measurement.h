@@ -116,6 +116,9 @@ class SharingMeasurement {
   absl::StatusOr<std::string> Refusal(const std::string& policy);
   // {"status", "reason"} where it cannot; empty where it can.
   absl::StatusOr<Json> Refused(const std::string& policy);
+  // Whether a part of GPES's has rows of the policy. ptb is no policy of GPES's:
+  // where the back-end lacks it, the cells say so, and nothing else does.
+  absl::StatusOr<bool> Has(const std::string& policy);
   // Of each round.
   absl::StatusOr<std::vector<double>> WorkAlone(const Work& work);
   // The mean of all rounds.

@@ -157,19 +157,24 @@ TEST(SharingBench, CpuCoresGiveEveryPolicyARow) {
   EXPECT_EQ(Json::parse(file, nullptr, false), document);
 }
 
-// The cuda back-end, on the driver that executes PTX on this machine.
-TEST(SharingBench, PoliciesThatTheBackEndLacksAreRowsWithGpudsReason) {
-#ifndef CARILLON_HAVE_CUDA
-  GTEST_SKIP() << "built without the CUDA toolkit";
-#endif
-  const TempDirectory directory;
+// The cuda back-end, on the driver that executes PTX on this machine: a program.
+std::string GpudOnSim(const TempDirectory& directory) {
   const std::string gpud = directory.path() + "/gpud";
   std::ofstream(gpud) << "#!/bin/sh\nexec "
                       << std::filesystem::current_path().string()
                       << "/gpu_daemon/gpud \"$@\" --driver sim\n";
   std::filesystem::permissions(gpud, std::filesystem::perms::owner_all);
-  const Json document = Measure(
-      "--backend cuda --policies p1,p2 --preempt-us 300 --gpud " + gpud);
+  return gpud;
+}
+
+TEST(SharingBench, PoliciesThatTheBackEndLacksAreRowsWithGpudsReason) {
+#ifndef CARILLON_HAVE_CUDA
+  GTEST_SKIP() << "built without the CUDA toolkit";
+#endif
+  const TempDirectory directory;
+  const Json document =
+      Measure("--backend cuda --policies p1,p2 --preempt-us 300 --gpud " +
+              GpudOnSim(directory));
   EXPECT_THAT(document.at("conditions").dump(), HasSubstr("at most 300 us"));
   EXPECT_EQ(document.at("driver"), "simulated GPU's driver: function only");
   ASSERT_EQ(document.at("cells").size(), 2u);
@@ -180,6 +185,30 @@ TEST(SharingBench, PoliciesThatTheBackEndLacksAreRowsWithGpudsReason) {
         HasSubstr("can do: priority, reservation, exclusive, gpes, ptb"));
   }
   EXPECT_EQ(document.at("copies").size(), 5u);
+  // Of its times nothing is hoped.
+  EXPECT_TRUE(document.at("summary").empty());
+}
+
+// ptb, which has no CPU form, in the parts that are made as GPES's figures.
+TEST(SharingBench, PtbIsInGpessPartsWhereTheBackEndHasIt) {
+#ifndef CARILLON_HAVE_CUDA
+  GTEST_SKIP() << "built without the CUDA toolkit";
+#endif
+  const TempDirectory directory;
+  const Json document =
+      Measure("--backend cuda --policies ptb --gpud " + GpudOnSim(directory));
+  for (const auto& [part, rows] : {std::pair("pending", 1u),
+                                   {"video", 1u},
+                                   {"orders", 1u},
+                                   {"floods", 4u}}) {
+    ASSERT_EQ(document.at(part).size(), rows);
+    for (const Json& row : document.at(part)) {
+      EXPECT_EQ(row.at("policy"), "ptb");
+      EXPECT_EQ(row.at("status"), "measured") << row;
+    }
+  }
+  ASSERT_EQ(document.at("cells").size(), 1u);
+  EXPECT_EQ(document.at("cells").at(0).at("status"), "measured");
 }
 
 TEST(SharingBench, WhatIsWrongIsRefused) {

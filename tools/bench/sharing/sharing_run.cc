@@ -188,6 +188,13 @@ absl::StatusOr<Json> SharingMeasurement::Refused(const std::string& policy) {
   return Json{{"status", "refused"}, {"reason", reason}};
 }
 
+absl::StatusOr<bool> SharingMeasurement::Has(const std::string& policy) {
+  if (!Chosen(policy)) return false;
+  if (policy != "ptb") return true;
+  ASSIGN_OR_RETURN(const auto reason, Refusal(policy));
+  return reason.empty();
+}
+
 absl::StatusOr<std::vector<double>> SharingMeasurement::WorkAlone(
     const Work& work) {
   std::vector<double>& alone = alone_[work.key()];
@@ -365,9 +372,11 @@ Json SharingMeasurement::Conditions() const {
   return conditions;
 }
 
-// The numbers that were hoped for, whatever they are.
+// The numbers that were hoped for, whatever they are; none of a driver that has
+// no GPU.
 Json SharingMeasurement::Summary(const Json& document) const {
   Json summary = Json::array();
+  if (!driver_.empty()) return summary;
   const auto add = [&](std::string what, const Json& value, double bound,
                        bool at_most) {
     const double number = value.get<double>();
@@ -380,7 +389,7 @@ Json SharingMeasurement::Summary(const Json& document) const {
   for (const Json& row : document["pending"]) {
     const auto policy = row["policy"].get<std::string>();
     if (row["status"] != "measured" || row["waves"] != 32 ||
-        policy == "priority") {
+        policy == "priority" || policy == "ptb") {
       continue;
     }
     const bool sliced = policy == "gpes";
