@@ -1,6 +1,7 @@
 #include "devices/sdk/pagoda.h"
 
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/status.h"
@@ -15,6 +16,10 @@ constexpr uint32_t kFunctionBits = 8;
 constexpr size_t kMaxFunctions = 1 << kFunctionBits;
 // CUDA's limit.
 constexpr uint32_t kMaxThreads = 1024;
+
+constexpr std::string_view kNothingStops =
+    "nothing stops a task alone: on cuda gpud ends it with its context, after "
+    "its limit for kernels";
 
 uint64_t Number(TaskId id) { return static_cast<uint64_t>(id); }
 
@@ -162,10 +167,8 @@ absl::Status Tasks::wait(TaskId id, std::chrono::nanoseconds bound) {
   if (!end) {
     RETURN_IF_ERROR(device_.status());
     return absl::DeadlineExceededError(
-        fmt::format("task {} has not ended within {} ms; nothing stops a task "
-                    "alone: on cuda gpud ends it with its context, after its "
-                    "limit for kernels",
-                    Number(id), bound / std::chrono::milliseconds(1)));
+        fmt::format("task {} has not ended within {} ms; {}", Number(id),
+                    bound / std::chrono::milliseconds(1), kNothingStops));
   }
   Collect();
   open_.erase(id);
@@ -188,8 +191,8 @@ absl::Status Tasks::waitAll(std::chrono::nanoseconds bound) {
     size_t running = 0;
     for (const auto& [id, end] : open_) running += !end.has_value();
     return absl::DeadlineExceededError(
-        fmt::format("{} tasks have not ended within {} ms", running,
-                    bound / std::chrono::milliseconds(1)));
+        fmt::format("{} tasks have not ended within {} ms; {}", running,
+                    bound / std::chrono::milliseconds(1), kNothingStops));
   }
   absl::Status first;
   for (const auto& [id, end] : open_) first.Update(OutcomeOf(id, *end));

@@ -10,6 +10,9 @@
  * executors' steps. Each statement is one access to memory that others read or
  * write.
  *
+ * `begun` here: the scheduler has taken the task. That its entry says so when the
+ * first warp gets its executor, and no earlier, is in task_table.pml.
+ *
  * Proved:
  *   1. every warp of a task that has begun runs once, whenever the MTB leaves;
  *   2. no two blocks have a barrier at the same time (nor shared memory, which is

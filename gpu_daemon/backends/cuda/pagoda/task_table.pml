@@ -15,7 +15,9 @@
  *   1. a warp of a task runs when the task's entry is whole, and only then;
  *   2. no warp runs twice;
  *   3. every task ends, its entry is free again, and the spawner sees that;
- *   4. with STUCK, task 1 never ends: tasks in other columns do.
+ *   4. with STUCK, task 1 never ends: tasks in other columns do;
+ *   5. a task's state becomes (1, 0), it runs, when an executor is free for it:
+ *      while it waits for the first one it is still released.
  *
  * Switches: MAPPED  entries are written by stores: data, then the state
  *   each a mistake that must be found. Of the paper's Algorithm 1:
@@ -31,6 +33,8 @@
  *           BACK_OVERTAKES  so does the copy back
  *           HEAD_OF_LINE    a scheduler warp that waits for executors serves no
  *                           successor
+ *           RUNS_EARLY      a task is said to run when its scheduler has taken it
+ *           RUNS_LATE       and when a warp of it has its executor
  *           FLAG_FIRST      (MAPPED) the state is stored before the data
  */
 #ifndef COLUMNS
@@ -211,6 +215,15 @@ done:
        x = c * EXECUTORS + i }; \
      goto place
 
+/* EXECUTORS is 1 or 2. */
+inline Runs() {
+  d_step {
+    assert(exec[c * EXECUTORS] == 0 || exec[c * EXECUTORS + EXECUTORS - 1] == 0);
+    ready[placing] = 1;
+    sched[placing] = 0
+  }
+}
+
 /* A row's turn comes in any order, which covers every order of looking. */
 proctype Scheduler(byte c) {
   byte e;
@@ -237,13 +250,27 @@ serve:
   p = 0;
   goto again;
 begin:
-  sched[placing] = 0;
+#ifdef RUNS_EARLY
+  Runs();
+#endif
   unfinished[placing] = WARPS;
   left = WARPS;
   goto again;
 place:
+#if !defined(RUNS_LATE) && !defined(RUNS_EARLY)
+  if
+  :: left == WARPS -> Runs()
+  :: else
+  fi;
+#endif
   slot[x] = placing;
   exec[x] = 1;
+#ifdef RUNS_LATE
+  if
+  :: left == WARPS -> Runs()
+  :: else
+  fi;
+#endif
   x = 0;
   left--;
   if

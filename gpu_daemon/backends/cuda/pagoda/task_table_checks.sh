@@ -24,4 +24,6 @@ breaks "ready\[n\]==0|$lost|$early|p>1" -DSCHED_ALONE
 breaks "$lost|$early" -DTWO_STREAMS
 breaks "$early|$lost" -DROWS=1 -DBACK_OVERTAKES
 breaks 'home' -DWARPS=2 -DSTUCK -DHEAD_OF_LINE
+breaks 'exec\[\(c' -DRUNS_EARLY
+breaks "ready\[n\]==0|$lost|$early|runs\[task\]<=" -DRUNS_LATE
 breaks "$early" -DMAPPED -DFLAG_FIRST

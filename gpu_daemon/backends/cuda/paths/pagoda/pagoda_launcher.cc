@@ -229,17 +229,21 @@ absl::Status PagodaLauncher::Begin(uint32_t mtbs) {
   return absl::OkStatus();
 }
 
+bool PagodaLauncher::IsIdle() {
+  const CUresult result = gpu_->driver().cuStreamQuery(stream_.get());
+  if (result != CUDA_ERROR_NOT_READY) gpu_->Check(result);
+  return result == CUDA_SUCCESS && link_.IsIdle();
+}
+
+bool PagodaLauncher::IsLate() const {
+  return NowNs() - told_ns_ > LongestKernelNs(*gpu_);
+}
+
 bool PagodaLauncher::AwaitIdle() {
-  const auto is_idle = [&](CUstream stream) {
-    const CUresult result = gpu_->driver().cuStreamQuery(stream);
-    if (result != CUDA_ERROR_NOT_READY) gpu_->Check(result);
-    return result == CUDA_SUCCESS;
-  };
-  const Nanoseconds start = NowNs();
   while (true) {
     // Before the look: this process may have stood still meanwhile.
-    const bool late = NowNs() - start > LongestKernelNs(*gpu_);
-    if (is_idle(stream_.get()) && link_.IsIdle()) return true;
+    const bool late = IsLate();
+    if (IsIdle()) return true;
     if (gpu_->Faulted()) return false;
     if (late) {
       spdlog::warn(
@@ -269,11 +273,18 @@ void PagodaLauncher::NoteFigures() {
                      std::memory_order_relaxed);
 }
 
+void PagodaLauncher::TellToLeave() {
+  StoreWord(words_->control.command, kPagodaLeave);
+  told_ns_ = NowNs();
+}
+
 bool PagodaLauncher::End() {
   if (!running_) return true;
   running_ = false;
-  StoreWord(words_->control.command, kPagodaLeave);
-  if (!AwaitIdle()) return false;
+  if (told_ns_ == 0) TellToLeave();
+  const bool idle = AwaitIdle();
+  told_ns_ = 0;
+  if (!idle) return false;
   mtbs_.store(0, std::memory_order_relaxed);
   DropSpawner();
   Reap(spawned_.size());
@@ -332,7 +343,7 @@ bool PagodaLauncher::Launch(const std::shared_ptr<EventKernel>& event,
 }
 
 bool PagodaLauncher::Spawn() {
-  if (!running_ || waiting_.empty() || !spawner_ ||
+  if (!running_ || told_ns_ != 0 || waiting_.empty() || !spawner_ ||
       LoadWord(words_->report.up) == 0) {
     return false;
   }
@@ -417,7 +428,7 @@ bool PagodaLauncher::Reap() {
   const bool spawned = Spawn();
   if (spawner_) {
     // No successor comes while nothing waits.
-    if (!spawned) spawner_->Advance().IgnoreError();
+    if (!spawned && told_ns_ == 0) spawner_->Advance().IgnoreError();
     NoteFigures();
   }
   LookAfterMtbs();
@@ -461,7 +472,13 @@ void PagodaLauncher::LookAfterMtbs() {
   const Nanoseconds now = NowNs();
   if (!running_ || now - looked_ns_ < kLookAfterMtbsNs) return;
   looked_ns_ = now;
-  if (const std::string why = WhyLost(); !why.empty()) BeginAgain(why);
+  if (told_ns_ == 0) {
+    why_told_ = WhyLost();
+    if (why_told_.empty()) return;
+    TellToLeave();
+  }
+  const bool late = IsLate();
+  if (late || IsIdle() || gpu_->Faulted()) BeginAgain(why_told_);
 }
 
 void PagodaLauncher::BeginAgain(const std::string& why) {
@@ -547,11 +564,16 @@ void PagodaLauncher::NoteRunning() {
   const auto unknown = [&](const Task& task) {
     return task.seen_running_ns == 0 && now - task.spawned_ns > old;
   };
-  if (!running_ || !std::ranges::any_of(spawned_, unknown)) return;
+  // Each look is a copy of the table.
+  if (!running_ || now - noted_ns_ < old / 10 ||
+      !std::ranges::any_of(spawned_, unknown)) {
+    return;
+  }
   const Gpu::ContextLease use = gpu_->TryEnter();
   if (!use) return;
   std::vector<TaskState> states(size_t{mtbs_.load(std::memory_order_relaxed)} *
                                 kTaskMaxRows);
+  noted_ns_ = now;
   if (!link_.CopyBack(0, states).ok()) return;
   for (Task& task : spawned_) {
     // Until it has ended, its entry is no other task's.
@@ -606,6 +628,7 @@ void PagodaLauncher::EndOverdue(bool marked) {
 void PagodaLauncher::Abandon() {
   MutexLock lock(mutex_);
   running_ = false;
+  told_ns_ = 0;
   mtbs_.store(0, std::memory_order_relaxed);
   DropSpawner();
   words_.Abandon();

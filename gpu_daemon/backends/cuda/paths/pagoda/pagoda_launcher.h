@@ -108,11 +108,15 @@ class PagodaLauncher final : public Launcher,
   // The MasterKernel, if there is to be one.
   absl::Status Start() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Begin(uint32_t mtbs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Has it leave. False: the context is lost.
+  void TellToLeave() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Has it leave, and waits. False: the context is lost.
   bool End() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropSpawner() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteFigures() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Until the MTBs have left, and no copy is under way.
+  // Whether the MTBs have left, and no copy is under way. False also where the
+  // context is lost.
+  bool IsIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsLate() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool AwaitIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Spawns as many as the table takes. True if it took any.
@@ -122,6 +126,7 @@ class PagodaLauncher final : public Launcher,
   // Takes note of what has ended: of some tasks, or of all.
   bool Reap(size_t looks) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Begins anew when MTBs are not there, and gives up when that was for nothing.
+  // Does not wait for those that leave: it looks again.
   void LookAfterMtbs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Not empty: why they are not.
   std::string WhyLost() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -165,7 +170,11 @@ class PagodaLauncher final : public Launcher,
       ABSL_GUARDED_BY(mutex_);  // what became of the last Begin()
   absl::Status given_up_ ABSL_GUARDED_BY(mutex_);  // why; OK: it has not
   Nanoseconds begun_ns_ ABSL_GUARDED_BY(mutex_) = 0;
+  // When the MTBs that run were told to leave; 0: they were not.
+  Nanoseconds told_ns_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::string why_told_ ABSL_GUARDED_BY(mutex_);  // by LookAfterMtbs()
   Nanoseconds looked_ns_ ABSL_GUARDED_BY(mutex_) = 0;
+  Nanoseconds noted_ns_ ABSL_GUARDED_BY(mutex_) = 0;  // by NoteRunning()
   uint32_t losses_in_a_row_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t ended_at_loss_ ABSL_GUARDED_BY(mutex_) = 0;
 

@@ -240,6 +240,41 @@ TEST_F(PagodaLauncherTest, WithoutRoomForAllMtbsNoTaskIsSpawnedAndItGivesUp) {
   EXPECT_EQ(TakeAway(event), 0u);
 }
 
+// A registration that goes needs the thread that polls doorbells.
+TEST_F(PagodaLauncherTest, WhileMtbsThatFoundNoRoomLeaveNobodyWaits) {
+  std::atomic<bool> slow{false};
+  std::atomic<bool> told{false};
+  std::atomic<bool> let_go{false};
+  std::atomic<bool> stopped{false};
+  fake_.DefineKernel(
+      "carillon_pagoda", {sizeof(PagodaRingTable)}, [&](KernelCall& call) {
+        const auto table = call.param<PagodaRingTable>(0);
+        std::atomic_ref command(const_cast<uint32_t&>(table.control->command));
+        while (!call.stopped() && command.load() == 0) {
+          std::this_thread::yield();
+        }
+        if (!slow.load()) return CUDA_SUCCESS;
+        told.store(true);
+        while (!call.stopped() && !let_go.load()) std::this_thread::yield();
+        stopped.store(!let_go.load());
+        return CUDA_SUCCESS;
+      });
+  OpenPath("pagoda", std::chrono::milliseconds(2'000));
+  auto event = AddFailIf(*device_);
+  auto goes = AddFailIf(*device_);
+  slow.store(true);
+  Commit(event, 3);
+  event.ring->RingDoorbell();
+  ASSERT_TRUE(Until([&] { return told.load(); }));
+  path_->Remove(goes.kernel);
+  EXPECT_FALSE(stopped.load()) << "it has waited until they were stopped";
+  let_go.store(true);
+  EXPECT_TRUE(Until([&] { return Counter("restarts") == 1; }));
+  EXPECT_THAT(backend_->description(), Not(HasSubstr("context lost")));
+  EXPECT_EQ(TakeAway(event), 1u);
+  EXPECT_EQ(TakeAway(goes), 0u);
+}
+
 // Half of each SM is pagoda_ring's, the other half pagoda's.
 TEST_F(PagodaLauncherTest, APathWithoutRoomBesideOthersThatStayNamesThem) {
   fake_.ChangeSettings([](FakeSettings& s) { s.sms = 1; });

@@ -82,12 +82,17 @@ absl::Status SpawnLink::StoreEntry(uint32_t, const TaskEntry&) {
       "no CPU: entries are copied");
 }
 
+// From the first state to the last one: of one entry its state alone, of more what
+// lies between them, too.
 absl::Status SpawnLink::CopyBack(uint32_t first, std::span<TaskState> states) {
+  static_assert(offsetof(TaskEntry, state) == 0);
+  if (states.empty()) return absl::OkStatus();
   const Driver& driver = gpu_.driver();
   TaskEntry* const back = back_.as<TaskEntry>() + first;
   CUresult result = driver.cuMemcpyDtoHAsync(
       back, table_.address() + uint64_t{first} * sizeof(TaskEntry),
-      states.size() * sizeof(TaskEntry), stream_.get());
+      (states.size() - 1) * sizeof(TaskEntry) + sizeof(TaskState),
+      stream_.get());
   const Nanoseconds start = NowNs();
   while (result == CUDA_SUCCESS) {
     // Before the look: this process may have stood still meanwhile.
