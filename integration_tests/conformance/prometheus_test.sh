@@ -3,7 +3,7 @@
 # its package would start a server for the whole machine, so it is unpacked here.
 set -eu
 mkdir "$TEST_TMPDIR/deb"
-if ! (cd "$TEST_TMPDIR/deb" && apt-get download prometheus) > "$TEST_TMPDIR/apt.log" 2>&1; then
+if ! (cd "$TEST_TMPDIR/deb" && timeout 60 apt-get download prometheus) > "$TEST_TMPDIR/apt.log" 2>&1; then
   bazel/skip.sh "the package of Prometheus could not be had"
   exit 0
 fi

@@ -140,6 +140,10 @@ TEST_F(AppTest, CompletesCommandsAndWhatTheyTake) {
   EXPECT_EQ(Completed({"fault", "inject", "nic0", "kill", ""}), Found{});
   EXPECT_EQ(Completed({"fault", "points", "device.attac"}),
             (Found{"device.attach", "device.attached"}));
+  EXPECT_EQ(Completed({"dashboard", "--role", "operator", "--role", ""}),
+            (Found{"operator", "fault-injector"}));
+  EXPECT_EQ(Completed({"dashboard", "--role=f"}),
+            Found{"--role=fault-injector"});
   EXPECT_EQ(Completed({"up", "-f", ""}), Found{":files"});
   EXPECT_EQ(Completed({"up", "--timeout", ""}), Found{});
   EXPECT_EQ(Completed({"supervise", "--rep"}), Found{});

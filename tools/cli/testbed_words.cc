@@ -51,6 +51,12 @@ Found Actions() {
   return found;
 }
 
+// Of a dashboard's links; a viewer's is always there.
+Found Roles() {
+  return {{"operator", "may set the policy and tracing, and restart processes"},
+          {"fault-injector", "may put and take off faults"}};
+}
+
 Found Processes(const TestbedPaths& paths, bool with_gpud) {
   Found found;
   const auto state = testbed::ReadState(paths.state_file());
@@ -121,6 +127,7 @@ std::vector<Candidate> FindTestbedWords(const std::string& word,
   if (word == "TESTBED") return Testbeds();
   if (word == "POINT") return Points();
   if (word == "ACTION") return Actions();
+  if (word == "ROLE") return Roles();
   const auto paths = Choose(choice);
   if (!paths.ok()) return {};
   if (word == "PROCESS") return Processes(*paths, /*with_gpud=*/true);

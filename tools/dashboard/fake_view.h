@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -30,6 +31,10 @@ class FakeView : public View {
   }
   // What POSTs end with.
   void set_status(absl::Status status) { status_ = std::move(status); }
+  // Called before logs are given: they may wait.
+  void set_before_logs(std::function<void()> call) {
+    before_logs_ = std::move(call);
+  }
   // A line of a log.
   void set_line(std::string line) { line_ = std::move(line); }
 
@@ -43,6 +48,7 @@ class FakeView : public View {
         std::make_shared<std::string>("{}")};
   }
   Json Logs(size_t lines) override {
+    if (before_logs_) before_logs_();
     return {{"asked", lines}, {"line", line_}};
   }
   absl::StatusOr<Json> Faults() override { return Json::object(); }
@@ -79,6 +85,7 @@ class FakeView : public View {
   Picture newest_{1, std::make_shared<std::string>("{\"n\":1}")};
   absl::Status status_;
   std::string line_;
+  std::function<void()> before_logs_;
 };
 
 }  // namespace carillon::dashboard

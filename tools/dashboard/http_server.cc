@@ -35,7 +35,6 @@ namespace beast = boost::beast;
 namespace http = beast::http;
 using net::ip::tcp;
 
-constexpr size_t kAnswerThreads = 4;
 constexpr size_t kPiece = 64 << 10;
 // A stream says so often that it lives, which also finds clients that have gone.
 constexpr std::chrono::seconds kSignOfLife{5};
@@ -80,8 +79,7 @@ class HttpServer::Impl {
   Impl(tcp::endpoint endpoint, HttpLimits limits)
       : limits_(limits),
         acceptor_(io_, endpoint),
-        answers_(kAnswerThreads),
-        posts_(kAnswerThreads) {}
+        answers_(limits.connections) {}
 
   ~Impl() { Stop(); }
 
@@ -89,7 +87,6 @@ class HttpServer::Impl {
     io_.stop();
     if (thread_.joinable()) thread_.join();
     answers_.join();
-    posts_.join();
   }
 
   uint16_t port() const { return acceptor_.local_endpoint().port(); }
@@ -165,8 +162,7 @@ class HttpServer::Impl {
 
   // In another thread: an answer may wait for gpud.
   net::awaitable<Response> Answer(const Request& request) {
-    net::thread_pool& threads = request.method == "POST" ? posts_ : answers_;
-    co_return co_await net::co_spawn(threads.get_executor(),
+    co_return co_await net::co_spawn(answers_.get_executor(),
                                      AnswerHere(request), net::use_awaitable);
   }
   net::awaitable<Response> AnswerHere(const Request& request) {
@@ -275,7 +271,6 @@ class HttpServer::Impl {
   net::io_context io_{1};
   tcp::acceptor acceptor_;
   net::thread_pool answers_;
-  net::thread_pool posts_;
   std::thread thread_;
 };
 

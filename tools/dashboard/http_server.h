@@ -36,8 +36,8 @@ struct HttpHandler {
   std::function<void(size_t streams)> streams_changed;
 };
 
-// Listens on 127.0.0.1. One thread for all connections, four for answers, and
-// four for those to POSTs, which may wait for gpud.
+// Listens on 127.0.0.1. One thread for all connections, and as many for answers
+// as there may be connections: none waits for another, whatever that waits for.
 class HttpServer {
  public:
   // Takes the port (0: any free one). Errors: Unavailable (it is taken).

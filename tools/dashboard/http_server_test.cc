@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <fstream>
+#include <future>
 #include <memory>
 #include <string>
 #include <vector>
@@ -294,6 +295,42 @@ TEST_F(HttpServerTest, RequestsOfOneConnectionAreAnsweredInOrder) {
   EXPECT_LT(first, second);
   EXPECT_LT(second, third);
   EXPECT_NE(third, std::string::npos);
+}
+
+TEST_F(HttpServerTest, AnswersThatWaitDelayNoOthers) {
+  std::promise<void> over;
+  std::atomic<size_t> waiting{0};
+  view_.set_before_logs([&, end = over.get_future().share()] {
+    ++waiting;
+    end.wait();
+  });
+  const HttpLimits limits;
+  Serve(limits);
+  std::vector<std::unique_ptr<Client>> clients;
+  for (size_t i = 1; i < limits.connections; ++i) {
+    clients.push_back(std::make_unique<Client>(server_->port()));
+    clients.back()->Send(Head("GET /api/v1/logs") + "\r\n");
+  }
+  EXPECT_TRUE(Eventually([&] { return waiting == limits.connections - 1; }));
+  EXPECT_TRUE(Lives());
+  over.set_value();
+  for (const auto& client : clients) {
+    EXPECT_THAT(client->ReadUntil("\"line\""), HasSubstr("\"line\""));
+  }
+}
+
+TEST_F(HttpServerTest, AnAnswerThatTakesTooLongIsCutOff) {
+  // It has as long as it wants for a piece, but not for all of them.
+  Serve({.connections = 1,
+         .write_time = std::chrono::hours(1),
+         .response_time = milliseconds(200)});
+  view_.set_line(std::string(32 << 20, 'x'));
+  Client slow(server_->port(), /*receive_buffer=*/4096);
+  slow.Send(Head("GET /api/v1/logs") + "\r\n");
+  slow.ReadUntil("\"line\"");
+  // There is no other place for a connection until it is cut off.
+  EXPECT_TRUE(Eventually([&] { return Lives(); }));
+  EXPECT_LT(slow.ReadAll().size(), size_t{32} << 20);
 }
 
 TEST_F(HttpServerTest, WhoHasNoTokenMayNotHoldAConnection) {

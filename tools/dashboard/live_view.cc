@@ -33,7 +33,8 @@ constexpr int kLookAgainMs = 50;
 constexpr int kAfterRefusalMs = 500;
 // How often a picture is made while gpud is gone.
 constexpr uint64_t kGoneNs = 500'000'000;
-constexpr char kWholeLife[] = "rung_to_finished";
+// What comes a little early is not kept for another interval.
+constexpr uint64_t kEarlyNs = 50'000'000;
 
 uint64_t RealTimeNs() {
   timespec now;
@@ -69,6 +70,8 @@ void LiveView::Follow() {
     const absl::Status status = FollowOnce();
     if (stop_) return;
     if (status.ok()) continue;  // another interval
+    rates_ = testbed::SnapshotRates();
+    rated_ns_ = 0;
     const std::string why(status.message());
     if (client_.CheckHealth().ok()) {
       // It serves, and refuses: too many look already, for example.
@@ -106,6 +109,7 @@ absl::Status LiveView::FollowOnce() {
           {
             const MutexLock lock(mutex_);
             sight_.snapshot = snapshot;
+            LookAtRates();
           }
           last = now;
           silent = false;
@@ -145,18 +149,22 @@ void LiveView::LookAround() {
   sight_.facts = std::move(facts);
   sight_.supervised = supervised;
   sight_.board = std::move(seen);
-  UpdateLatencies();
 }
 
-void LiveView::UpdateLatencies() {
+void LiveView::LookAtRates() {
+  const uint64_t now = sight_.snapshot.monotonic_ns();
+  if (rated_ns_ != 0 && now + kEarlyNs < rated_ns_ + kSecond) return;
+  rated_ns_ = now;
+  rates_.Look(sight_.snapshot);
+  sight_.rates.clear();
   sight_.latencies.clear();
   for (const auto& [index, event] : sight_.snapshot.event_kernels()) {
-    for (const v1::Histogram& stage : event.entry.stages()) {
-      if (stage.name() != kWholeLife || stage.bucket_size() == 0) continue;
-      const shm::HistogramSnapshot histogram = cli::ToSnapshot(stage);
-      sight_.latencies[index] = {histogram.Percentile(0.5),
-                                 histogram.Percentile(0.99)};
-    }
+    if (const auto rate = rates_.OfRing(index)) sight_.rates[index] = *rate;
+    const v1::Histogram latencies = rates_.Latencies(index);
+    if (latencies.bucket_size() == 0) continue;
+    const shm::HistogramSnapshot histogram = cli::ToSnapshot(latencies);
+    sight_.latencies[index] = {histogram.Percentile(0.5),
+                               histogram.Percentile(0.99)};
   }
 }
 
@@ -182,8 +190,7 @@ void LiveView::Publish(GpudState gpud, const std::string& note) {
     sight_.time_ns = RealTimeNs();
     if (peaks_.empty()) peaks_.emplace_back();
     if (gpud == GpudState::kLive) NotePeaks();
-    // A little early rather than every other second.
-    if (now - kept_ns_ >= kSecond - 50'000'000) {
+    if (now - kept_ns_ >= kSecond - kEarlyNs) {
       history_.Add(now, Dump(PictureForHistory(sight_, peaks_.back())));
       kept_ns_ = now;
       peaks_.emplace_back();

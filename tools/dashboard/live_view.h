@@ -19,6 +19,7 @@
 #include "tools/dashboard/view.h"
 #include "tools/testbed/client/admin_client.h"
 #include "tools/testbed/client/fault_board.h"
+#include "tools/testbed/client/snapshot_rates.h"
 #include "tools/testbed/supervisor/testbeds.h"
 
 namespace carillon::dashboard {
@@ -51,7 +52,8 @@ class LiveView : public View {
   absl::Status FollowOnce();
   uint32_t Interval() const;
   void LookAround();
-  void UpdateLatencies() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Once a second.
+  void LookAtRates() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NotePeaks() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Makes a picture of sight_.
   void Publish(GpudState gpud, const std::string& note);
@@ -72,6 +74,9 @@ class LiveView : public View {
   // Of the view's thread. CLOCK_MONOTONIC: when each second's work was done last.
   uint64_t looked_ns_ = 0;
   uint64_t kept_ns_ = 0;
+  testbed::SnapshotRates rates_;  // of one gpud
+  // CLOCK_MONOTONIC of gpud's machine: of the picture that rates_ looked at last.
+  uint64_t rated_ns_ = 0;
   GpudState shown_ = GpudState::kGone;
 
   std::thread thread_;

@@ -90,6 +90,9 @@ Json Rings(const Sight& sight) {
                    {"failed", counts.failed()},
                    {"aborted", counts.aborted()},
                    {"refused", counts.refused()}}}};
+    const auto rate = sight.rates.find(index);
+    ring["rate"] =
+        rate == sight.rates.end() ? Json(nullptr) : Json(rate->second);
     const auto latency = sight.latencies.find(index);
     const bool traced = latency != sight.latencies.end();
     ring["p50_ns"] = traced ? Json(latency->second.p50_ns) : Json(nullptr);

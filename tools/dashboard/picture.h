@@ -47,7 +47,9 @@ struct Sight {
   // Of those of its processes that run, by name.
   std::map<std::string, testbed::ProcessFacts> facts;
   std::optional<testbed::BoardView> board;
-  // By ekt_index; of rings without traced events none.
+  // Of the last second, by ekt_index: events that ended each second, and of
+  // rings with traced events how long those took.
+  std::map<uint32_t, double> rates;
   std::map<uint32_t, Latency> latencies;
 };
 

@@ -3,7 +3,6 @@
 // hostile: it becomes text nodes only.
 
 const TOKEN = "carillon-token";
-const RATE_MS = 2000;  // rates are over so long
 const PEAK_MS = 15000;
 const LOG_MS = 2000;
 
@@ -102,8 +101,6 @@ function mark(/** @type {string} */ word) {
   return GOOD.has(word) ? "good" : BAD.has(word) ? "bad" : "warn";
 }
 
-/** @type {any[]} Pictures of the last seconds, for rates. */
-let recent = [];
 /** @type {Map<string, [number, number][]>} Times and peaks of each ring. */
 const peaks = new Map();
 
@@ -117,18 +114,8 @@ function peakOf(/** @type {any} */ ring, /** @type {number} */ now) {
   return Math.max(...all.map(([, peak]) => peak));
 }
 
-function rateOf(/** @type {any} */ ring, /** @type {any} */ picture) {
-  const before = recent[0];
-  const old = before?.rings.find(
-    (/** @type {any} */ other) => ringName(other) === ringName(ring));
-  const seconds = (picture.monotonic_ns - (before?.monotonic_ns ?? 0)) / 1e9;
-  if (!old || seconds < 0.2 || ring.consumed < old.consumed) return "-";
-  return count.format((ring.completed - old.completed) / seconds);
-}
-
 function show(/** @type {any} */ picture) {
   const now = performance.now();
-  recent = recent.filter((one) => now - one.at < RATE_MS);
   const live = picture.gpud.state === "live";
   setText(element("testbed"), visible(picture.testbed));
   document.title = `${visible(picture.testbed)} - Carillon`;
@@ -171,7 +158,7 @@ function show(/** @type {any} */ picture) {
       return [
         {text: ring.device},
         {text: ring.label ? `${ring.event_id} ${ring.label}` : ring.event_id},
-        {text: ring.kernel}, {text: live ? rateOf(ring, picture) : "-"},
+        {text: ring.kernel}, {text: live && ring.rate !== null ? count.format(ring.rate) : "-"},
         {text: Math.max(rung - done - failed - aborted, 0)},
         {text: peak >= ring.entries ? `${peak} full` : peak,
          mark: peak >= ring.entries ? "warn" : ""},
@@ -207,10 +194,6 @@ function show(/** @type {any} */ picture) {
       {text: one.spent ? "spent" : "armed"}]),
     "None.");
 
-  if (live) {
-    picture.at = now;
-    recent.push(picture);
-  }
 }
 
 let token = takeToken();

@@ -12,9 +12,6 @@
 #include "proto/events.grpc.pb.h"
 #include "tools/testbed/client/gpud_channel.h"
 #include "tools/testbed/client/health.grpc.pb.h"
-#include "tools/testbed/supervisor/dashboard_link.h"
-#include "tools/testbed/supervisor/process_identity.h"
-#include "tools/testbed/topology/keys.h"
 
 namespace carillon::testbed {
 namespace {
@@ -236,11 +233,6 @@ GrpcReadinessProbe::Devices() {
   for (const v1::Device& device : devices.devices()) {
     readiness[device.name()] = {device.state() == "ready", device.note(),
                                 static_cast<pid_t>(device.pid())};
-  }
-  // The dashboard is no device of gpud's, but has said where it serves.
-  const auto link = ReadDashboardLink(paths_);
-  if (link.ok() && LookAtProcess(link->pid)) {
-    readiness[std::string(kDashboardName)] = {true, link->url, link->pid};
   }
   return readiness;
 }

@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "shm/recorder/flight_recorder.h"
+#include "tools/testbed/supervisor/dashboard_link.h"
 #include "tools/testbed/supervisor/log_rotation.h"
 #include "tools/testbed/supervisor/marks.h"
 
@@ -195,17 +196,15 @@ absl::Status Supervisor::WaitForDevices() {
   Clock::time_point progress = Clock::now();
   for (;;) {
     std::vector<std::string> waiting;
-    const auto devices = probe_->Devices();
+    const auto found = LookForReady();
     for (Child& child : children_) {
       ProcessRecord* const record = state_.Find(child.name);
       if (record->state != ProcessState::kStarting) continue;
-      if (devices.ok()) {
-        const auto device = devices->find(child.name);
-        if (device != devices->end() && device->second.ready) {
-          MarkReady(child, device->second.note);
-          progress = Clock::now();
-          continue;
-        }
+      const auto process = found.find(child.name);
+      if (process != found.end() && process->second.ready) {
+        MarkReady(child, process->second.note);
+        progress = Clock::now();
+        continue;
       }
       waiting.push_back(child.name);
     }
@@ -224,6 +223,21 @@ absl::Status Supervisor::WaitForDevices() {
           waiting.size() == 1 ? "its log" : "their logs", logs));
     }
   }
+}
+
+std::map<std::string, DeviceReadiness> Supervisor::LookForReady() {
+  std::map<std::string, DeviceReadiness> found;
+  if (auto devices = probe_->Devices(); devices.ok()) {
+    found = *std::move(devices);
+  }
+  // No device of gpud's: it tells itself where it serves.
+  const std::string name(kDashboardName);
+  if (FindChild(name) == nullptr) return found;
+  const auto link = ReadDashboardLink(paths());
+  if (link.ok() && LookAtProcess(link->pid)) {
+    found[name] = {true, link->url, link->pid};
+  }
+  return found;
 }
 
 void Supervisor::MarkReady(Child& child, const std::string& note) {

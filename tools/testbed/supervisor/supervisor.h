@@ -163,6 +163,9 @@ class Supervisor {
   void FailRequest(uint64_t id, const absl::Status& status);
   void CancelRestarts();
   bool GpudServes();
+  // Of the processes that run, by name: the devices, as far as gpud tells of
+  // them, and the dashboard.
+  std::map<std::string, DeviceReadiness> LookForReady();
   Clock::time_point NextWake();
   const PlannedProcess& PlanOf(const std::string& name) const;
   Child* FindChild(const std::string& name);

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -30,6 +31,11 @@ constexpr char kGpudName[] = "gpud";
 constexpr milliseconds kProbeEvery{10};
 constexpr milliseconds kProbeLateEvery{1000};
 constexpr int kShownLogLines = 10;
+
+// The dashboard lives with and without one: it tells of its end.
+bool NeedsGpud(const std::string& name) {
+  return name != kGpudName && name != kDashboardName;
+}
 
 // Lets a reader of the log see where one run ends and the next begins.
 void AppendToLog(const std::string& path, const std::string& line) {
@@ -115,11 +121,14 @@ absl::Status Supervisor::BeginRestart(uint64_t id, const Json& json) {
     }
   }
   const ProcessRecord& gpud = *state_.Find(kGpudName);
-  if (names[0] != kGpudName && gpud.exit && !restarts_.contains(kGpudName)) {
+  std::vector<std::string> lost;
+  std::ranges::copy_if(names, std::back_inserter(lost), NeedsGpud);
+  if (names[0] != kGpudName && gpud.exit && !restarts_.contains(kGpudName) &&
+      !lost.empty()) {
     return WithHint(
         absl::FailedPreconditionError(
             fmt::format("gpud has ended ({}): {} would find no testbed",
-                        gpud.exit->ToString(), JoinWords(names))),
+                        gpud.exit->ToString(), JoinWords(lost))),
         fmt::format("carillon restart --name {} gpud", plan_.testbed));
   }
 
@@ -243,7 +252,7 @@ void Supervisor::PlanRestart(const std::string& name, const ExitReport& exit,
   Say(fmt::format(
       "{} is started again in {}{} ({} of {} in a row)", name,
       FormatSeconds(*wait),
-      name == kGpudName || GpudServes() ? "" : ", or when gpud is ready again",
+      !NeedsGpud(name) || GpudServes() ? "" : ", or when gpud is ready again",
       backoff.in_a_row(), options_.backoff.in_a_row));
 }
 
@@ -264,7 +273,7 @@ void Supervisor::AdvanceRestarts() {
       restart.due = Clock::time_point::max();
       KillLate(*FindChild(name), GraceOf(name));
     } else if (restart.stage == Restart::Stage::kWaiting &&
-               now >= restart.due && (name == kGpudName || GpudServes())) {
+               now >= restart.due && (!NeedsGpud(name) || GpudServes())) {
       if (!GpudHasLetGo(name)) {
         restart.due = Clock::now() + kProbeEvery;
       } else if (!StartAgain(name, restart)) {
@@ -279,7 +288,7 @@ void Supervisor::AdvanceRestarts() {
 // gpud notices a device's death only after a moment. Until then it refuses a
 // new device of the same name.
 bool Supervisor::GpudHasLetGo(const std::string& name) {
-  if (name == kGpudName) return true;
+  if (!NeedsGpud(name)) return true;
   const auto attached = probe_->Devices();
   if (!attached.ok()) return false;
   const auto device = attached->find(name);
@@ -336,12 +345,11 @@ void Supervisor::ProbeRestarts() {
     NoteReady(kGpudName);
   }
   if (!devices.empty()) {
-    const auto attached = probe_->Devices();
+    const auto found = LookForReady();
     for (const std::string& name : devices) {
-      if (!attached.ok()) break;
-      const auto device = attached->find(name);
+      const auto device = found.find(name);
       Child& child = *FindChild(name);
-      if (device == attached->end() || !device->second.ready ||
+      if (device == found.end() || !device->second.ready ||
           !IsOfThisRun(device->second, child.process.identity())) {
         continue;
       }
@@ -435,7 +443,7 @@ Clock::time_point Supervisor::NextWake() {
         break;
       case Restart::Stage::kWaiting:
         next = std::min(next, restart.limit);
-        if (name == kGpudName || GpudServes())
+        if (!NeedsGpud(name) || GpudServes())
           next = std::min(next, restart.due);
         break;
       case Restart::Stage::kStarting:

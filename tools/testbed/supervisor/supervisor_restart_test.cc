@@ -15,6 +15,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "tools/testbed/supervisor/dashboard_link.h"
 #include "tools/testbed/supervisor/supervisor_fixture.h"
 
 namespace carillon::testbed {
@@ -384,6 +385,39 @@ TEST_F(SupervisorRestartTest, RefusesADeviceWithoutGpud) {
   EXPECT_TRUE(Ask(Of({"gpud"})).ok());
   EXPECT_EQ(Record("a").restarts, 0u);
   EXPECT_TRUE(supervisor_->TakeDown().ok());
+}
+
+TEST_F(SupervisorRestartTest, TheDashboardNeedsNoGpud) {
+  PlannedProcess dashboard = Process("dashboard", {"wait"});
+  dashboard.restart = RestartPolicy::kOnFailure;
+  MakeUp({"wait"}, {Process("a", {"wait"}), dashboard},
+         {.backoff = {.first = milliseconds(1)}});
+  probe_.devices.clear();
+  kill(Pid("gpud"), SIGKILL);
+  ASSERT_TRUE(WatchUntil([&] { return Record("gpud").exit.has_value(); }));
+  kill(Pid("dashboard"), SIGKILL);
+  const auto serves = [&](uint32_t restarts) {
+    ASSERT_TRUE(
+        WatchUntil([&] { return Record("dashboard").restarts == restarts; }));
+    EXPECT_EQ(Record("dashboard").state, ProcessState::kStarting);
+    std::ofstream(DashboardTokenFile(paths_)) << "0123";
+    std::ofstream(DashboardAddressFile(paths_))
+        << "http://127.0.0.1:7/ " << Pid("dashboard");
+  };
+  serves(1);
+  EXPECT_THAT(said_, Not(HasSubstr("when gpud is ready again")));
+  ASSERT_TRUE(WatchUntil(
+      [&] { return Record("dashboard").state == ProcessState::kReady; }));
+  EXPECT_EQ(Record("dashboard").note, "http://127.0.0.1:7/");
+
+  Client client(paths_, ToJson(Of({"dashboard"})));
+  serves(2);
+  ASSERT_TRUE(WatchUntil([&] { return client.done(); }));
+  EXPECT_TRUE(client.answer().ok()) << client.answer().status();
+  EXPECT_EQ(Ask(Of({"a", "dashboard"})).status().message(),
+            "gpud has ended (SIGKILL): a would find no testbed");
+  EXPECT_TRUE(supervisor_->TakeDown().ok());
+  ExpectNothingLeft();
 }
 
 TEST_F(SupervisorRestartTest, RefusesASecondRestartOfTheSameProcess) {
