@@ -17,7 +17,6 @@
 #include "base/json.h"
 #include "base/testbed_paths.h"
 #include "base/testing/eventually.h"
-#include "devices/sdk/unix_target.h"
 #include "proto/admin.grpc.pb.h"
 #include "tools/testbed/supervisor/test_util.h"
 #include "tools/testbed/supervisor/testbeds.h"
@@ -35,7 +34,7 @@ class FakeGpud : public v1::Admin::Service {
   FakeGpud(const std::string& socket, bool refuses) : refuses_(refuses) {
     grpc::EnableDefaultHealthCheckService(true);
     grpc::ServerBuilder builder;
-    builder.AddListeningPort(edge::UnixTarget(socket),
+    builder.AddListeningPort("unix:" + socket,
                              grpc::InsecureServerCredentials());
     builder.RegisterService(this);
     server_ = builder.BuildAndStart();
