@@ -31,9 +31,10 @@ TEST_P(GpudStartTest, IsRefusedWithOneClearSentence) {
 INSTANTIATE_TEST_SUITE_P(
     All, GpudStartTest,
     ::testing::Values(
-        Refusal{"UnknownBackend",
-                {"--backend", "opencl"},
-                "'opencl' is not known (allowed: auto, cpu, cuda, sim)"},
+        Refusal{
+            "UnknownBackend",
+            {"--backend", "opencl"},
+            "'opencl' is not known (allowed: auto, cpu, cuda, sim, remote)"},
         Refusal{"UnknownPolicy", {"--policy", "fair"}, "first_come, priority"},
         Refusal{"NoEktEntries", {"--ekt-entries", "0"}, "--ekt-entries"},
         Refusal{

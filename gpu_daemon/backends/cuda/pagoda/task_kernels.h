@@ -29,7 +29,6 @@ inline constexpr uint32_t kTaskRegisters = 32;
   DO(conv_columns)                \
   DO(conv_rows)                   \
   DO(crc32)                       \
-  DO(cutcp)                       \
   DO(dct8x8_plain)                \
   DO(dct8x8_shared)               \
   DO(echo)                        \
@@ -89,8 +88,9 @@ constexpr std::string_view WhyNoTask(const simt::KernelInfo& kernel) {
     return "it has barriers and is not marked as one whose threads leave "
            "together: a named barrier waits for all warps of the block";
   }
-  // What ptxas says of these two beyond their own launch's 32.
-  const bool spills = kernel.name == "matmul" || kernel.name == "sgemm";
+  // What ptxas says of these beyond their own launch's 32.
+  const bool spills = kernel.name == "cutcp" || kernel.name == "matmul" ||
+                      kernel.name == "sgemm";
   if (spills || kernel.registers_per_thread > kTaskRegisters) {
     return "it needs more than the 32 registers a thread that an MTB has, and "
            "would keep the rest in memory";

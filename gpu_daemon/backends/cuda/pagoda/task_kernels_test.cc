@@ -26,8 +26,9 @@ TEST(TaskKernelsTest, EveryKernelHasATaskFormOrAReasonWhyNot) {
     EXPECT_EQ(has_form, WhyNoTask(*kernel).empty())
         << kernel->name << ": " << WhyNoTask(*kernel);
     if (has_form) {
-      // Launch path pagoda takes them all, too.
-      EXPECT_LE(kernel->args_size, kSpawnedMaxArgs) << kernel->name;
+      // Launch path pagoda takes them all, too, but one.
+      EXPECT_EQ(kernel->args_size > kSpawnedMaxArgs, kernel->name == "srad_v1")
+          << kernel->name << " has " << kernel->args_size << " bytes";
       EXPECT_LE(kernel->static_shared_bytes, kTaskSharedBytes) << kernel->name;
     }
   }
