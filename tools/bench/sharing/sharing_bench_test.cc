@@ -189,28 +189,6 @@ TEST(SharingBench, PoliciesThatTheBackEndLacksAreRowsWithGpudsReason) {
   EXPECT_TRUE(document.at("summary").empty());
 }
 
-// ptb, which has no CPU form, in the parts that are made as GPES's figures.
-TEST(SharingBench, PtbIsInGpessPartsWhereTheBackEndHasIt) {
-#ifndef CARILLON_HAVE_CUDA
-  GTEST_SKIP() << "built without the CUDA toolkit";
-#endif
-  const TempDirectory directory;
-  const Json document =
-      Measure("--backend cuda --policies ptb --gpud " + GpudOnSim(directory));
-  for (const auto& [part, rows] : {std::pair("pending", 1u),
-                                   {"video", 1u},
-                                   {"orders", 1u},
-                                   {"floods", 4u}}) {
-    ASSERT_EQ(document.at(part).size(), rows);
-    for (const Json& row : document.at(part)) {
-      EXPECT_EQ(row.at("policy"), "ptb");
-      EXPECT_EQ(row.at("status"), "measured") << row;
-    }
-  }
-  ASSERT_EQ(document.at("cells").size(), 1u);
-  EXPECT_EQ(document.at("cells").at(0).at("status"), "measured");
-}
-
 TEST(SharingBench, WhatIsWrongIsRefused) {
   EXPECT_EQ(Output("--backend vax").second, 2);
   EXPECT_EQ(Output("--backend auto").second, 2);
