@@ -137,6 +137,10 @@ absl::StatusOr<std::shared_ptr<LinkServer::Client>> LinkServer::ClientOf(
     // Perhaps that of a linkd that was killed, and gpud has not ended it yet.
     return absl::UnavailableError(device.status().message());
   }
+  if (absl::IsUnavailable(device.status())) {
+    return absl::UnavailableError(
+        fmt::format("{}: {}", Away().message(), device.status().message()));
+  }
   if (!device.ok()) return device.status();
   RETURN_IF_ERROR((*device)->ReportReady(
       fmt::format("a device of host {}", options_.peer)));
