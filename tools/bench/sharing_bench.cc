@@ -75,6 +75,10 @@ int Main(int argc, char** argv) {
                      "Only these policies, separated by commas");
   policies->delimiter(',')->check(
       CLI::IsMember(std::vector<std::string>(options.policies)));
+  auto* const parts = app.add_option("--parts", options.parts,
+                                     "Only these parts, separated by commas");
+  parts->delimiter(',')->check(
+      CLI::IsMember(std::vector<std::string>(options.parts)));
   const auto* const trace =
       app.add_option("--trace", options.trace,
                      "The traced load: a file of times in us, one a line");
@@ -94,9 +98,15 @@ int Main(int argc, char** argv) {
   app.add_option("--gpud", options.gpud, "The GPU daemon's program");
   try {
     app.parse(argc, argv);
-    if (std::set<std::string>(options.policies.begin(), options.policies.end())
-            .size() != options.policies.size()) {
+    const auto twice = [](const std::vector<std::string>& names) {
+      return std::set<std::string>(names.begin(), names.end()).size() !=
+             names.size();
+    };
+    if (twice(options.policies)) {
       throw CLI::ValidationError("--policies", "names a policy twice");
+    }
+    if (twice(options.parts)) {
+      throw CLI::ValidationError("--parts", "names a part twice");
     }
     if (options.backend != "cuda" &&
         (options.preempt_us != 0 || options.reserve_sms != 0)) {
@@ -112,6 +122,9 @@ int Main(int argc, char** argv) {
       options.rounds, options.seed, options.quick ? " --quick" : "");
   if (policies->count() != 0) {
     command += fmt::format(" --policies {}", fmt::join(options.policies, ","));
+  }
+  if (parts->count() != 0) {
+    command += fmt::format(" --parts {}", fmt::join(options.parts, ","));
   }
   if (trace->count() != 0) {
     command +=

@@ -2,6 +2,7 @@
 
 #include <sys/prctl.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <iostream>
@@ -63,7 +64,7 @@ class SharingDevice {
 
   const std::string testbed_, name_;
   Json plan_;
-  std::string description_;  // of the back-end, where it was asked for
+  Json about_;  // of the back-end, where it was asked for
   std::unique_ptr<edge::Device> device_;
   edge::EventQueue* queue_ = nullptr;
   edge::Device::LaunchSpec launch_;  // of a background
@@ -84,8 +85,9 @@ absl::StatusOr<Json> SharingDevice::Prepare(const Json& plan) {
   if (plan.contains("policy")) {
     testbed::AdminClient admin{TestbedPaths(testbed_)};
     const auto set = admin.SetPolicy(Of<std::string>("policy"));
-    // Not of this back-end.
-    if (absl::IsUnimplemented(set.status())) {
+    // Not of this back-end, or of a GPU of this size.
+    if (absl::IsUnimplemented(set.status()) ||
+        absl::IsFailedPrecondition(set.status())) {
       return Json{{"refused", set.status().message()}};
     }
     RETURN_IF_ERROR(set.status());
@@ -93,7 +95,12 @@ absl::StatusOr<Json> SharingDevice::Prepare(const Json& plan) {
   if (plan.contains("describe")) {
     testbed::AdminClient admin{TestbedPaths(testbed_)};
     ASSIGN_OR_RETURN(const auto status, admin.GetStatus());
-    description_ = status.backend_description();
+    const auto& gpu = status.gpu();
+    about_ = {{"description", status.backend_description()},
+              {"places",
+               uint64_t{gpu.sms()} *
+                   std::min(gpu.blocks_per_sm(),
+                            gpu.threads_per_sm() / Of<uint32_t>("threads"))}};
   }
   const auto what = Of<std::string>("do");
   if (what == "events") RETURN_IF_ERROR(PrepareEvents());
@@ -231,7 +238,7 @@ absl::StatusOr<Json> SharingDevice::Background() {
                         launched + times.finished_ns});
   }
   Json seen = {{"launches", std::move(launches)}};
-  if (!description_.empty()) seen["description"] = description_;
+  if (!about_.is_null()) seen["about"] = about_;
   return seen;
 }
 

@@ -20,8 +20,9 @@
 //     -> copies: [[due, started, finished], ...]
 //
 // With `policy`, it sets that first. With `describe`, a background also answers
-// the back-end's description. The kernel is busy, of so many iterations,
-// where no other is named.
+// about: {"description", "places"} of the back-end; the places are how many of its
+// blocks the GPU holds at once. The kernel is busy, of so many iterations, where no
+// other is named.
 #ifndef CARILLON_TOOLS_BENCH_SHARING_DEVICE_ROLE_H_
 #define CARILLON_TOOLS_BENCH_SHARING_DEVICE_ROLE_H_
 

@@ -68,8 +68,9 @@ absl::StatusOr<Json> SharingMeasurement::Pending() {
   return rows;
 }
 
-// What a background alone loses to slices of one wave each: with blocks that are
-// alike, and with a picture's, of which most end at once.
+// What a background alone loses to slices of one wave each, or as persistent
+// blocks: with blocks that are alike, and with a picture's, of which most end at
+// once.
 absl::StatusOr<Json> SharingMeasurement::Losses() {
   std::vector<std::pair<Json, SharingDevicePlan>> backgrounds;
   for (const Nanoseconds block : {10 * kUs, 100 * kUs, 1 * kMs}) {
@@ -91,26 +92,30 @@ absl::StatusOr<Json> SharingMeasurement::Losses() {
                                               {"threads", kThreads},
                                               {"launches", 1}}});
   Json rows = Json::array();
-  if (!Chosen("gpes")) return rows;
-  ASSIGN_OR_RETURN(const auto refused, Refused("gpes"));
-  for (auto& [row, plan] : backgrounds) {
-    row.update(refused);
-    if (!refused.empty()) {
+  for (const char* policy : {"gpes", "ptb"}) {
+    ASSIGN_OR_RETURN(const bool has, Has(policy));
+    if (!has) continue;
+    ASSIGN_OR_RETURN(const auto refused, Refused(policy));
+    for (auto [row, plan] : backgrounds) {
+      row["policy"] = policy;
+      row.update(refused);
+      if (!refused.empty()) {
+        rows.push_back(std::move(row));
+        continue;
+      }
+      std::vector<double> whole, cut;
+      for (uint32_t round = 0; round < (simulated() ? 1 : rounds_); ++round) {
+        plan.plan["policy"] = AlonePolicy();
+        ASSIGN_OR_RETURN(const auto alone, RunDevices(Gpud(), {plan}));
+        plan.plan["policy"] = policy;
+        ASSIGN_OR_RETURN(const auto saw, RunDevices(Gpud(), {plan}));
+        whole.push_back(EndOf(alone[0]));
+        cut.push_back(EndOf(saw[0]));
+      }
+      row["status"] = "measured";
+      row["loss_percent"] = Rounded(100 * (MeanOf(cut) / MeanOf(whole) - 1));
       rows.push_back(std::move(row));
-      continue;
     }
-    std::vector<double> whole, sliced;
-    for (uint32_t round = 0; round < (simulated() ? 1 : rounds_); ++round) {
-      plan.plan["policy"] = AlonePolicy();
-      ASSIGN_OR_RETURN(const auto alone, RunDevices(Gpud(), {plan}));
-      plan.plan["policy"] = "gpes";
-      ASSIGN_OR_RETURN(const auto saw, RunDevices(Gpud(), {plan}));
-      whole.push_back(EndOf(alone[0]));
-      sliced.push_back(EndOf(saw[0]));
-    }
-    row["status"] = "measured";
-    row["loss_percent"] = Rounded(100 * (MeanOf(sliced) / MeanOf(whole) - 1));
-    rows.push_back(std::move(row));
   }
   return rows;
 }

@@ -27,8 +27,6 @@ namespace carillon::bench {
 
 // Everything below was fixed before the first run.
 inline constexpr uint32_t kSms = 4;  // each holds one block at a time
-// An H100's 132 SMs with 32 blocks each.
-inline constexpr uint64_t kCudaPlaces = 4224;
 inline constexpr uint32_t kEventThreads = 64;
 inline constexpr uint32_t kThreads = 32;  // of a background's block
 inline constexpr Nanoseconds kEventBlockNs = 10'000;
@@ -140,6 +138,9 @@ class SharingMeasurement {
   bool Chosen(std::string_view policy) const {
     return std::ranges::find(options_.policies, policy) !=
            options_.policies.end();
+  }
+  bool HasPart(std::string_view part) const {
+    return std::ranges::find(options_.parts, part) != options_.parts.end();
   }
 
   const SharingOptions options_;

@@ -189,6 +189,46 @@ TEST(SharingBench, PoliciesThatTheBackEndLacksAreRowsWithGpudsReason) {
   EXPECT_TRUE(document.at("summary").empty());
 }
 
+// On the driver made of CPU threads, with the places of one SM: its blocks run one
+// after another, so a wave of a whole GPU's would take seconds.
+TEST(SharingBench, CudaHasRowsOfTheChosenPartsAndPoliciesAndNoFigures) {
+#ifndef CARILLON_HAVE_CUDA
+  GTEST_SKIP() << "built without the CUDA toolkit";
+#endif
+  const std::string fake =
+      std::filesystem::absolute("gpu_daemon/backends/cuda/fake").string();
+  setenv("LD_LIBRARY_PATH", fake.c_str(), 1);
+  setenv("CARILLON_FAKE_CUDA", "sms=1", 1);
+  const Json document =
+      Measure("--backend cuda --parts load,losses --policies gpes,ptb,p1");
+  unsetenv("CARILLON_FAKE_CUDA");
+  unsetenv("LD_LIBRARY_PATH");
+  EXPECT_EQ(document.at("driver"), "fake driver: function only");
+  EXPECT_TRUE(document.at("summary").empty());
+  EXPECT_THAT(document.at("conditions").dump(),
+              HasSubstr("places for blocks: 32; events of 16 blocks"));
+  ASSERT_EQ(document.at("cells").size(), 3u);
+  for (const Json& cell : document.at("cells")) {
+    SCOPED_TRACE(cell.dump());
+    if (cell.at("policy") == "p1") {
+      EXPECT_EQ(cell.at("status"), "refused");
+      continue;
+    }
+    ASSERT_EQ(cell.at("status"), "measured");
+    EXPECT_GT(cell.at("response_us").at("samples"), 0);
+    EXPECT_GT(cell.at("background_us"), 0);
+  }
+  ASSERT_EQ(document.at("losses").size(), 6u);
+  for (size_t i = 0; i < 6; ++i) {
+    const Json& row = document.at("losses").at(i);
+    EXPECT_EQ(row.at("policy"), i < 3 ? "gpes" : "ptb");
+    EXPECT_EQ(row.at("status"), "measured") << row;
+  }
+  for (const char* part : {"pending", "copies", "video", "orders", "floods"}) {
+    EXPECT_TRUE(document.at(part).empty()) << part;
+  }
+}
+
 TEST(SharingBench, WhatIsWrongIsRefused) {
   EXPECT_EQ(Output("--backend vax").second, 2);
   EXPECT_EQ(Output("--backend auto").second, 2);
@@ -203,6 +243,8 @@ TEST(SharingBench, WhatIsWrongIsRefused) {
   EXPECT_THAT(text, HasSubstr("teleport"));
   EXPECT_EQ(Output("--policies ''").second, 2);
   EXPECT_EQ(Output("--policies gpes,gpes").second, 2);
+  EXPECT_EQ(Output("--parts load,load").second, 2);
+  EXPECT_EQ(Output("--parts lode").second, 2);
 }
 
 TEST(SharingBench, ABadTraceIsRefusedBeforeAnythingRuns) {

@@ -116,7 +116,11 @@ absl::Status SharingMeasurement::Calibrate() {
                             {"launches", 3}}};
     if (options_.backend == "cuda") plan.plan["describe"] = true;
     ASSIGN_OR_RETURN(const auto saw, RunDevices(Gpud(), {plan}));
-    driver_ = DriverOf(saw[0].value("description", ""));
+    if (options_.backend == "cuda") {
+      const Json& about = saw[0]["about"];
+      driver_ = DriverOf(about["description"].get<std::string>());
+      places_ = about["places"];
+    }
     // The first one warms up.
     std::vector<double> ns;
     for (const Json& launch : saw[0]["launches"]) {
@@ -307,19 +311,25 @@ absl::Status SharingMeasurement::AddCells(Json& cells) {
   const Work plain = WorkOf(100 * kUs, 10, all);
   const Load poisson{"poisson", options_.quick ? kRates[1] : kRates[0]};
   std::vector<std::tuple<std::string, Load, Work>> measured;
-  if (options_.quick) {
-    measured.emplace_back("load", poisson, plain);
-  } else {
+  if (HasPart("load")) {
     for (const char* shape : kShapes) {
       for (const Rate& rate : kRates) {
+        if (options_.quick &&
+            (shape != poisson.shape || rate.share != poisson.rate.share)) {
+          continue;
+        }
         measured.emplace_back("load", Load{shape, rate}, plain);
       }
     }
+  }
+  if (HasPart("block_length") && !options_.quick) {
     for (const Nanoseconds block : {10 * kUs, 100 * kUs, 1 * kMs, 10 * kMs}) {
       // Of the same length but for the longest blocks.
       const uint64_t waves = std::max<uint64_t>(2, 8 * kMs / block);
       measured.emplace_back("block length", poisson, WorkOf(block, waves, all));
     }
+  }
+  if (HasPart("kernel_length") && !options_.quick) {
     for (const uint64_t waves : {1, 10, 80}) {
       measured.emplace_back("kernel length", poisson,
                             WorkOf(100 * kUs, waves, all));
@@ -399,7 +409,7 @@ Json SharingMeasurement::Summary(const Json& document) const {
         row["worst"], sliced ? 0.05 : 0.9, sliced);
   }
   for (const Json& row : document["losses"]) {
-    if (row["status"] != "measured") continue;
+    if (row["status"] != "measured" || row["policy"] != "gpes") continue;
     const std::string of =
         row.contains("block_us")
             ? fmt::format("blocks of {} us", row["block_us"].get<uint64_t>())
@@ -471,8 +481,6 @@ absl::StatusOr<Json> SharingMeasurement::All() {
     workers_ =
         std::clamp(std::thread::hardware_concurrency(), 2u, kSms + 1) - 1;
     places_ = workers_;
-  } else if (options_.backend == "cuda") {
-    places_ = kCudaPlaces;
   }
   RETURN_IF_ERROR(Calibrate());
   Json document = {{"bench", "sharing"},      {"backend", options_.backend},
@@ -481,12 +489,20 @@ absl::StatusOr<Json> SharingMeasurement::All() {
   if (!driver_.empty()) document["driver"] = driver_;
   document["cells"] = Json::array();
   RETURN_IF_ERROR(AddCells(document["cells"]));
-  ASSIGN_OR_RETURN(document["pending"], Pending());
-  ASSIGN_OR_RETURN(document["losses"], Losses());
-  ASSIGN_OR_RETURN(document["copies"], Copies());
-  ASSIGN_OR_RETURN(document["video"], Video());
-  ASSIGN_OR_RETURN(document["orders"], Orders());
-  ASSIGN_OR_RETURN(document["floods"], Floods());
+  constexpr std::pair<const char*,
+                      absl::StatusOr<Json> (SharingMeasurement::*)()>
+      kParts[] = {{"pending", &SharingMeasurement::Pending},
+                  {"losses", &SharingMeasurement::Losses},
+                  {"copies", &SharingMeasurement::Copies},
+                  {"video", &SharingMeasurement::Video},
+                  {"orders", &SharingMeasurement::Orders},
+                  {"floods", &SharingMeasurement::Floods}};
+  for (const auto& [part, measure] : kParts) {
+    document[part] = Json::array();
+    if (!HasPart(part)) continue;
+    ASSIGN_OR_RETURN(document[part], (this->*measure)());
+    Say(fmt::format("{}: {} rows", part, document[part].size()));
+  }
   document["summary"] = Summary(document);
   document["others"] = Others();
   return document;

@@ -18,12 +18,18 @@ inline constexpr std::array<std::string_view, 9> kSharingPolicies = {
     "first_come",          "priority",  "p1",   "p2", "reservation",
     "dynamic_reservation", "exclusive", "gpes", "ptb"};
 
+// What is measured; the first three make the document's cells.
+inline constexpr std::array<std::string_view, 9> kSharingParts = {
+    "load",   "block_length", "kernel_length", "pending", "losses",
+    "copies", "video",        "orders",        "floods"};
+
 struct SharingOptions {
   std::string gpud;             // the program
   std::string backend = "cpu";  // cpu, cuda; sim: in simulated time
   std::string timing;           // the simulated GPU's file (sim)
   std::vector<std::string> policies{kSharingPolicies.begin(),
                                     kSharingPolicies.end()};
+  std::vector<std::string> parts{kSharingParts.begin(), kSharingParts.end()};
   std::string trace;  // a file of arrivals
   // gpud's options on cuda; 0: what it does without them.
   uint32_t preempt_us = 0;

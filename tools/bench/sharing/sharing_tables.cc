@@ -83,10 +83,12 @@ std::string SharingTables(const Json& document) {
       "one of them takes alone",
       document["pending"], {"policy", ">waves", ">block us", ">worst", ">mean"},
       {"policy", "waves", "block_us", "worst", "mean"});
-  text +=
-      RowsTable("a background alone, in slices of a wave", document["losses"],
-                {"kernel", ">block us", ">waves", ">loss %"},
-                {"kernel", "block_us", "waves", "loss_percent"});
+  text += RowsTable(
+      "a background alone, in slices of a wave (gpes), or as "
+      "persistent blocks (ptb)",
+      document["losses"],
+      {"policy", "kernel", ">block us", ">waves", ">loss %"},
+      {"policy", "kernel", "block_us", "waves", "loss_percent"});
   text += RowsTable(
       "a copy in chunks, and an urgent one beside it", document["copies"],
       {">bytes", ">chunks", ">us", ">slower %", ">pending"},
