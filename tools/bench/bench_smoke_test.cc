@@ -304,16 +304,19 @@ TEST(BenchSmoke, NarrowBenchRunsOnEveryPathOfASimulatedGpu) {
   const Json paths = {"baseline", "edge",    "pagoda",        "pagoda_copy",
                       "fusion",   "batches", "pagoda_batches"};
   EXPECT_EQ(document.at("paths"), paths);
-  size_t of_threads = 0;
+  size_t of_threads = 0, irregular = 0;
   for (const Json& cell : document.at("cells")) {
     SCOPED_TRACE(cell.dump());
     ASSERT_EQ(cell.at("status"), "measured");
     EXPECT_GT(cell.at("tasks_per_second").at("median"), 0);
     EXPECT_GT(cell.at("launches"), 0);
     of_threads += cell.at("part") == "threads";
+    irregular += cell.at("part") == "irregular";
   }
   EXPECT_EQ(of_threads, 4u);
-  EXPECT_EQ(document.at("cells").size(), 2 * 2 * paths.size() + of_threads);
+  EXPECT_EQ(irregular, 2u * 3);
+  EXPECT_EQ(document.at("cells").size(),
+            2 * 2 * paths.size() + of_threads + irregular);
   EXPECT_GT(std::filesystem::file_size(out + "/narrow.png"), 0u);
 }
 
@@ -346,6 +349,11 @@ TEST(BenchSmoke, NarrowBenchRefusesWhatThereIsNot) {
               Pair(2, HasSubstr("--paths names edge twice")));
   EXPECT_THAT(refused("--backend sim --store-us nan"),
               Pair(2, HasSubstr("microseconds")));
+  EXPECT_THAT(refused("--backend sim --copy-back-us nan"),
+              Pair(2, HasSubstr("microseconds")));
+  EXPECT_EQ(refused("--backend sim --empty-update-us -1").first, 2);
+  EXPECT_THAT(refused("--empty-update-us 1"),
+              Pair(2, HasSubstr("goes with --backend sim")));
   EXPECT_THAT(refused("--call-us 1"),
               Pair(2, HasSubstr("goes with --backend sim")));
   EXPECT_THAT(refused("--out /proc/nowhere"),

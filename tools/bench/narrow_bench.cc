@@ -55,6 +55,16 @@ int main(int argc, char** argv) {
                             "stores, or an event's with its doorbell")
                  ->check(CLI::Range(0.0, 1e6))
                  ->capture_default_str();
+             app.add_option("--empty-update-us", options.empty_update_us,
+                            "After how long without another task Pagoda's "
+                            "simulated host releases the last one")
+                 ->check(CLI::Range(0.0, 1e6))
+                 ->capture_default_str();
+             app.add_option("--copy-back-us", options.copy_back_us,
+                            "How old what it knows of the TaskTable may be "
+                            "before it copies states back")
+                 ->check(CLI::Range(0.0, 1e6))
+                 ->capture_default_str();
            },
        // Its rounds go there and back, as bench launch's.
        .patience = std::chrono::seconds(0),

@@ -23,7 +23,7 @@ void NarrowWorkload::Builder::Mandelbrot() {
   unit_->out = {counts, bytes};
   // In single precision and each product rounded, as the kernel promises: near
   // the set's border the count depends on it.
-  Expect<uint32_t>("mb", counts, 0, [=] {
+  Expect<uint32_t>(fmt::format("mb {}x{}", width, height), counts, 0, [=] {
     std::vector<uint32_t> want;
     for (uint32_t i = 0; i < width * height; ++i) {
       const volatile float dx = static_cast<float>(i % width) * step;
@@ -83,7 +83,7 @@ void NarrowWorkload::Builder::Conv() {
     return;
   }
   unit_->out = {out, bytes};
-  Expect<float>("conv", out, kTolerance, [&] {
+  Expect<float>(fmt::format("conv {}x{}", width, height), out, kTolerance, [&] {
     std::vector<float> want;
     for (uint32_t i = 0; i < width * height; ++i) {
       want.push_back(static_cast<float>(kernels::reference::ConvolvedPixel(
@@ -111,7 +111,7 @@ void NarrowWorkload::Builder::Dct() {
   unit_->in = {from, image.size()};
   unit_->out = {out, bytes};
   // Sums of 64 samples up to 128.
-  Expect<float>("dct", out, 0.05, [&] {
+  Expect<float>(fmt::format("dct {}x{}", width, height), out, 0.05, [&] {
     std::vector<float> want;
     for (uint64_t block = 0; block < blocks; ++block) {
       const auto left = static_cast<uint32_t>(block % ((width + 7) / 8) * 8);

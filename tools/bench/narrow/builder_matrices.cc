@@ -90,7 +90,7 @@ void NarrowWorkload::Builder::Matmul() {
   // The one lies behind the other.
   unit_->in = {a_at, b_at + bytes - a_at};
   unit_->out = {out, bytes};
-  Expect<float>("mm", out, 0,
+  Expect<float>(fmt::format("mm {}", n), out, 0,
                 [&] { return kernels::reference::Product(a, b, n); });
 }
 

@@ -52,7 +52,7 @@ void NarrowWorkload::Builder::FilterBank() {
   Value("factor", factor);
   unit_->in = {signal, bytes};
   unit_->out = {out, bytes};
-  Expect<float>("fb", out, kTolerance, [=] {
+  Expect<float>(fmt::format("fb {}", length), out, kTolerance, [=] {
     using namespace kernels::reference;
     const Samples passed = Convolution(ToSamples(values), ToSamples(analysis));
     const Samples want =
@@ -132,7 +132,7 @@ void NarrowWorkload::Builder::Beam() {
   if (phase != 3) return;
   unit_->out = {out, outputs * kSample};
   const uint32_t whole = length_;
-  Expect<float>(fmt::format("bf {}", row), out, kTolerance, [&] {
+  Expect<float>(fmt::format("bf {} {}", whole, row), out, kTolerance, [&] {
     std::vector<Samples> channels;
     for (uint32_t channel = 0; channel < kChannels; ++channel) {
       const Samples coarse = Convolution(

@@ -111,8 +111,13 @@ Range NarrowReport::Geomean(std::string_view part, std::string_view of,
 
 std::vector<Figure> NarrowReport::FiguresOf(const std::string& part) const {
   std::vector<Figure> figures;
-  const std::string with = part == "copies" ? " with copies" : "";
-  const std::string suffix = with.empty() ? "" : "_with_copies";
+  const bool irregular = part == "irregular";
+  const std::string with = part == "copies" ? " with copies"
+                           : irregular      ? ", irregular tasks"
+                                            : "";
+  const std::string suffix = part == "copies" ? "_with_copies"
+                             : irregular      ? "_irregular"
+                                              : "";
   for (const std::string& path : paths) {
     if (path == base) continue;
     const Range mean = Geomean(part, path, base);
@@ -123,7 +128,7 @@ std::vector<Figure> NarrowReport::FiguresOf(const std::string& part) const {
         .unit = "x",
         .value = mean};
     // Pagoda's Fig. 6.
-    if (simulated() && path == "pagoda" && !with.empty()) {
+    if (simulated() && path == "pagoda" && part == "copies") {
       figure.wish = Figure::Wish::kAtLeast;
       figure.target = 1.76;
     }
@@ -166,7 +171,7 @@ BenchResult NarrowReport::ToResult() const {
                   {"left_out", absent},      {"workloads", workloads},
                   {"cells", std::move(rows)}};
   if (!driver.empty()) result.extra["driver"] = driver;
-  for (const char* const part : {"tasks", "copies"}) {
+  for (const char* const part : {"tasks", "copies", "irregular"}) {
     if (!driver.empty()) break;  // no figures
     for (Figure& figure : FiguresOf(part)) {
       result.figures.push_back(std::move(figure));

@@ -13,7 +13,9 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "base/status.h"
@@ -35,11 +37,14 @@ namespace {
 constexpr uint64_t kSeed = 1;
 constexpr char kBaseline[] = "baseline";
 constexpr char kThreadsPath[] = "threads";
+constexpr std::string_view kIrregularPart = "irregular";
 constexpr uint32_t kQuickTasks = 4;
 constexpr uint32_t kQuickBatch = 2;
 constexpr uint64_t kAperture = 256ull << 20;
 // Of a task of MM and of CONV (Fig. 11), as far as an MTB's 31 executors go.
 constexpr uint32_t kThreads[] = {32, 64, 128, 256, 512, 992};
+// Pagoda's Figs. 8 and 9 compare these, Fig. 11 all but the last.
+constexpr const char* kComparedPaths[] = {kBaseline, "pagoda", "fusion"};
 
 // On a gpud: how a path's name is run.
 struct EventsPath {
@@ -137,16 +142,22 @@ class NarrowRun {
     RETURN_IF_ERROR(CheckOnce("--workloads", options_.workloads));
     RETURN_IF_ERROR(CheckOnce("--paths", options_.paths));
     // As "nan", which no range rules out.
-    if (std::isnan(options_.call_us) || std::isnan(options_.store_us)) {
+    for (const double us : {options_.call_us, options_.store_us,
+                            options_.empty_update_us, options_.copy_back_us}) {
+      if (!std::isnan(us)) continue;
       return absl::InvalidArgumentError(
-          "--call-us and --store-us are numbers of microseconds");
+          "--call-us, --store-us, --empty-update-us and --copy-back-us are "
+          "numbers of microseconds");
     }
     if (options_.backend == "sim") return absl::OkStatus();
     const NarrowOptions defaults;
     for (const auto& [flag, given] :
          {std::pair("--timing", options_.timing != defaults.timing),
           {"--call-us", options_.call_us != defaults.call_us},
-          {"--store-us", options_.store_us != defaults.store_us}}) {
+          {"--store-us", options_.store_us != defaults.store_us},
+          {"--empty-update-us",
+           options_.empty_update_us != defaults.empty_update_us},
+          {"--copy-back-us", options_.copy_back_us != defaults.copy_back_us}}) {
       if (!given) continue;
       return absl::InvalidArgumentError(fmt::format(
           "{}: it goes with --backend sim: elsewhere time is the machine's",
@@ -205,10 +216,11 @@ class NarrowRun {
     return absl::OkStatus();
   }
 
-  absl::Status AddWorkload(const std::string& name, uint32_t threads) {
-    ASSIGN_OR_RETURN(auto workload,
-                     NarrowWorkload::Make(name, tasks(), kSeed, threads));
-    workloads_.emplace(std::pair(name, threads), std::move(workload));
+  absl::Status AddWorkload(const std::string& name, uint32_t threads,
+                           kernels::NarrowSizes sizes) {
+    ASSIGN_OR_RETURN(auto workload, NarrowWorkload::Make(name, tasks(), kSeed,
+                                                         threads, sizes));
+    workloads_.emplace(std::tuple(name, threads, sizes), std::move(workload));
     return absl::OkStatus();
   }
   void AddCells(const std::string& part, const std::string& workload,
@@ -219,12 +231,18 @@ class NarrowRun {
            .workload = workload,
            .path = path,
            .threads = threads,
-           .tasks = WorkloadOf(workload, threads).tasks().size()});
+           .tasks =
+               WorkloadOf(workload, threads, SizesOf(part)).tasks().size()});
     }
   }
-  const NarrowWorkload& WorkloadOf(const std::string& name,
-                                   uint32_t threads) const {
-    return workloads_.at({name, threads});
+  static kernels::NarrowSizes SizesOf(std::string_view part) {
+    return part == kIrregularPart ? kernels::NarrowSizes::kIrregular
+                                  : kernels::NarrowSizes::kPagoda;
+  }
+  const NarrowWorkload& WorkloadOf(
+      const std::string& name, uint32_t threads,
+      kernels::NarrowSizes sizes = kernels::NarrowSizes::kPagoda) const {
+    return workloads_.at({name, threads, sizes});
   }
 
   // Memory of CPU cores is one: nothing is copied there.
@@ -238,9 +256,24 @@ class NarrowRun {
     if (part == "copies") std::erase(paths, kThreadsPath);
     return paths;
   }
+  // The first so many of kComparedPaths, as far as they were chosen.
+  std::vector<std::string> Compared(size_t count) const {
+    std::vector<std::string> paths;
+    for (const char* const path : std::span(kComparedPaths).first(count)) {
+      if (std::ranges::find(report_.paths, path) != report_.paths.end()) {
+        paths.push_back(path);
+      }
+    }
+    return paths;
+  }
   absl::Status MakeCells() {
     for (const std::string& name : report_.workloads) {
-      RETURN_IF_ERROR(AddWorkload(name, 0));
+      RETURN_IF_ERROR(AddWorkload(name, 0, SizesOf("tasks")));
+      if (Wants(kIrregularPart) && HasPart(kIrregularPart)) {
+        RETURN_IF_ERROR(AddWorkload(name, 0, SizesOf(kIrregularPart)));
+        AddCells(std::string(kIrregularPart), name, 0,
+                 Compared(std::size(kComparedPaths)));
+      }
       for (const char* const part : {"tasks", "copies"}) {
         if (!Wants(part) || !HasPart(part)) continue;
         AddCells(part, name, 0, PathsOf(part));
@@ -254,16 +287,12 @@ class NarrowRun {
     if (!report_.cells.empty()) return absl::OkStatus();
     return absl::InvalidArgumentError(
         "nothing is left to measure: the cpu back-end has part tasks alone, "
-        "cuda has tasks and copies, path threads copies nothing, and part "
-        "threads is of mm and conv on baseline and pagoda");
+        "cuda has tasks and copies, path threads copies nothing, part threads "
+        "is of mm and conv on baseline and pagoda, and part irregular of "
+        "baseline, pagoda and fusion");
   }
   absl::Status AddThreads() {
-    std::vector<std::string> paths;
-    for (const char* const path : {kBaseline, "pagoda"}) {
-      if (std::ranges::find(report_.paths, path) != report_.paths.end()) {
-        paths.push_back(path);
-      }
-    }
+    const std::vector<std::string> paths = Compared(2);
     for (const char* const name : {"mm", "conv"}) {
       if (std::ranges::find(report_.workloads, name) ==
           report_.workloads.end()) {
@@ -271,7 +300,7 @@ class NarrowRun {
       }
       for (const uint32_t threads : kThreads) {
         if (run_.quick && threads > kThreads[1]) break;
-        RETURN_IF_ERROR(AddWorkload(name, threads));
+        RETURN_IF_ERROR(AddWorkload(name, threads, SizesOf("threads")));
         AddCells("threads", name, threads, paths);
       }
     }
@@ -328,6 +357,8 @@ class NarrowRun {
     SimulatedOptions options{.config = *std::move(config),
                              .call_us = options_.call_us,
                              .store_us = options_.store_us,
+                             .empty_update_us = options_.empty_update_us,
+                             .copy_back_us = options_.copy_back_us,
                              .batch = report_.batch,
                              .may_go_on = CheckInterrupt};
     std::vector<NarrowCell>& cells = report_.cells;
@@ -340,7 +371,8 @@ class NarrowRun {
         SimulatedOptions own = options;
         own.copies = cells[i].part == "copies";
         auto outcome =
-            RunSimulated(WorkloadOf(cells[i].workload, cells[i].threads),
+            RunSimulated(WorkloadOf(cells[i].workload, cells[i].threads,
+                                    SizesOf(cells[i].part)),
                          cells[i].path, own);
         std::lock_guard lock(mutex);
         Add(cells[i], 0, std::move(outcome));
@@ -358,7 +390,9 @@ class NarrowRun {
         {"link_mb_per_s", options.config.pcie.megabytes_per_second},
         {"link_chunk_ns", options.config.pcie.chunk_ns},
         {"call_us", options_.call_us},
-        {"store_us", options_.store_us}};
+        {"store_us", options_.store_us},
+        {"empty_update_us", options_.empty_update_us},
+        {"copy_back_us", options_.copy_back_us}};
     return absl::OkStatus();
   }
 
@@ -512,8 +546,10 @@ class NarrowRun {
   const BenchRun& run_;
   const NarrowOptions& options_;
   NarrowReport report_;
-  // By name and threads.
-  std::map<std::pair<std::string, uint32_t>, NarrowWorkload> workloads_;
+  // By name, threads and sizes.
+  std::map<std::tuple<std::string, uint32_t, kernels::NarrowSizes>,
+           NarrowWorkload>
+      workloads_;
   std::unique_ptr<LaunchTestbed> testbed_;
   std::unique_ptr<edge::Device> device_;
   absl::Status lost_;  // why nothing can run any more
@@ -522,8 +558,8 @@ class NarrowRun {
 }  // namespace
 
 const std::vector<std::string>& NarrowParts() {
-  static const auto* const parts =
-      new std::vector<std::string>{"tasks", "copies", "threads"};
+  static const auto* const parts = new std::vector<std::string>{
+      "tasks", "copies", std::string(kIrregularPart), "threads"};
   return *parts;
 }
 

@@ -22,11 +22,14 @@ struct NarrowOptions {
   std::string timing = "gtx980";
   double call_us = 5;
   double store_us = 0.5;
+  // Pagoda's thresholds (4.2).
+  double empty_update_us = 50;
+  double copy_back_us = 20;
 };
 
-// tasks: what they take. copies: with their data's way there and back. threads: by
-// the number of a task's threads. The cpu back-end has the first only, cuda the
-// first two.
+// tasks: what they take. copies: with their data's way there and back. irregular:
+// tasks of many sizes (Figs. 8, 9). threads: by the number of a task's threads. The
+// cpu back-end has the first only, cuda the first two.
 const std::vector<std::string>& NarrowParts();
 
 // Errors: NotFound (workload, path), InvalidArgument (0 tasks),

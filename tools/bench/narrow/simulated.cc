@@ -45,11 +45,11 @@ constexpr size_t kCopiesAhead = 64;
 constexpr uint32_t kMtbThreads = 1024;
 constexpr uint32_t kMtbRegisters = 32;
 constexpr uint32_t kMtbsOfAnSm = 2;
-// As Pagoda's host has it, but for its thresholds, which are longer than these
-// runs (30 ms and 10 ms).
-constexpr Nanoseconds kEmptyUpdateAfter = 50'000;
-constexpr Nanoseconds kCopyBackAfter = 20'000;
 constexpr Nanoseconds kLongestFull = 10'000'000'000;
+
+Nanoseconds NsOf(double us) {
+  return static_cast<Nanoseconds>(std::llround(us * 1000));
+}
 
 using Module = absl::StatusOr<std::shared_ptr<const sim::ptx::Module>>;
 
@@ -407,8 +407,8 @@ class PagodaRun : public Run, private gpud::TaskLink {
     gpud::TaskSpawner spawner(
         this, columns_, gpud::kTaskMaxRows, gpud::kTaskMaxExecutors,
         {.write = write_,
-         .empty_update_after = kEmptyUpdateAfter,
-         .copy_back_after = kCopyBackAfter,
+         .empty_update_after = NsOf(options_.empty_update_us),
+         .copy_back_after = NsOf(options_.copy_back_us),
          .longest_full = kLongestFull,
          .now = [this] { return static_cast<Nanoseconds>(HostNs()); },
          .pause = [this] { AdvanceTo(host_ + kWaitCycles); }});

@@ -142,6 +142,19 @@ TEST(Simulated, AHostThatNeedsLongerForALaunchMakesTheBaselineSlower) {
   EXPECT_GE(End(Outcome(workload, "edge", options)), 1'600'000u);
 }
 
+// A chain of tasks by copies: each waits for the one before, whose release may be
+// an empty update.
+TEST(Simulated, PagodasThresholdsAreThoseThatWereAskedFor) {
+  const NarrowWorkload workload = Workload("slud", 8);
+  SimulatedOptions options = SmallGpu();
+  const uint64_t usual = End(Outcome(workload, "pagoda_copy", options));
+  options.empty_update_us = 0;
+  EXPECT_NE(End(Outcome(workload, "pagoda_copy", options)), usual);
+  options = SmallGpu();
+  options.copy_back_us = 0;
+  EXPECT_NE(End(Outcome(workload, "pagoda_copy", options)), usual);
+}
+
 TEST(Simulated, ARunIsTheSameTwice) {
   const NarrowWorkload workload = Workload("fb", 4);
   for (const char* const path : {"baseline", "pagoda"}) {

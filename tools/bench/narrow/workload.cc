@@ -69,10 +69,9 @@ absl::Status NarrowWorkload::CheckName(std::string_view name) {
                   fmt::join(Names(), ", ")));
 }
 
-absl::StatusOr<NarrowWorkload> NarrowWorkload::Make(std::string_view name,
-                                                    uint32_t count,
-                                                    uint64_t seed,
-                                                    uint32_t threads) {
+absl::StatusOr<NarrowWorkload> NarrowWorkload::Make(
+    std::string_view name, uint32_t count, uint64_t seed, uint32_t threads,
+    kernels::NarrowSizes sizes) {
   const auto kind = std::ranges::find(
       kKinds, name, &std::pair<std::string_view, NarrowKind>::first);
   RETURN_IF_ERROR(CheckName(name));
@@ -88,9 +87,8 @@ absl::StatusOr<NarrowWorkload> NarrowWorkload::Make(std::string_view name,
   }
   NarrowWorkload workload;
   workload.name_ = name;
-  const auto tasks =
-      kernels::NarrowTasks(kind->second, WholeGroups(kind->second, count), seed,
-                           kernels::NarrowSizes::kPagoda);
+  const auto tasks = kernels::NarrowTasks(
+      kind->second, WholeGroups(kind->second, count), seed, sizes);
   workload.tasks_.reserve(tasks.size());
   Builder builder(&workload, seed);
   const bool slud = kind->second == NarrowKind::kSlud;

@@ -59,12 +59,13 @@ class NarrowWorkload {
   static absl::Status CheckName(std::string_view name);
 
   // At least `count` tasks, so that every group is whole; `threads` each, or as
-  // the paper has them (0). Errors: NotFound (name), InvalidArgument (count is 0,
+  // `sizes` have them (0). Errors: NotFound (name), InvalidArgument (count is 0,
   // or above kMostTasks; threads are no multiple of 32 up to
   // 992, which an MTB holds).
-  static absl::StatusOr<NarrowWorkload> Make(std::string_view name,
-                                             uint32_t count, uint64_t seed,
-                                             uint32_t threads = 0);
+  static absl::StatusOr<NarrowWorkload> Make(
+      std::string_view name, uint32_t count, uint64_t seed,
+      uint32_t threads = 0,
+      kernels::NarrowSizes sizes = kernels::NarrowSizes::kPagoda);
 
   const std::string& name() const { return name_; }
   const std::vector<NarrowUnit>& tasks() const { return tasks_; }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,24 @@ TEST(NarrowWorkload, EveryTasksResultIsCheckedAgainstTheReferences) {
     ASSERT_TRUE(outcome.ok()) << outcome.status();
     EXPECT_EQ(outcome->tasks.size(), workload->tasks().size());
     // Without a task having run, nothing is right.
+    EXPECT_TRUE(absl::IsDataLoss(workload->Check(workload->initial())));
+  }
+}
+
+// Each size has results of its own.
+TEST(NarrowWorkload, IrregularTasksHaveManySizesAndAreCheckedToo) {
+  for (const std::string& name : NarrowWorkload::Names()) {
+    SCOPED_TRACE(name);
+    const auto workload =
+        NarrowWorkload::Make(name, 12, 1, 0, kernels::NarrowSizes::kIrregular);
+    ASSERT_TRUE(workload.ok()) << workload.status();
+    std::set<uint32_t> threads;
+    for (const NarrowUnit& task : workload->tasks()) {
+      threads.insert(task.threads);
+    }
+    EXPECT_GT(threads.size(), 2u);
+    const auto outcome = RunByThreads(*workload, 2);
+    EXPECT_TRUE(outcome.ok()) << outcome.status();
     EXPECT_TRUE(absl::IsDataLoss(workload->Check(workload->initial())));
   }
 }
