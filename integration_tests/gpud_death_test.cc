@@ -46,8 +46,10 @@ class GpudDeathTest : public ::testing::Test {
     ASSERT_TRUE(testbed.ok()) << Message(testbed.status());
     testbed_ = *std::move(testbed);
   }
-  std::unique_ptr<edge::Device> Attach(const std::string& name = "device0") {
+  std::unique_ptr<edge::Device> Attach(const std::string& name = "device0",
+                                       uint64_t bytes = 1 << 20) {
     edge::AttachOptions options;
+    options.submission_bytes = options.completion_bytes = bytes;
     options.testbed_directory = testbed_->directory();
     options.name = name;
     options.kind = "test";
@@ -76,14 +78,15 @@ class GpudDeathTest : public ::testing::Test {
   std::unique_ptr<Testbed> testbed_;
 };
 
-// Echoes input that identifies its event: kBytes, or a byte for each thread of so
-// many blocks.
+// Echoes input that identifies its event: kBytes, or of several blocks so many for
+// each thread.
 class Echoes {
  public:
   Echoes(edge::Device& device, const std::string& launch_path = "",
-         uint32_t blocks = 1, uint32_t priority = 0)
+         uint32_t blocks = 1, uint32_t priority = 0,
+         uint32_t bytes_a_thread = 1)
       : device_(device),
-        bytes_(std::max(kBytes, blocks * kThreads)),
+        bytes_(std::max(kBytes, blocks * kThreads * bytes_a_thread)),
         in_(*device.AllocateBuffer(Place::kInput, kSlots * bytes_)),
         out_(*device.AllocateBuffer(Place::kOutput, kSlots * bytes_)) {
     auto queue = edge::edgeRegisterEvent(
@@ -154,9 +157,10 @@ class GpudDeathUnderLoadTest : public GpudDeathTest,
   // A device, and its events.
   struct Load {
     Load(std::unique_ptr<edge::Device> attached, uint32_t blocks,
-         uint32_t priority)
+         uint32_t priority, uint32_t bytes_a_thread = 1)
         : device(std::move(attached)),
-          echoes(*device, GetParam().launch_path, blocks, priority) {}
+          echoes(*device, GetParam().launch_path, blocks, priority,
+                 bytes_a_thread) {}
     bool serves() const { return device->status().ok(); }
 
     const std::unique_ptr<edge::Device> device;
@@ -192,16 +196,14 @@ INSTANTIATE_TEST_SUITE_P(Cpu, GpudDeathUnderLoadTest,
                                            Served{"cpu", "pagoda_ring"}),
                          &NameOf);
 #ifdef CARILLON_HAVE_CUDA
-INSTANTIATE_TEST_SUITE_P(CudaOnTheFakeDriver, GpudDeathUnderLoadTest,
-                         ::testing::Values(Served{"cuda", "edge"},
-                                           Served{"cuda", "baseline"},
-                                           Served{"cuda", "baseline_flag"},
-                                           Served{"cuda", "graph"},
-                                           Served{"cuda", "stream_wait"},
-                                           Served{"cuda", "persistent"},
-                                           Served{"cuda", "pagoda_ring"},
-                                           Served{"cuda", "pagoda"}),
-                         &NameOf);
+INSTANTIATE_TEST_SUITE_P(
+    CudaOnTheFakeDriver, GpudDeathUnderLoadTest,
+    ::testing::Values(Served{"cuda", "edge"}, Served{"cuda", "baseline"},
+                      Served{"cuda", "baseline_flag"}, Served{"cuda", "graph"},
+                      Served{"cuda", "stream_wait"},
+                      Served{"cuda", "persistent"},
+                      Served{"cuda", "pagoda_ring"}, Served{"cuda", "pagoda"}),
+    &NameOf);
 #else
 TEST(GpudDeathOnCuda, IsNotTestedHere) {
   GTEST_SKIP() << "built without the CUDA toolkit";
@@ -280,6 +282,10 @@ void GpudDeathUnderLoadTest::EndGpudsAmidEvents(
 class GpudDeathUnderAPolicyTest : public GpudDeathUnderLoadTest {
  protected:
   static constexpr uint32_t kBlocks = 100;
+  // A block takes some ten microseconds, so that stops fall in mid-kernel.
+  static constexpr uint32_t kBytesAThread = 128;
+  static constexpr uint64_t kApertureBytes = 16 << 20;
+  static constexpr uint64_t kStops = 10;
 
   void SetUp() override {
     // 32 blocks an SM, and an SM; the smallest part of a GPU has eight.
@@ -314,18 +320,26 @@ INSTANTIATE_TEST_SUITE_P(
 #endif
 
 TEST_P(GpudDeathUnderAPolicyTest, UnderEachPolicyEveryEventEndsOnce) {
-  loads_.push_back(std::make_unique<Load>(Attach("device0"), kBlocks, 0));
+  loads_.push_back(std::make_unique<Load>(Attach("device0", kApertureBytes),
+                                          kBlocks, 0, kBytesAThread));
   loads_.push_back(std::make_unique<Load>(Attach("device1"), 1, 1));
   EndGpudsAmidEvents({SIGKILL, SIGUSR1, SIGKILL});
-  // The last gpud, too, had what this is about.
-  for (const auto& load : loads_) load->echoes.RingAll();
+  // The last gpud, too, had what this is about: under ptb, launches that were
+  // stopped in the middle.
+  v1::GetStatusResponse status;
   ASSERT_TRUE(Eventually([&] {
-    for (const auto& load : loads_) load->echoes.TakeAll();
-    return HasFailure() || std::ranges::all_of(loads_, [](const auto& load) {
-             return load->echoes.queue().in_flight() == 0;
-           });
+    for (const auto& load : loads_) load->echoes.RingAll();
+    EXPECT_TRUE(Eventually([&] {
+      for (const auto& load : loads_) load->echoes.TakeAll();
+      return HasFailure() || std::ranges::all_of(loads_, [](const auto& load) {
+               return load->echoes.queue().in_flight() == 0;
+             });
+    }));
+    status = testbed_->Status();
+    return HasFailure() || status.policy() != "ptb" ||
+           status.ptb().stops() >= kStops;
   }));
-  const v1::GetStatusResponse status = testbed_->Status();
+  ASSERT_FALSE(HasFailure());
   EXPECT_EQ(status.policy(), GetParam().policy);
   if (GetParam().backend == std::string("cpu")) return;
   const bool slices = status.policy() == "gpes";
