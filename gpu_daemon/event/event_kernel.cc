@@ -28,12 +28,8 @@ EventKernel::EventKernel(Registration registration,
   ledger_.HasOutput(registration_.output);
 }
 
-bool EventKernel::End(shm::Sequence sequence, const EventOutcome& outcome) {
-  ChainLink* const next = registration_.hands_to.get();
-  if (next == nullptr || outcome.state != shm::EventState::kDone) [[likely]] {
-    return ledger_.Finish(sequence, outcome);
-  }
-  if (next->HandOn(*this, sequence, outcome)) return false;
+bool EventKernel::HandOn(shm::Sequence sequence, const EventOutcome& outcome) {
+  if (registration_.hands_to->HandOn(*this, sequence, outcome)) return false;
   EventOutcome not_taken = outcome;
   not_taken.status = static_cast<uint32_t>(shm::EventStatus::kNotTaken);
   return ledger_.Finish(sequence, not_taken);

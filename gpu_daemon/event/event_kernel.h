@@ -121,7 +121,13 @@ class EventKernel {
 
   // Ends an event that has been launched, unless it is handed on and ends later.
   // True if it has ended by now: the caller then signals the device's bell.
-  bool End(shm::Sequence sequence, const EventOutcome& outcome);
+  bool End(shm::Sequence sequence, const EventOutcome& outcome) {
+    if (registration_.hands_to == nullptr ||
+        outcome.state != shm::EventState::kDone) [[likely]] {
+      return ledger_.Finish(sequence, outcome);
+    }
+    return HandOn(sequence, outcome);
+  }
 
   // edgeScheduleEvent: rings up to sequence `through`, once, however often it
   // is said and whether or not the doorbell says so too. One thread at a time.
@@ -185,6 +191,9 @@ class EventKernel {
   Failure last_failure() const;
 
  private:
+  // As End(), for the chain's next event.
+  bool HandOn(shm::Sequence sequence, const EventOutcome& outcome);
+
   const Registration registration_;
   const std::shared_ptr<DeviceMemory> memory_;
   const shm::GpuRing ring_;
