@@ -111,6 +111,7 @@ absl::Status FrontEnd::Add(std::shared_ptr<EventKernel> event) {
   absl::Status status = launcher_->Prepare(*event);
   if (!status.ok()) return status;
   Call([&] { status = poller_.Add(event); });
+  if (!status.ok()) launcher_->NotAdded();
   return status;
 }
 

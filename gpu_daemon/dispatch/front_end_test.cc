@@ -28,6 +28,18 @@ using shm::EventStatus;
 ParameterBinding Constant(uint64_t bits) { return {.constant_bits = bits}; }
 ParameterBinding WritableValue() { return {.writable = true}; }
 
+// Notes in which thread it learned that what it had prepared was not added.
+class NotedLauncher final : public EdgeLauncher {
+ public:
+  template <class... Args>
+  explicit NotedLauncher(std::thread::id* not_added, Args... args)
+      : EdgeLauncher(std::move(args)...), not_added_(not_added) {}
+  void NotAdded() override { *not_added_ = std::this_thread::get_id(); }
+
+ private:
+  std::thread::id* const not_added_;
+};
+
 class FrontEndTest : public testing::Test {
  protected:
   FrontEndTest() { Restart("first_come"); }
@@ -50,8 +62,9 @@ class FrontEndTest : public testing::Test {
                        std::string reason) {
                   violator_.set_value(memory->name() + ": " + reason);
                 }},
-        std::make_unique<EdgeLauncher>(
-            kmu_.get(), &runner_, [this](const EventKernel&, Nanoseconds ns) {
+        std::make_unique<NotedLauncher>(
+            &not_added_, kmu_.get(), &runner_,
+            [this](const EventKernel&, Nanoseconds ns) {
               ++overruns_;
               overrun_ns_ = ns;
             }));
@@ -83,6 +96,7 @@ class FrontEndTest : public testing::Test {
   std::promise<std::string> violator_;
   std::atomic<int> overruns_{0};
   std::atomic<Nanoseconds> overrun_ns_{0};
+  std::thread::id not_added_;
   CpuBlockRunner runner_;
   std::unique_ptr<Kmu> kmu_;
   std::optional<CpuWorkers> workers_;
@@ -410,8 +424,10 @@ TEST_F(FrontEndTest, ADeviceBeyondWhatOneSleepCanWaitForIsRefused) {
   }
   TestDevice one_more("one_more", 1 << 16);
   auto refused = one_more.Register(spec);
+  EXPECT_EQ(not_added_, std::thread::id());
   EXPECT_EQ(front_end_->Add(refused.kernel).code(),
             absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(not_added_, std::this_thread::get_id());
   // Those who are in may have more; and whoever leaves makes room.
   EXPECT_TRUE(front_end_->Add(devices[0]->Register(spec).kernel).ok());
   front_end_->RemoveDevice(devices[1]->memory.get());

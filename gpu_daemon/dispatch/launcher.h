@@ -15,8 +15,8 @@
 
 namespace carillon::gpud {
 
-// Calls come from the front-end's thread, but for Prepare() and counters(), and
-// those of Release() that follow its end.
+// Calls come from the front-end's thread, but for Prepare(), NotAdded() and
+// counters(), and those of Release() that follow its end.
 class Launcher {
  public:
   virtual ~Launcher() = default;
@@ -27,6 +27,9 @@ class Launcher {
   virtual absl::Status Prepare(EventKernel&) { return absl::OkStatus(); }
   // The event kernel's doorbell is not looked at any more.
   virtual void Release(EventKernel&) {}
+  // Behind a Release() of what was prepared and not added, in the thread that
+  // registers: what only a thread that may wait can give back.
+  virtual void NotAdded() {}
 
   // Called when a device attaches, and when it is gone. Launchers that only see
   // events may ignore both.

@@ -1,5 +1,7 @@
 #include "gpu_daemon/backends/cpu/cpu_backend.h"
 
+#include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -207,6 +209,14 @@ BackendFigures CpuBackend::figures() const {
           .blocks_of_sms = std::move(blocks),
           .background_kernels = kmu_.background_kernels(),
           .background_blocks = kmu_.background_blocks()};
+}
+
+std::vector<LaunchProgress> CpuBackend::launches() const {
+  std::vector<LaunchProgress> all = kmu_.launches();
+  for (const PagodaMtbs* mtbs : {&pagoda_mtbs_, &pagoda_ring_mtbs_}) {
+    std::ranges::move(mtbs->tasks().launches(), std::back_inserter(all));
+  }
+  return all;
 }
 
 bool CpuBackend::idle() const {

@@ -39,9 +39,7 @@ class CpuBackend : public Backend {
   std::vector<QueueLength> queue_lengths() const override {
     return kmu_.queue_lengths();
   }
-  std::vector<LaunchProgress> launches() const override {
-    return kmu_.launches();
-  }
+  std::vector<LaunchProgress> launches() const override;
   std::vector<CopyProgress> copies() const override { return copies_.copies(); }
   bool idle() const override;
 

@@ -207,6 +207,32 @@ TEST_P(PagodaPathsTest, WhatTheTableCannotHoldWaitsAndRunsOnce) {
   EXPECT_TRUE(Until([&] { return backend_->idle(); }));
 }
 
+TEST_P(PagodaPathsTest, LaunchesSayWhatRunsAndWhatWaits) {
+  auto event = AddGate({.grid = {3, 1, 1}, .entries = 128});
+  Ring(event, 2);
+  ASSERT_TRUE(gate_.WaitEntered(kWorkers));
+  ASSERT_TRUE(Until([&] { return Counter("tasks") == 2; }));
+  std::vector<LaunchProgress> launches;
+  ASSERT_TRUE(Until([&] {
+    launches = backend_->launches();
+    return launches.size() == 2 && launches[1].wait_ns != 0;
+  }));
+  EXPECT_EQ(launches[0].device, device_.memory->name());
+  EXPECT_EQ(launches[0].kernel, "gate");
+  EXPECT_TRUE(launches[0].event);
+  EXPECT_EQ(launches[0].sequence, 1u);
+  EXPECT_EQ(launches[0].blocks, 3u);
+  EXPECT_EQ(launches[0].running, kWorkers);
+  EXPECT_EQ(launches[0].ended, 0u);
+  EXPECT_NE(launches[0].wait_ns, 0u);
+  EXPECT_EQ(launches[1].sequence, 2u);
+  EXPECT_EQ(launches[1].running, 0u);
+  gate_.LetPass(6);
+  EXPECT_EQ(device_.Wait(*event.ring).state, EventState::kDone);
+  EXPECT_EQ(device_.Wait(*event.ring).state, EventState::kDone);
+  EXPECT_TRUE(Until([&] { return backend_->launches().empty(); }));
+}
+
 TEST_P(PagodaPathsTest, ATableThatIsFullForEverIsLeftByWhoGoes) {
   auto event = AddGate({.entries = 128});
   Ring(event, 100);

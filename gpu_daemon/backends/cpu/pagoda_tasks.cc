@@ -50,6 +50,7 @@ PagodaTask* PagodaTasks::Add(std::unique_ptr<KernelLaunch> launch) {
   MutexLock lock(mutex_);
   PagodaTask& task = tasks_.emplace_back();
   task.launch = std::move(launch);
+  task.waits_since_ns = NowNs();
   task.place = std::prev(tasks_.end());
   return &task;
 }
@@ -58,7 +59,10 @@ bool PagodaTasks::BeginBlock(PagodaTask* task) {
   MutexLock lock(mutex_);
   KernelLaunch& launch = *task->launch;
   if (launch.cancelled) return false;
-  if (launch.next_block++ == 0) launch.life.dispatched_ns = NowNs();
+  task->waits_since_ns = NowNs();
+  if (launch.next_block++ == 0) {
+    launch.life.dispatched_ns = task->waits_since_ns;
+  }
   ++running_;
   return true;
 }
@@ -135,6 +139,19 @@ bool PagodaTasks::idle() const {
 uint32_t PagodaTasks::running_blocks() const {
   MutexLock lock(mutex_);
   return running_;
+}
+
+std::vector<LaunchProgress> PagodaTasks::launches() const {
+  std::vector<LaunchProgress> all;
+  MutexLock lock(mutex_);
+  const Nanoseconds now = NowNs();
+  for (const PagodaTask& task : tasks_) {
+    if (task.told) continue;
+    all.push_back(ProgressOf(*task.launch));
+    if (!task.launch->has_blocks()) continue;
+    all.back().wait_ns = now - task.waits_since_ns;
+  }
+  return all;
 }
 
 PagodaTasks::Ending PagodaTasks::EndOf(PagodaTask& task, EventState state,

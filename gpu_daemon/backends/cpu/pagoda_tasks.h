@@ -6,9 +6,12 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "base/clock.h"
 #include "base/mutex.h"
+#include "gpu_daemon/event/backend.h"
 #include "gpu_daemon/event/kernel_launch.h"
 #include "gpu_daemon/event/kernel_metadata.h"
 #include "gpu_daemon/event/launch_filter.h"
@@ -27,6 +30,8 @@ struct PagodaTask {
   std::unique_ptr<KernelLaunch> launch;
   // Blocks that never ran, because it was cancelled.
   uint64_t skipped_blocks = 0;
+  // When it came, or its last block was begun.
+  Nanoseconds waits_since_ns = 0;
   // Its event has ended: launch has neither event nor memory any more.
   bool told = false;
   std::list<PagodaTask>::iterator place;
@@ -53,6 +58,8 @@ class PagodaTasks {
 
   bool idle() const;
   uint32_t running_blocks() const;
+  // Of events that have not ended, in the order of their doorbells.
+  std::vector<LaunchProgress> launches() const;
 
  private:
   // Of an event, for whoever has left the lock: its task may be gone.

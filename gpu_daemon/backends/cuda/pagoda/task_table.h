@@ -68,7 +68,8 @@ CARILLON_HOST_DEVICE constexpr uint32_t PredecessorOf(TaskState state) {
 
 struct alignas(16) TaskEntry {
   // Read and written whole, but by copies. Everything else: written by the
-  // spawner while the state is kFree, read by the MTB while it is kRuns.
+  // spawner, or the ring's scheduler, while the state is kFree; read by the MTB's
+  // scheduler from kReleased on, and by its executors while it is kRuns.
   TaskState state;
   uint64_t kernel;  // as the MTB's RunTask understands it
   uint32_t blocks;

@@ -165,10 +165,18 @@ absl::Status PagodaLauncher::Prepare(EventKernel& event) {
 }
 
 // In the front-end's thread, where the driver may not be waited for: the MTBs stay
-// until Cancel() or the next quiet.
+// until Cancel(), NotAdded() or the next quiet.
 void PagodaLauncher::Release(EventKernel& event) {
   MutexLock lock(mutex_);
   registered_.erase(&event);
+}
+
+void PagodaLauncher::NotAdded() {
+  {
+    MutexLock lock(mutex_);
+    if (!IsForNobody()) return;
+  }
+  const Gpu::PauseResidents quiet(gpu_);
 }
 
 // --- The MasterKernel.
@@ -543,7 +551,7 @@ void PagodaLauncher::Cancel(const LaunchFilter& which, EventStatus why) {
       ended_some_.WaitFor(mutex_, kLookEvery);
     }
     // They stay for nobody.
-    leave |= registered_.empty() && room_ != nullptr;
+    leave |= IsForNobody();
   }
   if (leave) {
     const Gpu::PauseResidents quiet(gpu_);

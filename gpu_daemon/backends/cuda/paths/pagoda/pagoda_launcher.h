@@ -55,6 +55,7 @@ class PagodaLauncher final : public Launcher,
   // Unavailable (the path has given up).
   absl::Status Prepare(EventKernel& event) override;
   void Release(EventKernel& event) override;
+  void NotAdded() override;
   // An event whose entry changes its shape to one that no MTB holds fails with
   // kBadKmd.
   bool Launch(const std::shared_ptr<EventKernel>& event, shm::Sequence sequence,
@@ -135,6 +136,10 @@ class PagodaLauncher final : public Launcher,
   void NoteRunning() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // What has run for longest, and since before `since`; nullptr: nothing.
   Task* Overdue(Nanoseconds since) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether MTBs are there, or their room is held, for nobody.
+  bool IsForNobody() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return registered_.empty() && room_ != nullptr;
+  }
   void AbortWaiting(const LaunchFilter& which, shm::EventStatus why)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FailAll(Tasks& tasks) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
