@@ -97,7 +97,7 @@ for mode in "" "--driver=$driver" "--driver=$simulated"; do
     "$(grep -c '^=== ' "$work/results/all.txt")"
   rm -rf "$work/unpacked"
   if [ -n "$mode" ]; then
-    check "launch paths with a latency in the table" 6 \
+    check "launch paths with a latency in the table" 8 \
       "$(sed -n '/^latency /,/^load /p' "$work/table" | grep -c 'warp p50 [0-9.]*[1-9]')"
   fi
   if [ "$code" != 0 ]; then

@@ -208,8 +208,46 @@ std::string FindingOf(const Json& document) {
   return finding;
 }
 
-// Runs launch_bench if there is a GPU: it has no exit code of its own for a
-// missing one, and its findings are in a document.
+// The same of bench sharing: what an event waits for, and what is left of the
+// background.
+std::string FindingOfSharing(const Json& document) {
+  std::string finding;
+  const auto add = [&finding](const Json& row, const std::string& text) {
+    finding += fmt::format("{}{} {}", finding.empty() ? "" : "; ",
+                           row.value("policy", ""),
+                           row.value("status", "measured") == "measured"
+                               ? text
+                               : row.value("reason", "not measured"));
+  };
+  const auto number = [](const Json& row, const char* at) {
+    const Json::json_pointer pointer(at);
+    return row.contains(pointer) && row[pointer].is_number()
+               ? row[pointer].get<double>()
+               : 0;
+  };
+  for (const Json& cell : document.value("cells", Json::array())) {
+    add(cell, fmt::format("{} {} p99 wait {:.1f} us, keeps {:.2f}",
+                          cell.value("load", ""), cell.value("rate", ""),
+                          number(cell, "/preemption_us/p99"),
+                          number(cell, "/background_kept")));
+  }
+  for (const Json& row : document.value("pending", Json::array())) {
+    add(row, fmt::format("{} waves pending {:.3f}", number(row, "/waves"),
+                         number(row, "/worst")));
+  }
+  for (const Json& row : document.value("losses", Json::array())) {
+    add(row, fmt::format("{} loses {:.1f} %", row.value("kernel", ""),
+                         number(row, "/loss_percent")));
+  }
+  for (const Json& row : document.value("copies", Json::array())) {
+    add(row, fmt::format("{} chunks {:+.1f} %", number(row, "/chunks"),
+                         number(row, "/slower_percent")));
+  }
+  return finding;
+}
+
+// Runs a bench if there is a GPU: it has no exit code of its own for a missing one,
+// and its findings are in a document.
 int RunBench(const std::vector<std::string>& argv) {
   const int code = ExitCodeOfGpuElsewhere();
   if (code != 0) return code;
@@ -222,11 +260,15 @@ int RunBench(const std::vector<std::string>& argv) {
   constexpr std::string_view kOut = "--out=";
   for (const std::string& argument : argv) {
     if (!argument.starts_with(kOut)) continue;
-    std::ifstream file(argument.substr(kOut.size()) + "/launch.json");
-    const Json document = Json::parse(file, nullptr, false);
-    if (!document.is_object()) continue;
-    const std::string finding = FindingOf(document);
-    if (!finding.empty()) fmt::print("finding: {}\n", finding);
+    for (const auto& [name, find] :
+         {std::pair("launch", &FindingOf), {"sharing", &FindingOfSharing}}) {
+      std::ifstream file(
+          fmt::format("{}/{}.json", argument.substr(kOut.size()), name));
+      const Json document = Json::parse(file, nullptr, false);
+      if (!document.is_object()) continue;
+      const std::string finding = find(document);
+      if (!finding.empty()) fmt::print("finding: {}\n", finding);
+    }
   }
   return end.ShellCode();
 }

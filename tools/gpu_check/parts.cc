@@ -17,42 +17,28 @@ struct ProbeStep {
 
 // Those whose answers decide most come first; what takes a context away, last.
 constexpr ProbeStep kProbes[] = {
-    {"beside_resident", 60},
-    {"aliasing", 25},
-    {"fence_cost", 15},
-    {"host_reads", 15},
-    {"poll_rtt", 10},
-    {"htod_order", 15},
-    {"launch_budget", 10},
-    {"launch_rate", 10},
-    {"stream_query", 10},
-    {"stream_behind", 10},
-    {"graph_priority", 10},
-    {"reserved_where", 10},
-    {"globaltimer", 15},
-    {"sm_clock", 10},
-    {"register_time", 15},
-    {"punch", 10},
-    {"registered_memory", 10},
-    {"whole_store", 10},
-    {"memory_operations", 15},
-    {"sibling_budget", 10},
-    {"exec_memory", 15},
-    {"exec_busy", 10},
-    {"tail_relaunch", 10},
-    {"green_split", 10},
-    {"green_launch", 10},
-    {"unregister_resident", 15},
-    {"cdp_spinning", 15},
-    {"fault_memory", 15},
-    {"trap_kills", 15},
-    {"trap_full_gpu", 15},
+    {"beside_resident", 60},   {"aliasing", 25},
+    {"fence_cost", 15},        {"host_reads", 15},
+    {"poll_rtt", 10},          {"htod_order", 15},
+    {"launch_budget", 10},     {"launch_rate", 10},
+    {"stream_query", 10},      {"stream_behind", 10},
+    {"graph_priority", 10},    {"reserved_where", 10},
+    {"globaltimer", 15},       {"sm_clock", 10},
+    {"register_time", 15},     {"punch", 10},
+    {"registered_memory", 10}, {"whole_store", 10},
+    {"memory_operations", 15}, {"sibling_budget", 10},
+    {"exec_memory", 15},       {"exec_busy", 10},
+    {"tail_relaunch", 10},     {"green_split", 10},
+    {"green_launch", 10},      {"unregister_resident", 15},
+    {"cdp_spinning", 15},      {"fault_memory", 15},
+    {"trap_kills", 15},        {"trap_full_gpu", 15},
     {"fault_reset", 25},
 };
 
 // In the order in which their figures are wanted.
-constexpr const char* kPaths[] = {"edge",       "baseline_flag", "baseline",
-                                  "persistent", "graph",         "stream_wait"};
+constexpr const char* kPaths[] = {"edge",        "baseline_flag", "baseline",
+                                  "persistent",  "graph",         "stream_wait",
+                                  "pagoda_ring", "pagoda"};
 // A launch path that hangs takes so long away from the others, and no more.
 constexpr int kPathSeconds = 25;
 
@@ -107,14 +93,27 @@ CheckPart Probes(const Maker& maker) {
   return part;
 }
 
-// `launch_bench` on some launch paths.
+// A dry run of what fills a GPU: its GPU has so few SMs, as each block of a wave,
+// and each warp that stays there, is work of this machine.
+CheckStep OnFewSms(CheckStep step, int sms) {
+  if (step.may_lack) {
+    step.environment.push_back(fmt::format("CARILLON_FAKE_CUDA=sms={}", sms));
+  }
+  return step;
+}
+// Of a launch path: 3 MTBs where it has some.
+CheckStep OnItsSms(CheckStep step, std::string_view path) {
+  return path.starts_with("pagoda") ? OnFewSms(std::move(step), 8) : step;
+}
+
+// A bench of that name, on some launch paths or policies.
 CheckStep BenchStep(const Maker& maker, const PartOptions& options,
                     const std::string& part, const std::string& name,
-                    int limit_s, std::vector<std::string> arguments) {
+                    int limit_s, std::vector<std::string> arguments,
+                    const char* bench = "launch_bench") {
   arguments.insert(
       arguments.begin(),
-      {options.self, "--part-bench", maker.Program("launch_bench"),
-       "--backend=cuda",
+      {options.self, "--part-bench", maker.Program(bench), "--backend=cuda",
        fmt::format("--out={}/bench_{}_{}", options.directory, part, name)});
   if (options.dry_run) arguments.push_back("--quick");
   return maker.Make(name, std::move(arguments), limit_s);
@@ -123,9 +122,11 @@ CheckStep BenchStep(const Maker& maker, const PartOptions& options,
 CheckPart Latency(const Maker& maker, const PartOptions& options) {
   CheckPart part{"latency", "latency and rate of each launch path alone", {}};
   for (const char* const path : kPaths) {
-    part.steps.push_back(BenchStep(
-        maker, options, part.name, path, kPathSeconds,
-        {"--parts=latency", fmt::format("--paths={}", path), "--rounds=1"}));
+    part.steps.push_back(OnItsSms(
+        BenchStep(
+            maker, options, part.name, path, kPathSeconds,
+            {"--parts=latency", fmt::format("--paths={}", path), "--rounds=1"}),
+        path));
   }
   return part;
 }
@@ -138,7 +139,8 @@ CheckStep PathStep(const Maker& maker, const PartOptions& options,
                    {maker.Program("gpu_paths"), scenario, "--backend=cuda",
                     fmt::format("--paths={}", path)});
   if (options.dry_run) arguments.push_back("--quick");
-  return maker.Make(std::move(name), std::move(arguments), kPathSeconds);
+  return OnItsSms(
+      maker.Make(std::move(name), std::move(arguments), kPathSeconds), path);
 }
 
 CheckPart Load(const Maker& maker, const PartOptions& options) {
@@ -165,6 +167,40 @@ CheckPart Paths(const Maker& maker, const PartOptions& options) {
     part.steps.push_back(PathStep(maker, options,
                                   fmt::format("reserved_sms.{}", path), "load",
                                   path, {"--reserve-sms=8"}));
+  }
+  return part;
+}
+
+// Parts of `sharing_bench`, by policy where one takes long. A dry run has the two
+// policies for which a kernel needs another form.
+CheckPart Sharing(const Maker& maker, const PartOptions& options) {
+  struct Step {
+    const char* name;
+    const char* part;
+    const char* policy;  // nullptr: all
+    bool in_dry_run;
+  };
+  constexpr Step kSteps[] = {{"wait.priority", "load", "priority", false},
+                             {"wait.gpes", "load", "gpes", true},
+                             {"wait.ptb", "load", "ptb", true},
+                             {"wait.reservation", "load", "reservation", false},
+                             {"pending", "pending", nullptr, false},
+                             {"losses", "losses", nullptr, false},
+                             {"copies", "copies", nullptr, false}};
+  CheckPart part{"sharing", "events beside a background, by policy", {}};
+  for (const Step& step : kSteps) {
+    std::vector<std::string> arguments = {fmt::format("--parts={}", step.part),
+                                          "--rounds=1"};
+    if (step.policy != nullptr) {
+      arguments.push_back(fmt::format("--policies={}", step.policy));
+    }
+    part.steps.push_back(
+        OnFewSms(BenchStep(maker, options, part.name, step.name, 60,
+                           std::move(arguments), "sharing_bench"),
+                 1));
+    if (options.dry_run && !step.in_dry_run) {
+      part.steps.back().skip = "not in a dry run";
+    }
   }
   return part;
 }
@@ -289,6 +325,7 @@ std::vector<CheckPart> MakeParts(const PartOptions& options) {
        {"breakdown", 90},
        {"idle", 45},
        {"reserved_sms", 60}}));
+  parts.push_back(Sharing(maker, options));
   parts.push_back(Faults(maker, options));
   parts.push_back(Hostile(maker, options));
   parts.push_back(Bench(maker, options,

@@ -418,10 +418,10 @@ TEST(Parts, ComeInOrderAndFitTheirOwnNames) {
       EXPECT_FALSE(step.expects_no_gpu);
     }
   }
-  EXPECT_THAT(
-      names, ::testing::ElementsAre("info", "probes", "kernels", "latency",
-                                    "load", "quick", "paths", "bench", "faults",
-                                    "hostile", "power", "sanitizer"));
+  EXPECT_THAT(names, ::testing::ElementsAre("info", "probes", "kernels",
+                                            "latency", "load", "quick", "paths",
+                                            "bench", "sharing", "faults",
+                                            "hostile", "power", "sanitizer"));
 }
 
 TEST(Parts, HaveAStepOfTwentyFiveSecondsForEachPathAndScenario) {
@@ -444,7 +444,7 @@ TEST(Parts, HaveAStepOfTwentyFiveSecondsForEachPathAndScenario) {
           << step.name;
     }
   }
-  EXPECT_EQ(steps, 6u + 6 + 3 * 6 + 2);
+  EXPECT_EQ(steps, 8u + 8 + 3 * 8 + 2);
 }
 
 TEST(Parts, OfADryRunWithoutADriverAllExpectNoGpu) {
@@ -455,6 +455,27 @@ TEST(Parts, OfADryRunWithoutADriverAllExpectNoGpu) {
       EXPECT_TRUE(step.expects_no_gpu || !step.skip.empty()) << part.name;
     }
   }
+}
+
+TEST(Parts, OfADryRunHaveFewSmsForWhatFillsAGpu) {
+  const auto parts = MakeParts({.self = "/b/gpu_check",
+                                .programs = "/b",
+                                .dry_run = true,
+                                .driver = "/driver"});
+  size_t small = 0;
+  for (const CheckPart& part : parts) {
+    for (const CheckStep& step : part.steps) {
+      const bool fills = part.name == "sharing" ||
+                         step.name.find("pagoda") != std::string::npos;
+      const bool few = std::ranges::any_of(
+          step.environment, [](const std::string& variable) {
+            return variable.starts_with("CARILLON_FAKE_CUDA=sms=");
+          });
+      EXPECT_EQ(few, fills) << part.name << "/" << step.name;
+      small += few;
+    }
+  }
+  EXPECT_EQ(small, 2u * 5 + 7);
 }
 
 TEST(Parts, SkipTheSanitizerWhereThereIsNone) {
