@@ -85,9 +85,9 @@ absl::StatusOr<Json> SharingDevice::Prepare(const Json& plan) {
   if (plan.contains("policy")) {
     testbed::AdminClient admin{TestbedPaths(testbed_)};
     const auto set = admin.SetPolicy(Of<std::string>("policy"));
-    // Not of this back-end, or of a GPU of this size.
+    // Not of this back-end, or a GPU of this size has no room for its parts.
     if (absl::IsUnimplemented(set.status()) ||
-        absl::IsFailedPrecondition(set.status())) {
+        absl::IsInvalidArgument(set.status())) {
       return Json{{"refused", set.status().message()}};
     }
     RETURN_IF_ERROR(set.status());

@@ -199,18 +199,19 @@ TEST(SharingBench, CudaHasRowsOfTheChosenPartsAndPoliciesAndNoFigures) {
       std::filesystem::absolute("gpu_daemon/backends/cuda/fake").string();
   setenv("LD_LIBRARY_PATH", fake.c_str(), 1);
   setenv("CARILLON_FAKE_CUDA", "sms=1", 1);
-  const Json document =
-      Measure("--backend cuda --parts load,losses --policies gpes,ptb,p1");
+  const Json document = Measure(
+      "--backend cuda --parts load,losses --policies "
+      "gpes,ptb,p1,reservation");
   unsetenv("CARILLON_FAKE_CUDA");
   unsetenv("LD_LIBRARY_PATH");
   EXPECT_EQ(document.at("driver"), "fake driver: function only");
   EXPECT_TRUE(document.at("summary").empty());
   EXPECT_THAT(document.at("conditions").dump(),
               HasSubstr("places for blocks: 32; events of 16 blocks"));
-  ASSERT_EQ(document.at("cells").size(), 3u);
+  ASSERT_EQ(document.at("cells").size(), 4u);
   for (const Json& cell : document.at("cells")) {
     SCOPED_TRACE(cell.dump());
-    if (cell.at("policy") == "p1") {
+    if (cell.at("policy") == "p1" || cell.at("policy") == "reservation") {
       EXPECT_EQ(cell.at("status"), "refused");
       continue;
     }
