@@ -36,9 +36,9 @@ grep -q ' MB, revision 0123abc' "$work/said" || check "the size is told" yes no
 check "libraries of the driver in it" 0 \
   "$(find "$bundle" -name 'libcuda*' -o -name 'libnvidia*' | wc -l)"
 bytes=$(find "$bundle" -type f -printf '%s\n' | awk '{ s += $1 } END { print s }')
-check "at most 80 MB" yes "$([ "$bytes" -le 80000000 ] && echo yes || echo "$bytes")"
-check "at most 40 MB packed" yes \
-  "$([ "$packed_bytes" -le 40000000 ] && echo yes || echo "$packed_bytes")"
+check "at most 90 MB" yes "$([ "$bytes" -le 90000000 ] && echo yes || echo "$bytes")"
+check "at most 45 MB packed" yes \
+  "$([ "$packed_bytes" -le 45000000 ] && echo yes || echo "$packed_bytes")"
 
 cd /
 # Every program starts and finds its libraries.

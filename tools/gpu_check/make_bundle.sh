@@ -12,7 +12,7 @@
 # 2 usage, 3 no CUDA toolkit.
 set -euo pipefail
 
-readonly most=80000000 most_packed=40000000 # bytes
+readonly most=90000000 most_packed=45000000 # bytes
 
 say() { printf 'gpu-bundle: %s\n' "$*" >&2; }
 fail() {
