@@ -64,7 +64,7 @@ void PrintLinks(const std::string& url, const std::vector<Grant>& grants,
 // After a restart the port is the one before, or none: who was told it, as
 // Prometheus is, would send the new token to a stranger who has taken it.
 absl::StatusOr<uint16_t> PortOf(const Options& options) {
-  if (!options.supervised) return options.port;
+  if (!options.supervised || options.port != 0) return options.port;
   const auto before =
       testbed::ReadDashboardLink(TestbedPaths(options.directory));
   if (!before.ok()) return options.port;
@@ -82,7 +82,15 @@ absl::StatusOr<uint16_t> PortOf(const Options& options) {
 absl::Status Run(const Options& options) {
   testbed::StopSignals stop;  // before gRPC starts threads
   ASSIGN_OR_RETURN(const uint16_t port, PortOf(options));
-  ASSIGN_OR_RETURN(const auto server, HttpServer::Listen(port));
+  auto listening = HttpServer::Listen(port);
+  if (!listening.ok()) {
+    return WithHint(listening.status(),
+                    options.supervised
+                        ? "another port: `dashboard: {port: N}` in the "
+                          "topology; any free one: `dashboard: true`"
+                        : "another port: --port N; any free one: --port 0");
+  }
+  const std::unique_ptr<HttpServer> server = *std::move(listening);
   const std::string url = fmt::format("http://127.0.0.1:{}/", server->port());
   const std::vector<Grant> grants = MakeGrants(options);
   const Access access(server->port(), grants);
