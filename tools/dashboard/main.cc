@@ -64,7 +64,7 @@ void PrintLinks(const std::string& url, const std::vector<Grant>& grants,
 // After a restart the port is the one before, or none: who was told it, as
 // Prometheus is, would send the new token to a stranger who has taken it.
 absl::StatusOr<uint16_t> PortOf(const Options& options) {
-  if (!options.supervised || options.port != 0) return options.port;
+  if (!options.supervised) return options.port;
   const auto before =
       testbed::ReadDashboardLink(TestbedPaths(options.directory));
   if (!before.ok()) return options.port;
