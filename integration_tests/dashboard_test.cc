@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <fstream>
@@ -13,6 +15,7 @@
 #include <vector>
 
 #include "base/testing/eventually.h"
+#include "base/unique_fd.h"
 #include "integration_tests/testbed.h"
 #include "integration_tests/testbed_process.h"
 #include "tools/dashboard/test_http_client.h"
@@ -197,6 +200,36 @@ TEST_F(DashboardTest, AnotherOneHasAnotherTokenOnTheSamePort) {
               StartsWith("HTTP/1.1 401 "));
   EXPECT_THAT(Ask(PortOf(link->url), link->token, "GET /metrics"),
               StartsWith("HTTP/1.1 200 "));
+}
+
+TEST(DashboardPort, APortOfTheTopologyIsKept) {
+  // Somebody else has it.
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  UniqueFd taken(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  socklen_t bytes = sizeof(address);
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  ASSERT_EQ(bind(taken.get(), generic, sizeof(address)), 0);
+  ASSERT_EQ(listen(taken.get(), 1), 0);
+  ASSERT_EQ(getsockname(taken.get(), generic, &bytes), 0);
+  const uint16_t port = ntohs(address.sin_port);
+  const std::string topology = fmt::format(
+      "gpu: {{backend: cpu, memory: 64MiB}}\ndashboard: {{port: {}}}\n", port);
+  const auto refused = FaultTestbed::Up(topology);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.status().message(),
+              HasSubstr(fmt::format("cannot listen on 127.0.0.1:{}: ", port)));
+  EXPECT_THAT(refused.status().message(), HasSubstr("dashboard: {port: N}"));
+
+  taken.reset();
+  auto lab = FaultTestbed::Up(topology);
+  ASSERT_TRUE(lab.ok()) << lab.status();
+  const std::string url = fmt::format("http://127.0.0.1:{}/", port);
+  EXPECT_EQ((*lab)->ProcessOf("dashboard").note, url);
+  ASSERT_TRUE((*lab)->Signal("dashboard", SIGKILL));
+  ASSERT_TRUE((*lab)->WaitForRestart("dashboard"));
+  EXPECT_EQ((*lab)->ProcessOf("dashboard").note, url);
 }
 
 TEST_F(DashboardTest, LinksWithRolesChangeTheTestbed) {

@@ -69,6 +69,36 @@ TEST(Recorder, KeepsWhatBecameOfEveryEventAndSession) {
   EXPECT_EQ(steps, expected);
 }
 
+TEST(Recorder, TellsWhenATracedEventWasSeenAndDispatched) {
+  TestTestbed testbed({.backend_options = {.tracing = true}, .record = 64});
+  const Nanoseconds before = NowNs();
+  AttachedDevice device(&testbed, "nic0");
+  shm::DeviceRing ring = device.RingOf(device.NullEvent());
+  ring.Commit();
+  ring.RingDoorbell();
+  ASSERT_TRUE(Eventually([&] { return ring.Poll().has_value(); }));
+  const shm::EventLife life = ring.life();
+  ring.Consume();
+  // Its end is recorded after it can be seen.
+  std::vector<FlightRecord> steps;
+  ASSERT_TRUE(Eventually([&] {
+    steps = RecordingOf(testbed).records;
+    return steps.back().step == Step::kEnded;
+  }));
+  ASSERT_EQ(steps.size(), 5u);
+  EXPECT_EQ(steps[2].step, Step::kSeen);
+  EXPECT_EQ(steps[2].time_ns, life.seen_ns);
+  EXPECT_EQ(steps[3].step, Step::kDispatched);
+  EXPECT_EQ(steps[3].time_ns, life.dispatched_ns);
+  EXPECT_LT(before, life.seen_ns);
+  EXPECT_LE(life.seen_ns, life.dispatched_ns);
+  EXPECT_LT(life.dispatched_ns, steps[4].time_ns);
+  for (size_t i : {2, 3, 4}) {
+    EXPECT_EQ(steps[i].sequence, 1u);
+    EXPECT_EQ(steps[i].generation, ring.layout().generation.value());
+  }
+}
+
 TEST(Recorder, IsOffUnlessItIsAskedFor) {
   TestTestbed testbed;
   std::vector<std::string> unreadable;

@@ -15,6 +15,7 @@
 #include "gpu_daemon/dispatch/edge_launcher.h"
 #include "gpu_daemon/dispatch/run_clock.h"
 #include "gpu_daemon/event/gate_kernel.h"
+#include "gpu_daemon/event/short_path_estimate.h"
 #include "gpu_daemon/event/test_device.h"
 #include "kernels/registry.h"
 
@@ -362,14 +363,16 @@ TEST_F(FrontEndTest, AKernelThatOverrunsTheShortPathOnceIsNeverThereAgain) {
     ring(1);
     ASSERT_EQ(device_.Wait(*sometimes.ring).state, EventState::kDone);
   }
-  ASSERT_TRUE(is_short());
+  // Behind the call, the front-end has looked at what the run took. On a machine
+  // whose host has stolen the core, one may have been long.
+  front_end_->Call([] {});
+  EXPECT_EQ(is_short(), overruns_ == 0);
   ring(2);
   ASSERT_EQ(device_.Wait(*sometimes.ring).state, EventState::kDone);
-  // Behind the call, the front-end has looked at what the run took.
   front_end_->Call([] {});
   EXPECT_FALSE(is_short());
   EXPECT_EQ(overruns_, 1);
-  EXPECT_GE(overrun_ns_, 200'000u);
+  EXPECT_GT(overrun_ns_, ShortPathEstimate::kMaxDuration);
   for (int i = 0; i < 20; ++i) {
     ring(1);
     ASSERT_EQ(device_.Wait(*sometimes.ring).state, EventState::kDone);
@@ -390,14 +393,21 @@ TEST_F(FrontEndTest, ARunDuringWhichTheThreadHadNoCoreIsNoOverrun) {
   const simt::KernelInfo kernel = SometimesLongKernel();
   gate_.LetPass(3);
   auto waits = Add({.kernel = &kernel, .bindings = GateBindings(3)});
+  const auto cpu_ns = [&] {
+    Nanoseconds now = 0;
+    front_end_->Call([&] { now = ThreadCpuNs(); });
+    return now;
+  };
+  const Nanoseconds before = cpu_ns();
   for (int i = 0; i < 3; ++i) {
     waits.ring->Commit();
     waits.ring->RingDoorbell();
     ASSERT_EQ(device_.Wait(*waits.ring).state, EventState::kDone);
   }
-  front_end_->Call([] {});
-  EXPECT_TRUE(waits.kernel->short_path().Takes(waits.kernel->kmd()));
-  EXPECT_EQ(overruns_, 0);
+  // A loaded machine may have a run take CPU time enough for an overrun.
+  EXPECT_LE(overrun_ns_, cpu_ns() - before + RunClock::kSlackNs);
+  EXPECT_EQ(waits.kernel->short_path().Takes(waits.kernel->kmd()),
+            overruns_ == 0);
 }
 
 TEST_F(FrontEndTest, AKernelWhoseLengthIsAnArgumentKeepsNoDoorbellWaiting) {

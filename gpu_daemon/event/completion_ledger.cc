@@ -29,7 +29,7 @@ bool CompletionLedger::Finish(Sequence sequence, const EventOutcome& outcome) {
   }
   if (const shm::EventLife* life = outcome.life) {
     ring_->life(sequence) = *life;
-    AddLife(*life);
+    AddLife(sequence, *life);
   } else if (has_lives_.load(std::memory_order_relaxed)) {
     // An earlier lap's life must not be taken for this one's.
     ring_->life(sequence) = {};
@@ -141,7 +141,7 @@ bool CompletionLedger::NoteEnded(Sequence sequence) {
   Slot& slot = SlotFor(sequence);
   if (!slot.TakeOver(sequence)) return true;
   const shm::EventLife life = ring_->life(sequence);
-  if (life.finished_ns != 0) AddLife(life);
+  if (life.finished_ns != 0) AddLife(sequence, life);
   NoteFailure(sequence, entry.state, entry.status);
   Record(shm::Step::kEndNoted, sequence, entry.state, entry.status);
   const EventState state = entry.state;
@@ -164,9 +164,18 @@ uint64_t CompletionLedger::Abort(uint64_t last, EventStatus why) {
   return aborted;
 }
 
-void CompletionLedger::AddLife(const shm::EventLife& life) {
+void CompletionLedger::AddLife(Sequence sequence, const shm::EventLife& life) {
   has_lives_.store(true, std::memory_order_relaxed);
   stages_->Add(life);
+  if (!records_lives_) return;
+  const shm::RingLayout& layout = ring_->layout();
+  for (const auto& [step, time] :
+       {std::pair(shm::Step::kSeen, life.seen_ns),
+        std::pair(shm::Step::kDispatched, life.dispatched_ns)}) {
+    if (time == 0) continue;
+    recorder_->RecordAt(time, step, layout.doorbell.value(), layout.generation,
+                        sequence.value());
+  }
 }
 
 void CompletionLedger::NoteFailure(Sequence sequence, EventState state,

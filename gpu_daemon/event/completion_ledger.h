@@ -54,9 +54,14 @@ class CompletionLedger {
   // so that the device may know of an end before gpud does.
   void ExpectEpilogues() { expects_epilogues_ = true; }
   bool expects_epilogues() const { return expects_epilogues_; }
-  // Records every end that this object brings about or notes; null: none.
-  // Before the doorbell is polled; the recorder outlives this object.
-  void RecordIn(shm::FlightRecorder* recorder) { recorder_ = recorder; }
+  // Records every end that this object brings about or notes, and with `lives`
+  // when traced events were seen and dispatched: not where these times are of
+  // another clock than the recorder's. Null: none. Before the doorbell is polled;
+  // the recorder outlives this object.
+  void RecordIn(shm::FlightRecorder* recorder, bool lives = true) {
+    recorder_ = recorder;
+    records_lives_ = lives && recorder != nullptr;
+  }
 
   // Where faults find the events' output. Before the doorbell is polled.
   void HasOutput(const OutputBuffer& output) { output_ = output; }
@@ -170,7 +175,7 @@ class CompletionLedger {
                       const faults::Struck& struck);
   bool Hold(const HeldEnd& end);
   void StoreHeld(bool for_good);
-  void AddLife(const shm::EventLife& life);
+  void AddLife(shm::Sequence sequence, const shm::EventLife& life);
   void NoteFailure(shm::Sequence sequence, shm::EventState state,
                    uint32_t status);
   void Record(shm::Step step, shm::Sequence sequence, shm::EventState state,
@@ -181,6 +186,7 @@ class CompletionLedger {
   const DeviceMemory* const device_;
   StageHistograms* const stages_;
   bool expects_epilogues_ = false;
+  bool records_lives_ = false;
   shm::FlightRecorder* recorder_ = nullptr;
   OutputBuffer output_;
   std::vector<Slot> slots_;

@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "gpu_daemon/event/event_fixture.h"
@@ -171,6 +172,77 @@ TEST_F(CompletionLedgerTest, EveryEndIsRecordedOnce) {
   expect(1, shm::Step::kEndNoted, 1, EventState::kDone, 0);
   expect(2, shm::Step::kEnded, 3, EventState::kAborted,
          static_cast<uint32_t>(EventStatus::kShutdown));
+  std::filesystem::remove_all(folder);
+}
+
+TEST_F(CompletionLedgerTest, ATracedEventsStampsAreRecordedWithTheirOwnTimes) {
+  char folder[] = "/tmp/event-kernel-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const auto recorder =
+      shm::FlightRecorder::Create(std::string(folder) + "/r", "gpud", 64);
+  ASSERT_TRUE(recorder.ok()) << recorder.status();
+  CompletionLedger& ledger = event_.kernel->ledger();
+  ledger.RecordIn(recorder->get());
+  RingDoorbell(4);
+  ASSERT_EQ(Pending(), 4u);
+  for (int i = 0; i < 4; ++i) event_.kernel->cursor().TakeRing();
+  const auto finish = [&](uint64_t sequence, const shm::EventLife* life) {
+    ledger.Finish(shm::Sequence(sequence),
+                  {.state = EventState::kDone, .life = life});
+  };
+  const shm::EventLife life = {
+      .rung_ns = 10, .seen_ns = 20, .dispatched_ns = 30, .finished_ns = 40};
+  finish(1, &life);
+  finish(1, &life);
+  finish(2, nullptr);  // not traced
+  const shm::EventLife cancelled = {.rung_ns = 11, .seen_ns = 21};
+  finish(3, &cancelled);
+  // The kernel's epilogue has stored this one's.
+  ledger.ExpectEpilogues();
+  event_.kernel->ring().life(shm::Sequence(4)) = {
+      .rung_ns = 12, .seen_ns = 22, .dispatched_ns = 32, .finished_ns = 42};
+  event_.kernel->ring().Complete(shm::Sequence(4), EventState::kDone, 0);
+  for (int i = 0; i < 2; ++i) ledger.NoteEnded(shm::Sequence(4));
+  const auto read = shm::ReadFlightRecording((*recorder)->path());
+  ASSERT_TRUE(read.ok()) << read.status();
+  using Shown = std::tuple<shm::Step, uint64_t, Nanoseconds>;
+  std::vector<Shown> shown;
+  for (const shm::FlightRecord& record : read->records) {
+    EXPECT_EQ(record.event_id, event_.kernel->event_id());
+    EXPECT_EQ(record.generation,
+              event_.kernel->ring().layout().generation.value());
+    const bool end = record.state != EventState::kNone;
+    shown.emplace_back(record.step, record.sequence, end ? 0 : record.time_ns);
+  }
+  EXPECT_EQ(shown, (std::vector<Shown>{{shm::Step::kSeen, 1, 20},
+                                       {shm::Step::kDispatched, 1, 30},
+                                       {shm::Step::kEnded, 1, 0},
+                                       {shm::Step::kEnded, 2, 0},
+                                       {shm::Step::kSeen, 3, 21},
+                                       {shm::Step::kEnded, 3, 0},
+                                       {shm::Step::kSeen, 4, 22},
+                                       {shm::Step::kDispatched, 4, 32},
+                                       {shm::Step::kEndNoted, 4, 0}}));
+  std::filesystem::remove_all(folder);
+}
+
+TEST_F(CompletionLedgerTest, StampsOfAnotherClockAreNotRecorded) {
+  char folder[] = "/tmp/event-kernel-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const auto recorder =
+      shm::FlightRecorder::Create(std::string(folder) + "/r", "gpud", 64);
+  ASSERT_TRUE(recorder.ok()) << recorder.status();
+  event_.kernel->ledger().RecordIn(recorder->get(), /*lives=*/false);
+  RingDoorbell(1);
+  ASSERT_EQ(Pending(), 1u);
+  const shm::EventLife life = {
+      .rung_ns = 10, .seen_ns = 20, .dispatched_ns = 30, .finished_ns = 40};
+  event_.kernel->ledger().Finish(event_.kernel->cursor().TakeRing(),
+                                 {.state = EventState::kDone, .life = &life});
+  const auto read = shm::ReadFlightRecording((*recorder)->path());
+  ASSERT_TRUE(read.ok()) << read.status();
+  ASSERT_EQ(read->records.size(), 1u);
+  EXPECT_EQ(read->records[0].step, shm::Step::kEnded);
   std::filesystem::remove_all(folder);
 }
 

@@ -310,7 +310,8 @@ std::string_view StepName(Step step) {
       "registered",   "unregistered",  "scheduling",    "rung",
       "taken",        "session_began", "session_ended", "ring_made",
       "ring_removed", "ended",         "end_noted",     "resumed",
-      "missed",       "found",         "mismatched"};
+      "missed",       "found",         "mismatched",    "seen",
+      "dispatched"};
   const auto index = static_cast<uint8_t>(step);
   return index < kSteps ? kNames[index] : "unknown";
 }
@@ -423,7 +424,18 @@ uint64_t FlightRecorder::ReserveFor(uint64_t place) {
 void FlightRecorder::Record(Step step, uint32_t event_id, Generation generation,
                             uint64_t sequence, EventState state,
                             uint32_t status) {
-  const Nanoseconds time = NowNs();
+  Put(NowNs(), step, event_id, generation, sequence, state, status);
+}
+
+void FlightRecorder::RecordAt(Nanoseconds time, Step step, uint32_t event_id,
+                              Generation generation, uint64_t sequence) {
+  Put(time, step, event_id, generation, sequence, EventState::kNone, 0);
+}
+
+// Inlined: the path of every event goes through Record().
+[[gnu::always_inline]] inline void FlightRecorder::Put(
+    Nanoseconds time, Step step, uint32_t event_id, Generation generation,
+    uint64_t sequence, EventState state, uint32_t status) {
   // Relaxed: see FlightHeader.
   const uint64_t place = std::atomic_ref<uint64_t>(header_->next)
                              .fetch_add(1, std::memory_order_relaxed);

@@ -65,8 +65,12 @@ enum class Step : uint8_t {
   kFound = 17,
   // Ring, sequence: the event's output is not what its input makes.
   kMismatched = 18,
+  // gpud's, again: ring, sequence. While it traces, it records them before
+  // kEnded or kEndNoted, and `time_ns` is when they happened.
+  kSeen = 19,        // the front-end has found the doorbell
+  kDispatched = 20,  // the first thread block has been given out
 };
-inline constexpr uint8_t kSteps = 19;
+inline constexpr uint8_t kSteps = 21;
 std::string_view StepName(Step step);
 
 // How sure a device is, when it lets go of a ring, that no end comes any more.
@@ -190,6 +194,9 @@ class FlightRecorder {
   void Record(Step step, uint32_t event_id, Generation generation,
               uint64_t sequence, EventState state = EventState::kNone,
               uint32_t status = 0);
+  // Records a step of an event that happened before, at `time`; not 0.
+  void RecordAt(Nanoseconds time, Step step, uint32_t event_id,
+                Generation generation, uint64_t sequence);
   // Notes what the ring serves, before any record of it.
   void NameRing(uint32_t event_id, Generation generation,
                 std::string_view device, std::string_view kernel,
@@ -206,6 +213,9 @@ class FlightRecorder {
         capacity_(capacity),
         reserved_(reserved) {}
 
+  void Put(Nanoseconds time, Step step, uint32_t event_id,
+           Generation generation, uint64_t sequence, EventState state,
+           uint32_t status);
   // Whether there is space for the record at `place`.
   bool HasRoom(uint64_t place);
   // Reserves more, and returns how many slots have space.

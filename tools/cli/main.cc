@@ -9,11 +9,13 @@
 
 #include "tools/cli/app.h"
 #include "tools/cli/ui/exit_code.h"
+#include "tools/cli/ui/terminal_guard.h"
 
 namespace {
 
 // Where there is no memory there is no message to build.
 void OutOfMemory() {
+  carillon::cli::TerminalGuard::GiveBack();
   static constexpr char kMessage[] =
       "carillon: out of memory; raise the limit (ulimit -v), or free some\n";
   (void)!write(STDERR_FILENO, kMessage, sizeof(kMessage) - 1);

@@ -146,6 +146,43 @@ class TopTest(unittest.TestCase):
         self.tmux("send-keys", "q")
         self.until("ENDED 0", " icanon", " echo ", without="EVENT KERNELS")
 
+    def child(self):
+        """The pid of what the shell of the terminal runs."""
+        (shell,) = self.tmux("list-panes", "-F", "#{pane_pid}").split()
+        (child,) = pathlib.Path("/proc", shell, "task", shell, "children").read_text().split()
+        return int(child)
+
+    def test_a_crash_leaves_no_terminal_as_it_is_in_top(self):
+        for number, died in ((signal.SIGSEGV, 139), (signal.SIGABRT, 134), (signal.SIGUSR1, 138)):
+            self.start([CARILLON, "top"], 80, 24, first="ulimit -c 0", then="stty -a")
+            self.until("EVENT KERNELS", "dct8x8")
+            os.kill(self.child(), number)
+            self.until("ENDED %d" % died, " icanon", " echo ", without="EVENT KERNELS")
+            self.assertEqual(self.tmux("display-message", "-p", "#{alternate_on} #{cursor_flag}"), "0 1\n")
+            self.tmux("kill-server")
+
+    def test_a_crash_of_a_watch_leaves_its_screen(self):
+        self.start([CARILLON, "rings", "-w", "0.1"], 100, 24, first="ulimit -c 0")
+        self.until("every 0.1 s", "dct8x8")
+        os.kill(self.child(), signal.SIGABRT)
+        self.until("ENDED 134", without="every 0.1 s")
+        self.assertEqual(self.tmux("display-message", "-p", "#{alternate_on}"), "0\n")
+
+    def test_an_error_leaves_the_last_picture_of_a_watch(self):
+        self.run_(CARILLON, "down", "--all")
+        (self.home / "lab.yaml").write_text(TOPOLOGY.replace("restart: on_failure", "restart: never"))
+        self.run_(CARILLON, "up", "-d", "-f", self.home / "lab.yaml")
+        for command in ("rings", "ekt"):
+            self.start([CARILLON, command, "-w", "0.1"], 100, 24)
+            self.until("carillon %s, every 0.1 s" % command, "dct8x8")
+            os.kill(self.gpud(), signal.SIGKILL)
+            self.until("every 0.1 s", "gpud", without="dct8x8")
+            self.run_(CARILLON, "down", "--all")
+            screen = self.until("ENDED 4", "dct8x8", "carillon: ", without="every 0.1 s")
+            self.assertLess(screen.index("dct8x8"), screen.index("carillon: "))
+            self.tmux("kill-server")
+            self.run_(CARILLON, "up", "-d", "-f", self.home / "lab.yaml")
+
     def test_a_watch_is_neither_stopped_nor_killed_in_its_screen(self):
         # Job control: the shell goes on where the command is stopped.
         self.start([CARILLON, "rings", "-w", "0.1"], 100, 24, first="set -m")

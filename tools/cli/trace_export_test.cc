@@ -39,7 +39,7 @@ using ::testing::HasSubstr;
 constexpr char kTopology[] = R"(
 name: lab
 record: 65536
-gpu: {backend: cpu, memory: 256MiB}
+gpu: {backend: cpu, memory: 256MiB, trace: true}
 devices:
   - {name: fpga0, kind: fpga, size: 64x64, fps: 200, check: true}
   - {name: fpga1, kind: fpga, size: 64x64, fps: 200}
@@ -150,6 +150,10 @@ TEST_F(TraceExport, OfADeadOneEqualsItsRecordersToTheNanosecond) {
   // What gpud did last is there, and so is its death.
   std::multiset<uint64_t> stored;
   std::multiset<uint64_t> shown;
+  std::multiset<uint64_t> seen;
+  std::multiset<uint64_t> seen_shown;
+  std::multiset<uint64_t> dispatched;
+  std::multiset<uint64_t> dispatched_shown;
   std::vector<std::string> words;
   Nanoseconds last = 0;
   for (const FlightRecording& recording : recordings) {
@@ -157,6 +161,8 @@ TEST_F(TraceExport, OfADeadOneEqualsItsRecordersToTheNanosecond) {
     for (const FlightRecord& record : recording.records) {
       last = std::max(last, record.time_ns);
       if (record.step == Step::kEnded) stored.insert(record.time_ns);
+      if (record.step == Step::kSeen) seen.insert(record.time_ns);
+      if (record.step == Step::kDispatched) dispatched.insert(record.time_ns);
     }
   }
   for (const char* const kind : {"slices", "instants"}) {
@@ -169,12 +175,23 @@ TEST_F(TraceExport, OfADeadOneEqualsItsRecordersToTheNanosecond) {
         if (mark["name"].get<std::string>().starts_with("died")) {
           EXPECT_EQ(end, last);
         }
+      } else if (mark["name"] == "runs") {
+        dispatched_shown.insert(mark["begin"].get<uint64_t>());
       } else if (mark["args"].contains("sequence")) {
-        shown.insert(end.get<uint64_t>());
+        // gpud may have died before it recorded the last end.
+        if (mark["args"]["end"] != "not recorded") {
+          shown.insert(end.get<uint64_t>());
+        }
+        if (mark.contains("begin")) {
+          seen_shown.insert(mark["begin"].get<uint64_t>());
+        }
       }
     }
   }
   EXPECT_EQ(shown, stored);
+  EXPECT_GT(seen.size(), 50u);
+  EXPECT_EQ(seen_shown, seen);
+  EXPECT_EQ(dispatched_shown, dispatched);
   EXPECT_THAT(words, Contains("died: this was its last step"));
   // And the last of its steps are what --last 1ns shows.
   const CliResult one = Export({"--dir", copy, "--last", "1ns", "-o", "json"});

@@ -74,8 +74,11 @@ void LiveView::Follow() {
     rated_ns_ = 0;
     const std::string why(status.message());
     if (client_.CheckHealth().ok()) {
-      // It serves, and refuses: too many look already, for example.
-      Publish(GpudState::kSilent, why);
+      // Too many read figures already, for example: `why` says what to do.
+      Publish(GpudState::kSilent,
+              fmt::format("gpud serves, but sends the dashboard no figures: "
+                          "{}. It is asked again twice a second",
+                          why));
       poll(nullptr, 0, kAfterRefusalMs);
       continue;
     }

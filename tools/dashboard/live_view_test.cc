@@ -1,6 +1,7 @@
 // What the view says of a gpud, and how often it asks one.
 #include "tools/dashboard/live_view.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
@@ -26,7 +27,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr char kTooMany[] = "32 calls watch or read snapshots already";
+constexpr char kTooMany[] =
+    "32 calls watch or read snapshots already: that is the limit; end one";
 
 // Answers like gpud, on a socket of its own.
 class FakeGpud : public v1::Admin::Service {
@@ -85,7 +87,7 @@ class LiveViewTest : public ::testing::Test {
   const testbed::Testbed testbed_{"lab", TestbedPaths(folder_.path()), {}};
 };
 
-TEST_F(LiveViewTest, AGpudThatRefusesPicturesIsAskedAgainAfterAWhile) {
+TEST_F(LiveViewTest, WhereGpudSendsNoFiguresItSaysWhyAndAsksAgain) {
   const FakeGpud gpud(testbed_.paths.operator_socket(), /*refuses=*/true);
   std::atomic<size_t> pictures{0};
   const uint64_t begin = NowNs();
@@ -96,7 +98,11 @@ TEST_F(LiveViewTest, AGpudThatRefusesPicturesIsAskedAgainAfterAWhile) {
   EXPECT_LE(gpud.asked(), pictures + 1);
   const Json picture = Newest(view);
   EXPECT_EQ(picture["gpud"]["state"], "silent") << "it serves";
-  EXPECT_THAT(picture["gpud"]["note"].get<std::string>(), HasSubstr(kTooMany));
+  EXPECT_EQ(picture["gpud"]["note"],
+            fmt::format("gpud serves, but sends the dashboard no figures: "
+                        "StreamSnapshots: {}. "
+                        "It is asked again twice a second",
+                        kTooMany));
   EXPECT_THAT(view.Metrics(), HasSubstr("carillon_gpud_up{testbed=\"lab\"} 0"));
 }
 

@@ -82,7 +82,15 @@ absl::StatusOr<uint16_t> PortOf(const Options& options) {
 absl::Status Run(const Options& options) {
   testbed::StopSignals stop;  // before gRPC starts threads
   ASSIGN_OR_RETURN(const uint16_t port, PortOf(options));
-  ASSIGN_OR_RETURN(const auto server, HttpServer::Listen(port));
+  auto listening = HttpServer::Listen(port);
+  if (!listening.ok()) {
+    return WithHint(listening.status(),
+                    options.supervised
+                        ? "another port: `dashboard: {port: N}` in the "
+                          "topology; any free one: `dashboard: true`"
+                        : "another port: --port N; any free one: --port 0");
+  }
+  const std::unique_ptr<HttpServer> server = *std::move(listening);
   const std::string url = fmt::format("http://127.0.0.1:{}/", server->port());
   const std::vector<Grant> grants = MakeGrants(options);
   const Access access(server->port(), grants);

@@ -304,7 +304,8 @@ absl::StatusOr<v1::RegisterEventResponse> Session::RegisterEvent(
     if (!created.ok()) return OnAnyPath(created.status());
     (*created)->ClearCompletions();
     const std::shared_ptr<EventKernel> event = (*created)->event();
-    event->ledger().RecordIn(context_->recorder);
+    event->ledger().RecordIn(context_->recorder,
+                             /*lives=*/!context_->backend->simulates_time());
     if (auto joined = (*created)->JoinChains(); !joined.ok()) {
       return OnAnyPath(WithDetail(joined, reason::kBadBinding, "chain"));
     }

@@ -1,16 +1,19 @@
 #include "tools/cli/top/terminal.h"
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <clocale>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "base/text.h"
 #include "fmt/format.h"
 #include "tools/cli/top/screen.h"
+#include "tools/cli/ui/terminal_guard.h"
 
 // Last: it defines macros with common names.
 #define NCURSES_NOMACROS
@@ -41,17 +44,34 @@ bool ColourWanted() {
   return no_colour == nullptr || *no_colour == '\0';
 }
 
+// A string of the terminal's description, without the pauses for terminals of
+// long ago ("$<5>"); empty where there is none.
+std::string CodeOf(const char* name) {
+  const char* const code = tigetstr(name);
+  if (code == nullptr || code == reinterpret_cast<const char*>(-1)) return "";
+  std::string text = code;
+  for (size_t at = 0; (at = text.find("$<", at)) != text.npos;) {
+    const size_t end = text.find('>', at);
+    if (end == text.npos) break;
+    text.erase(at, end + 1 - at);
+  }
+  return text;
+}
+
 }  // namespace
 
 struct Terminal::Screen {
   SCREEN* screen = nullptr;
   bool colour = false;
+  std::optional<TerminalGuard> guard;
 };
 
 absl::StatusOr<std::unique_ptr<Terminal>> Terminal::Open() {
   // So that ncurses takes UTF-8.
   std::setlocale(LC_CTYPE, "");
   auto screen = std::make_unique<Screen>();
+  // Before ncurses changes the modes, and leaves the shell's screen.
+  screen->guard.emplace(STDOUT_FILENO, "");
   screen->screen = newterm(nullptr, stdout, stdin);
   if (screen->screen == nullptr) {
     const char* const term = std::getenv("TERM");
@@ -61,6 +81,11 @@ absl::StatusOr<std::unique_ptr<Terminal>> Terminal::Open() {
         Quote(term == nullptr ? "" : term)));
   }
   set_term(screen->screen);
+  std::string leave;
+  for (const char* const code : {"sgr0", "cnorm", "rmkx", "rmcup"}) {
+    leave += CodeOf(code);
+  }
+  screen->guard->Leave(leave);
   return std::unique_ptr<Terminal>(new Terminal(std::move(screen)));
 }
 

@@ -54,6 +54,10 @@ Console::Console(FILE* out, FILE* err)
       out_is_terminal_(isatty(fileno(out)) == 1),
       colour_(out_is_terminal_ && ColourWanted()) {}
 
+bool Console::redraws() const {
+  return out_is_terminal_ && !json() && TerminalTakesCodes();
+}
+
 void Console::EndLineInPlace() {
   if (!in_place_) return;
   Write(err_, "\r\x1b[K");
@@ -61,7 +65,7 @@ void Console::EndLineInPlace() {
 }
 
 void Console::Print(std::string_view text) {
-  if (in_block_ && redraws() && TerminalTakesCodes()) {
+  if (in_block_ && redraws()) {
     block_ += text;
     return;
   }
@@ -102,20 +106,23 @@ void Console::BeginBlock(std::string_view title) {
   in_block_ = true;
   title_ = title;
   block_.clear();
-  if (blocks_++ == 0 && redraws() && TerminalTakesCodes()) {
+  if (blocks_++ == 0 && redraws()) {
     // After Ctrl-\ or Ctrl-Z a shell would go on on the other screen.
     signal(SIGQUIT, SIG_IGN);
     signal(SIGTSTP, SIG_IGN);
+    guard_.emplace(fileno(out_), kBackToShell);
     WriteOut(kOtherScreen);
   }
-  if (blocks_ > 1 && !(redraws() && TerminalTakesCodes()) && !json()) {
+  if (blocks_ > 1 && !redraws() && !json()) {
     Print("\n");
   }
 }
 
-void Console::EndBlock() {
+void Console::EndBlock(bool result) {
   in_block_ = false;
-  if (!(redraws() && TerminalTakesCodes())) return;
+  last_block_ = block_;
+  if (result) last_result_ = block_;
+  if (!redraws()) return;
   winsize size{};
   if (ioctl(fileno(out_), TIOCGWINSZ, &size) != 0 || size.ws_col == 0 ||
       size.ws_row == 0) {
@@ -136,14 +143,15 @@ void Console::EndBlock() {
   WriteOut(drawn);
 }
 
-void Console::EndBlocks() {
+void Console::EndBlocks(bool error) {
   in_block_ = false;
-  if (blocks_ == 0 || !(redraws() && TerminalTakesCodes())) return;
-  WriteOut(kBackToShell + block_);
+  if (blocks_ == 0 || !redraws()) return;
+  WriteOut(kBackToShell + (error ? last_result_ : last_block_));
+  guard_.reset();
 }
 
 void Console::Say(std::string_view line) {
-  if (in_block_ && redraws() && TerminalTakesCodes()) {
+  if (in_block_ && redraws()) {
     block_ += fmt::format("{}\n", line);
     return;
   }

@@ -4,12 +4,14 @@
 #define CARILLON_TOOLS_CLI_UI_CONSOLE_H_
 
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
 #include "base/json.h"
 #include "tools/cli/ui/table.h"
+#include "tools/cli/ui/terminal_guard.h"
 
 namespace carillon::cli {
 
@@ -50,9 +52,11 @@ class Console {
   // terminal, one takes the place of the other, with what is said, under a line
   // with `title` and the time; elsewhere an empty line parts them, but for JSON.
   void BeginBlock(std::string_view title);
-  void EndBlock();
-  // After the last one: a terminal is as it was before them, and shows it whole.
-  void EndBlocks();
+  // `result`: of the command, not of what keeps it from one.
+  void EndBlock(bool result = true);
+  // After the last one: a terminal is as it was before them, and shows it whole;
+  // after an error the last one with a result.
+  void EndBlocks(bool error = false);
 
   // Adds terminal codes where stdout has colour.
   std::string Bold(std::string_view text) const { return Coloured("1", text); }
@@ -67,7 +71,8 @@ class Console {
  private:
   std::string Coloured(const char* code, std::string_view text) const;
   void EndLineInPlace();
-  bool redraws() const { return out_is_terminal_ && !json(); }
+  // Whether blocks are drawn over each other.
+  bool redraws() const;
   void WriteOut(std::string_view text);
 
   FILE* const out_;
@@ -81,9 +86,11 @@ class Console {
   int blocks_ = 0;
   bool in_block_ = false;
   std::string title_;
-  // What is printed and said in a block that is drawn at its end; the last one's
-  // after it.
+  // What is printed and said in a block that is drawn at its end.
   std::string block_;
+  std::string last_block_;
+  std::string last_result_;
+  std::optional<TerminalGuard> guard_;  // while blocks are drawn
 };
 
 }  // namespace carillon::cli

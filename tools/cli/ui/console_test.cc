@@ -133,6 +133,40 @@ TEST(Console, DrawsABlockOverTheLastOneOnATerminalAndLeavesItAsItWas) {
   close(primary);
 }
 
+TEST(Console, AfterAnErrorItLeavesTheLastResultAndNotWhatCameInItsPlace) {
+  int primary;
+  int secondary;
+  const winsize size = {.ws_row = 24, .ws_col = 80};
+  ASSERT_EQ(openpty(&primary, &secondary, nullptr, nullptr, &size), 0);
+  FILE* terminal = fdopen(secondary, "w");
+  setenv("TERM", "xterm", 1);
+  const auto left = [&](bool error) {
+    Console console(terminal, terminal);
+    console.BeginBlock("title");
+    console.Print("result\n");
+    console.EndBlock();
+    console.BeginBlock("title");
+    console.Say("gpud has gone");
+    console.EndBlock(/*result=*/false);
+    // The next one is begun, and not ended.
+    console.BeginBlock("title");
+    console.Print("half\n");
+    console.EndBlocks(error);
+    std::string shown;
+    size_t back = shown.npos;
+    for (char byte; (back == shown.npos || !shown.ends_with("\r\n")) &&
+                    read(primary, &byte, sizeof(byte)) == sizeof(byte);) {
+      shown += byte;
+      back = shown.rfind("\x1b[?1049l");
+    }
+    return shown.substr(back);
+  };
+  EXPECT_EQ(left(/*error=*/true), "\x1b[?1049lresult\r\n");
+  EXPECT_EQ(left(/*error=*/false), "\x1b[?1049lgpud has gone\r\n");
+  std::fclose(terminal);
+  close(primary);
+}
+
 TEST(Console, PartsBlocksOnATerminalThatTakesNoCodes) {
   for (const char* term : {"", "dumb"}) {
     int primary;

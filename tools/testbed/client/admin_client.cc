@@ -213,7 +213,7 @@ absl::Status AdminClient::StreamSnapshots(
 }
 
 GrpcReadinessProbe::GrpcReadinessProbe(const TestbedPaths& paths)
-    : paths_(paths), client_(paths, kProbeTimeout) {}
+    : client_(paths, kProbeTimeout) {}
 
 absl::Status GrpcReadinessProbe::Gpud(std::string* note) {
   RETURN_IF_ERROR(client_.CheckHealth());

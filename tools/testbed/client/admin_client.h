@@ -75,7 +75,6 @@ class GrpcReadinessProbe : public ReadinessProbe {
   absl::StatusOr<std::map<std::string, DeviceReadiness>> Devices() override;
 
  private:
-  const TestbedPaths paths_;
   AdminClient client_;
 };
 

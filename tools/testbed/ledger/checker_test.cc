@@ -449,8 +449,61 @@ TEST_F(CheckerTest, ARingResumedThatNeverWasIsUnexpected) {
 TEST_F(CheckerTest, StepsOfTheOtherSideAreUnexpected) {
   timeline_.Tell(TestTimeline::kGpud, {.step = Step::kDetached});
   timeline_.Tell(device_, {.step = Step::kEnded});
+  timeline_.Tell(device_, {.step = Step::kSeen});
+  timeline_.Tell(device_, {.step = Step::kDispatched});
   Finish();
-  EXPECT_EQ(Checked().total.of(Fault::kUnexpected), 2);
+  EXPECT_EQ(Checked().total.of(Fault::kUnexpected), 4);
+}
+
+TEST_F(CheckerTest, WhenATracedEventWasSeenAndDispatchedChangesNoEnd) {
+  timeline_.RingBell(ring_, 2);
+  const Nanoseconds rung = timeline_.now;
+  for (const uint64_t s : {2, 1}) {
+    timeline_.Stamp(ring_, s, rung, rung);
+    timeline_.End(ring_, s);
+  }
+  timeline_.Take(ring_, 1);
+  timeline_.Take(ring_, 2);
+  // Its gpud dies before it records the end.
+  timeline_.RingBell(ring_);
+  timeline_.Stamp(ring_, 3, timeline_.now, timeline_.now + 5);
+  timeline_.Die(device_);
+  const Report report = Checked();
+  ExpectUnknown(report, Unknown::kGpudDied, 1);
+  EXPECT_EQ(report.total.ok, 2);
+  EXPECT_EQ(report.total.unconfirmed, 0);
+}
+
+TEST_F(CheckerTest, AnEventThatWasSeenBeforeItWasRungIsUnexpected) {
+  timeline_.RingBell(ring_);
+  const Nanoseconds rung = timeline_.now;
+  timeline_.Stamp(ring_, 1, rung - 7, rung);
+  timeline_.End(ring_, 1);
+  timeline_.Take(ring_, 1);
+  Finish();
+  ExpectOnly(Checked(), Fault::kUnexpected, 1,
+             "gpud saw sequence 1 7 ns before it was rung");
+}
+
+TEST_F(CheckerTest, AnEventThatWasDispatchedBeforeItWasSeenIsUnexpected) {
+  timeline_.RingBell(ring_);
+  timeline_.Stamp(ring_, 1, timeline_.now + 9, timeline_.now);
+  timeline_.End(ring_, 1);
+  timeline_.Take(ring_, 1);
+  Finish();
+  ExpectOnly(Checked(), Fault::kUnexpected, 1,
+             "sequence 1 was dispatched 9 ns before it was seen");
+}
+
+TEST_F(CheckerTest, AGpusClockAccusesNobody) {
+  auto own = timeline_.Register(device_, 4, 8, /*whole=*/false);
+  timeline_.RingBell(own);
+  timeline_.Stamp(own, 1, timeline_.now - 1, timeline_.now - 2);
+  timeline_.End(own, 1, kDone, 0, Step::kEndNoted);
+  timeline_.Take(own, 1);
+  timeline_.Unregister(own);
+  Finish();
+  EXPECT_THAT(Checked().violations, IsEmpty());
 }
 
 TEST_F(CheckerTest, CompletionsOutOfSequenceAreOutOfOrder) {

@@ -66,6 +66,23 @@ GpudBook ReadGpud(Recordings recordings, size_t index, const Accuse& accuse) {
         ring.removed = true;
         break;
       }
+      case Step::kSeen:
+        book.rings[record.generation].seen.try_emplace(record.sequence, at);
+        break;
+      case Step::kDispatched: {
+        const GpudRing& ring = book.rings[record.generation];
+        const auto seen = ring.seen.find(record.sequence);
+        // Where kernels store their own ends, the times are those of a GPU.
+        if (!ring.whole || seen == ring.seen.end()) break;
+        const Nanoseconds time = recording.records[seen->second.record].time_ns;
+        if (record.time_ns < time) {
+          blame(Fault::kUnexpected,
+                fmt::format("sequence {} was dispatched {} ns before it was "
+                            "seen",
+                            record.sequence, time - record.time_ns));
+        }
+        break;
+      }
       case Step::kEnded:
       case Step::kEndNoted: {
         GpudRing& ring = book.rings[record.generation];
@@ -493,6 +510,16 @@ void DeviceRing::JudgeGpud(const Life& life, const Accuse& accuse) {
     if (const auto told = ToldAt(sequence); told && time < *told) {
       Blame(accuse, Fault::kUnexpected, end.place,
             fmt::format("gpud ended sequence {} {} ns before it was rung",
+                        sequence, *told - time));
+    }
+  }
+  for (const auto& [sequence, at] :
+       std::map<uint64_t, RecordRef>(ring->seen.begin(), ring->seen.end())) {
+    const Nanoseconds time = life.gpud->recording->records[at.record].time_ns;
+    const auto told = ring->whole ? ToldAt(sequence) : std::nullopt;
+    if (told && time < *told) {
+      Blame(accuse, Fault::kUnexpected, at,
+            fmt::format("gpud saw sequence {} {} ns before it was rung",
                         sequence, *told - time));
     }
   }

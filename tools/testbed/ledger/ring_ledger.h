@@ -42,6 +42,7 @@ struct GpudRing {
   uint64_t device_pid = 0;
   RecordRef made_at;
   std::unordered_map<uint64_t, End> ends;
+  std::unordered_map<uint64_t, RecordRef> seen;  // while gpud traced
 };
 
 struct GpudBook {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -93,6 +94,15 @@ class TestTimeline {
     auto record = Of(ring, step, sequence, status);
     record.state = state;
     Tell(ring.gpud, record);
+  }
+  // What gpud records of a traced event before its end.
+  void Stamp(const Ring& ring, uint64_t sequence, Nanoseconds seen,
+             Nanoseconds dispatched) {
+    for (const auto& [step, time] :
+         {std::pair(shm::Step::kSeen, seen),
+          std::pair(shm::Step::kDispatched, dispatched)}) {
+      Tell(ring.gpud, Of(ring, step, sequence, 0)).time_ns = time;
+    }
   }
   void Take(Ring& ring, uint64_t sequence,
             shm::EventState state = shm::EventState::kDone,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <queue>
 #include <tuple>
+#include <utility>
 
 #include "base/clock.h"
 #include "fmt/format.h"
@@ -35,32 +36,58 @@ std::string_view DescribeReason(uint32_t reason) {
   return "for no known reason";
 }
 
+// Whether a record's time is not when it was recorded.
+bool IsRecordedLater(Step step) {
+  return step == Step::kSeen || step == Step::kDispatched;
+}
+
 }  // namespace
 
 std::vector<RecordRef> MergeByTime(Recordings recordings) {
   // Ordered by time and then, to break ties always in the same way, by
-  // recording. Only one record of each recording is in the queue: threads of a
-  // process may take their stamps in another order than their places, and the
-  // places count.
-  using Next = std::tuple<Nanoseconds, size_t, size_t>;
-  std::priority_queue<Next, std::vector<Next>, std::greater<>> next;
-  const auto push = [&](size_t recording, size_t record) {
-    const auto& records = recordings[recording].records;
-    if (record >= records.size()) return;
-    next.emplace(records[record].time_ns, recording, record);
+  // recording and place. Only one record of each sequence is in the queue:
+  // threads of a process may take their stamps in another order than their
+  // places, and the places count. What is recorded later has sequences of its
+  // own.
+  struct Places {
+    size_t recording;
+    std::vector<size_t> records;
+    size_t next = 0;
   };
+  std::vector<Places> all;
   size_t size = 0;
   for (size_t i = 0; i < recordings.size(); ++i) {
-    size += recordings[i].records.size();
-    push(i, 0);
+    const auto& records = recordings[i].records;
+    size += records.size();
+    Places in_order{.recording = i, .records = {}};
+    Places later{.recording = i, .records = {}};
+    for (size_t place = 0; place < records.size(); ++place) {
+      (IsRecordedLater(records[place].step) ? later : in_order)
+          .records.push_back(place);
+    }
+    std::ranges::stable_sort(later.records, {}, [&](size_t place) {
+      return records[place].time_ns;
+    });
+    all.push_back(std::move(in_order));
+    all.push_back(std::move(later));
   }
+  using Next = std::tuple<Nanoseconds, size_t, size_t, size_t>;
+  std::priority_queue<Next, std::vector<Next>, std::greater<>> next;
+  const auto push = [&](size_t sequence) {
+    Places& places = all[sequence];
+    if (places.next == places.records.size()) return;
+    const size_t record = places.records[places.next++];
+    next.emplace(recordings[places.recording].records[record].time_ns,
+                 places.recording, record, sequence);
+  };
+  for (size_t sequence = 0; sequence < all.size(); ++sequence) push(sequence);
   std::vector<RecordRef> merged;
   merged.reserve(size);
   while (!next.empty()) {
-    const auto [time, recording, record] = next.top();
+    const auto [time, recording, record, sequence] = next.top();
     next.pop();
     merged.push_back({recording, record});
-    push(recording, record + 1);
+    push(sequence);
   }
   return merged;
 }
@@ -148,6 +175,10 @@ std::string Describe(const shm::FlightRecording& recording,
     case Step::kEndNoted:
       return fmt::format("{}: notes the end of sequence {}, {}", ring,
                          r.sequence, end);
+    case Step::kSeen:
+      return fmt::format("{}: sees sequence {}", ring, r.sequence);
+    case Step::kDispatched:
+      return fmt::format("{}: dispatches sequence {}", ring, r.sequence);
     case Step::kNone:
       break;
   }

@@ -22,7 +22,8 @@ struct RecordRef {
   bool operator==(const RecordRef&) const = default;
 };
 
-// All records by time; those of one process keep their own order.
+// All records by time; those of one process keep their own order, but for those
+// that it has recorded later than they happened (Step::kSeen, kDispatched).
 std::vector<RecordRef> MergeByTime(Recordings recordings);
 
 // "camera0 dct8x8 (frames)" if the recording names the ring, "camera0 dct8x8

@@ -25,6 +25,23 @@ TEST(TimelineTest, IsToldByTimeAndKeepsEachProcessesOwnOrder) {
   EXPECT_THAT(MergeByTime({}), IsEmpty());
 }
 
+TEST(TimelineTest, WhatIsRecordedLaterIsToldWhenItHappened) {
+  std::vector<shm::FlightRecording> recordings(2);
+  recordings[0].records = {{.time_ns = 10, .step = Step::kRung},
+                           {.time_ns = 45, .step = Step::kTaken}};
+  // The second event was seen before the first one's end was recorded.
+  recordings[1].records = {{.time_ns = 20, .step = Step::kSeen},
+                           {.time_ns = 22, .step = Step::kDispatched},
+                           {.time_ns = 40, .step = Step::kEnded},
+                           {.time_ns = 21, .step = Step::kSeen},
+                           {.time_ns = 42, .step = Step::kDispatched},
+                           {.time_ns = 50, .step = Step::kEnded}};
+  EXPECT_THAT(MergeByTime(recordings),
+              ElementsAre(RecordRef{0, 0}, RecordRef{1, 0}, RecordRef{1, 3},
+                          RecordRef{1, 1}, RecordRef{1, 2}, RecordRef{1, 4},
+                          RecordRef{0, 1}, RecordRef{1, 5}));
+}
+
 TEST(TimelineTest, AroundARecordStopsAtTheEnds) {
   const std::vector<RecordRef> merged = {{0, 0}, {0, 1}, {1, 0}, {0, 2}};
   EXPECT_THAT(RecordsAround(merged, {0, 1}, 5, 1),

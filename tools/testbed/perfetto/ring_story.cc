@@ -1,6 +1,7 @@
 #include "tools/testbed/perfetto/ring_story.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -40,6 +41,20 @@ void SetEnd(EventMark& mark, Nanoseconds time) {
   if (time >= mark.begin) return;
   mark.begin = time;
   mark.is_instant = true;
+}
+
+// Has gpud's event begin when it was seen, unless the times contradict each
+// other: a GPU's clock is only close to the recorder's.
+void SetStamps(EventMark& mark, const std::optional<FlightRecord>& seen,
+               std::optional<Nanoseconds> dispatched) {
+  const Nanoseconds end =
+      mark.end.value_or(std::numeric_limits<Nanoseconds>::max());
+  if (!seen || seen->time_ns > end) return;
+  mark.begin = seen->time_ns;
+  mark.is_instant = false;
+  if (dispatched && *dispatched >= mark.begin && *dispatched <= end) {
+    mark.dispatched = dispatched;
+  }
 }
 
 class DeviceReader {
@@ -257,6 +272,7 @@ class GpudReader {
       Take(record);
       last = std::max(last, record.time_ns);
     }
+    for (const auto& [ring, stamps] : stamps_) AddUnended(ring, stamps, last);
     // Where its first records are lost, sessions may be under way that it does
     // not tell of. In order it ends all, and nothing comes after that.
     const auto& records = recording_.records;
@@ -280,8 +296,20 @@ class GpudReader {
     return ledger::Describe(recording_, record);
   }
   void Take(const FlightRecord& record);
+  void End(const FlightRecord& record);
+
+  // What is recorded of an event before its end.
+  struct Stamps {
+    std::optional<FlightRecord> seen;
+    std::optional<Nanoseconds> dispatched;
+  };
+  using RingAndSequence = std::pair<uint32_t, uint64_t>;  // by generation
+  // gpud died, or was read, before it recorded the end.
+  void AddUnended(const RingAndSequence& event, const Stamps& stamps,
+                  Nanoseconds last);
 
   const FlightRecording& recording_;
+  std::map<RingAndSequence, Stamps> stamps_;  // of events without an end
   ProcessStory story_{.recording = &recording_};
   std::set<uint32_t> sessions_;  // under way
 };
@@ -297,20 +325,16 @@ void GpudReader::Take(const FlightRecord& record) {
     case Step::kRingRemoved:
       Find(record).texts.push_back({record.time_ns, Words(record)});
       break;
-    case Step::kEnded:
-    case Step::kEndNoted: {
-      RingStory& ring = Find(record);
-      ring.ends.emplace(record.sequence, ring.marks.size());
-      ring.marks.push_back({.begin = record.time_ns,
-                            .end = record.time_ns,
-                            .sequence = record.sequence,
-                            .state = record.state,
-                            .status = record.status,
-                            .is_end = true,
-                            .is_instant = true,
-                            .kernel = &KernelOf(recording_, record)});
+    case Step::kSeen:
+      stamps_[{record.generation, record.sequence}].seen = record;
       break;
-    }
+    case Step::kDispatched:
+      stamps_[{record.generation, record.sequence}].dispatched = record.time_ns;
+      break;
+    case Step::kEnded:
+    case Step::kEndNoted:
+      End(record);
+      break;
     case Step::kSessionBegan:
       sessions_.insert(record.generation);
       story_.texts.push_back({record.time_ns, Words(record)});
@@ -322,6 +346,39 @@ void GpudReader::Take(const FlightRecord& record) {
     default:
       story_.texts.push_back({record.time_ns, Words(record)});
   }
+}
+
+void GpudReader::End(const FlightRecord& record) {
+  EventMark mark{.begin = record.time_ns,
+                 .end = record.time_ns,
+                 .sequence = record.sequence,
+                 .state = record.state,
+                 .status = record.status,
+                 .is_end = true,
+                 .is_instant = true,
+                 .kernel = &KernelOf(recording_, record)};
+  if (const auto found = stamps_.find({record.generation, record.sequence});
+      found != stamps_.end()) {
+    SetStamps(mark, found->second.seen, found->second.dispatched);
+    stamps_.erase(found);
+  }
+  RingStory& ring = Find(record);
+  ring.ends.emplace(record.sequence, ring.marks.size());
+  ring.marks.push_back(std::move(mark));
+}
+
+void GpudReader::AddUnended(const RingAndSequence& event, const Stamps& stamps,
+                            Nanoseconds last) {
+  if (!stamps.seen) return;
+  EventMark mark{.begin = last,
+                 .sequence = event.second,
+                 .is_end = true,
+                 .kernel = &KernelOf(recording_, *stamps.seen)};
+  if (!recording_.running) mark.end = last;
+  SetStamps(mark, stamps.seen, stamps.dispatched);
+  RingStory& ring = Find(*stamps.seen);
+  ring.ends.emplace(mark.sequence, ring.marks.size());
+  ring.marks.push_back(std::move(mark));
 }
 
 }  // namespace

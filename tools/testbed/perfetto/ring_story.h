@@ -19,6 +19,8 @@ namespace carillon::perfetto {
 // An event as its device or gpud knows it.
 struct EventMark {
   Nanoseconds begin = 0;
+  // Of gpud's, while it traced, between the two: then it began when it was seen.
+  std::optional<Nanoseconds> dispatched;
   std::optional<Nanoseconds> end;  // empty: in flight when it was read
   uint64_t sequence = 0;
   shm::EventState state = shm::EventState::kNone;  // kNone: no end is known
@@ -51,7 +53,7 @@ struct RingStory {
   uint32_t device_pid = 0;  // of gpud's ring; 0: overwritten
   std::vector<EventMark> marks;
   std::vector<TextMark> texts;
-  // Of gpud's ring: by sequence, the first of `marks` that ends it.
+  // Of gpud's ring: by sequence, the first of `marks` that is of it.
   std::unordered_map<uint64_t, size_t> ends;
   // How many events were rung and not taken, of a device's ring.
   std::vector<std::pair<Nanoseconds, int64_t>> in_flight;

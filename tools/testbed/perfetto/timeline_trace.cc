@@ -33,6 +33,7 @@ struct Put {
   Kind kind = Kind::kInstant;
   const EventMark* mark = nullptr;    // of an event
   const std::string* text = nullptr;  // of another instant
+  Name part = Name::kNone;            // of an event
   int64_t count = 0;
 };
 
@@ -103,6 +104,8 @@ class TimelineWriter {
   TraceWriter& writer_;
   const Name sequence_ = writer_.Intern("sequence");
   const Name ended_ = writer_.Intern("end");
+  const Name waits_ = writer_.Intern("waits");
+  const Name runs_ = writer_.Intern("runs");
 
   Nanoseconds from_ = 0;
   std::vector<ProcessStory> stories_;
@@ -269,8 +272,22 @@ void TimelineWriter::AddMark(const EventMark& mark, Track track) {
                    .track = track,
                    .kind = Put::Kind::kBegin,
                    .mark = &mark});
-  if (!mark.end) return;
-  puts_.push_back({.time = *mark.end, .track = track, .kind = Put::Kind::kEnd});
+  const auto begin_part = [&](Nanoseconds time, Name name) {
+    puts_.push_back({.time = time,
+                     .track = track,
+                     .kind = Put::Kind::kBegin,
+                     .part = name});
+  };
+  const auto end = [&](Nanoseconds time) {
+    puts_.push_back({.time = time, .track = track, .kind = Put::Kind::kEnd});
+  };
+  if (mark.dispatched) {
+    begin_part(mark.begin, waits_);
+    end(*mark.dispatched);
+    begin_part(*mark.dispatched, runs_);
+    if (mark.end) end(*mark.end);
+  }
+  if (mark.end) end(*mark.end);
 }
 
 void TimelineWriter::AddStrikes() {
@@ -294,6 +311,8 @@ void TimelineWriter::WritePut(const Put& put) {
     writer_.Count(put.track, put.time, put.count);
   } else if (put.kind == Put::Kind::kEnd) {
     writer_.End(put.track, put.time);
+  } else if (put.part != Name::kNone) {
+    writer_.Begin(put.track, put.time, {.name = put.part});
   } else if (put.mark == nullptr) {
     writer_.Instant(put.track, put.time, {.text = *put.text});
   } else {

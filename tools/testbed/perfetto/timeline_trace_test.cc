@@ -29,6 +29,7 @@ using shm::Step;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::Not;
+using ::testing::SizeIs;
 using ::testing::UnorderedElementsAre;
 
 class TimelineTrace : public ::testing::Test {
@@ -137,6 +138,92 @@ TEST_F(TimelineTrace, ShowsEachEventFromItsDoorbellUntilItIsTaken) {
     }
   }
   EXPECT_THAT(counts, ElementsAre(3, 2, 1, 0));
+}
+
+TEST_F(TimelineTrace, PartsGpudsEventsWhereTheyWereDispatched) {
+  const size_t nic = lab_.AddDevice("nic0", 200);
+  auto ring = lab_.Register(nic, 3);
+  std::vector<Nanoseconds> seen;
+  std::vector<Nanoseconds> dispatched;
+  std::vector<Nanoseconds> ended;
+  // Two at a time, of which the second is dispatched when the first has ended.
+  for (uint64_t sequence = 1; sequence < 10; sequence += 2) {
+    lab_.RingBell(ring, 2);
+    for (const uint64_t one : {sequence, sequence + 1}) {
+      seen.push_back(lab_.now + 1);
+      dispatched.push_back(lab_.now + 2);
+      lab_.Stamp(ring, one, seen.back(), dispatched.back());
+      lab_.End(ring, one);
+      ended.push_back(lab_.now);
+    }
+    lab_.Take(ring, sequence);
+    lab_.Take(ring, sequence + 1);
+  }
+  const Json trace = Export();
+  EXPECT_EQ(CheckFlows(trace), 10u);
+  EXPECT_THAT(Marks(trace, "instants", "gpud"), ElementsAre());
+  EXPECT_THAT(Marks(trace, "slices", "gpud"), SizeIs(10));
+  std::vector<Nanoseconds> begins;
+  std::vector<Nanoseconds> parts;
+  std::vector<Nanoseconds> ends;
+  const Json* event = nullptr;
+  for (const Json& slice : trace["slices"]) {
+    if (!PathOf(trace, slice).starts_with("gpud/")) continue;
+    if (slice["depth"] == 0) {
+      begins.push_back(slice["begin"]);
+      ends.push_back(slice["end"]);
+      event = &slice;
+    } else if (slice["name"] == "waits") {
+      EXPECT_EQ(slice["begin"], (*event)["begin"]);
+      parts.push_back(slice["end"]);
+    } else {
+      EXPECT_EQ(slice["name"], "runs");
+      EXPECT_EQ(slice["depth"], 1);
+      EXPECT_EQ(slice["begin"], parts.back());
+      EXPECT_EQ(slice["end"], (*event)["end"]);
+    }
+  }
+  EXPECT_EQ(begins, seen);
+  EXPECT_EQ(parts, dispatched);
+  EXPECT_EQ(ends, ended);
+}
+
+TEST_F(TimelineTrace, ShowsATracedEventWhoseEndGpudHasNotRecorded) {
+  for (const bool running : {false, true}) {
+    lab_ = TestTimeline();
+    const size_t nic = lab_.AddDevice("nic0", 200);
+    auto ring = lab_.Register(nic, 3);
+    lab_.RingBell(ring);
+    const Nanoseconds seen = lab_.now + 1;
+    lab_.Stamp(ring, 1, seen, seen);
+    const Nanoseconds last = seen;
+    lab_.recordings[TestTimeline::kGpud].running = running;
+    const Json trace = Export();
+    EXPECT_THAT(Marks(trace, "slices", "gpud"),
+                ElementsAre(running ? "1: in flight" : "1: not recorded"));
+    EXPECT_EQ(CheckFlows(trace), 1u);
+    for (const Json& slice : trace["slices"]) {
+      if (!PathOf(trace, slice).starts_with("gpud/")) continue;
+      EXPECT_EQ(slice["begin"], seen);
+      if (slice["name"] == "waits") continue;
+      EXPECT_EQ(slice["end"], running ? Json() : Json(last)) << slice;
+    }
+  }
+}
+
+TEST_F(TimelineTrace, StampsThatContradictTheEndAreLeftOut) {
+  const size_t nic = lab_.AddDevice("nic0", 200);
+  auto ring = lab_.Register(nic, 3);
+  lab_.RingBell(ring, 2);
+  lab_.Stamp(ring, 1, lab_.now + 100'000, lab_.now);
+  lab_.End(ring, 1);
+  lab_.Stamp(ring, 2, lab_.now, lab_.now + 100'000);
+  lab_.End(ring, 2);
+  const Json trace = Export();
+  EXPECT_THAT(Marks(trace, "instants", "gpud"), ElementsAre("1: done"));
+  EXPECT_THAT(Marks(trace, "slices", "gpud"), ElementsAre("2: done"));
+  EXPECT_EQ(CheckFlows(trace), 2u);
+  for (const Json& slice : trace["slices"]) EXPECT_EQ(slice["depth"], 0);
 }
 
 TEST_F(TimelineTrace, TellsOfEventsWithoutAnEndWhatIsKnown) {

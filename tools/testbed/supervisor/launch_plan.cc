@@ -223,7 +223,8 @@ absl::StatusOr<LaunchPlan> PlanLaunch(const Topology& topology,
         {.name = std::string(kDashboardName),
          .kind = std::string(kDashboardName),
          .argv = {dashboard, "--dir=" + paths.directory(),
-                  "--testbed=" + topology.name, "--supervised"},
+                  "--testbed=" + topology.name, "--supervised",
+                  fmt::format("--port={}", topology.dashboard_port)},
          .restart = RestartPolicy::kOnFailure});
   }
   if (const std::string users = UsersOf(topology); !users.empty()) {

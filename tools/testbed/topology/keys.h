@@ -59,8 +59,10 @@ inline constexpr std::string_view kRecordHelp =
 inline constexpr std::string_view kFaultsHelp =
     "let `carillon fault` break it on purpose. Default: false";
 inline constexpr std::string_view kDashboardHelp =
-    "run a dashboard with it, whose link `carillon dashboard --link` prints. "
-    "Default: false";
+    "run a dashboard with it, whose link `carillon dashboard --link` prints: "
+    "true, false, or {port: N}. Default: false";
+inline constexpr std::string_view kDashboardPortHelp =
+    "where it listens, on 127.0.0.1; 0, as without it: any free port";
 
 using gpud::kMaxDevices;
 inline constexpr uint64_t kMaxNameLength = 32;

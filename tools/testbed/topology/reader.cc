@@ -51,7 +51,7 @@ class Reader : StrictReader {
       } else if (key == "faults") {
         ReadInto(value, key, ReadBoolean, &reading_.topology.faults);
       } else if (key == "dashboard") {
-        ReadInto(value, key, ReadBoolean, &reading_.topology.dashboard);
+        ReadDashboard(value);
       } else if (key == "devices") {
         ReadDevices(value);
       } else {
@@ -89,6 +89,22 @@ class Reader : StrictReader {
             [&](const std::string& text) { return ReadSetting(key, text); },
             &setting)) {
       settings->push_back(std::move(setting));
+    }
+  }
+
+  void ReadDashboard(const Entry& entry) {
+    Topology& topology = reading_.topology;
+    if (!entry.node.IsMap()) {
+      ReadInto(entry, "dashboard", ReadBoolean, &topology.dashboard);
+      return;
+    }
+    topology.dashboard = true;
+    for (const auto& [key, value] : Entries(entry.node, "dashboard")) {
+      if (key == "port") {
+        ReadInto(value, key, IntegerFrom(0, 65535), &topology.dashboard_port);
+      } else {
+        ComplainUnknown(value.mark, key, "of dashboard", {"port"});
+      }
     }
   }
 

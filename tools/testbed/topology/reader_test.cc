@@ -167,6 +167,14 @@ constexpr BadFile kBadFiles[] = {
     {"UnknownFarKey", "elephants: []\n",
      "t.yaml:1:1: unknown key 'elephants' of a topology; known keys: name, "
      "gpu, record, faults, dashboard, devices"},
+    {"DashboardAsList", "dashboard: [8123]\n",
+     "t.yaml:1:1: dashboard is a list, not a value"},
+    {"DashboardAsNumber", "dashboard: 8123\n",
+     "t.yaml:1:12: dashboard: '8123' is neither true nor false"},
+    {"UnknownDashboardKey", "dashboard: {prot: 8123}\n",
+     "t.yaml:1:13: unknown key 'prot' of dashboard; did you mean 'port'?"},
+    {"DashboardPortTooLarge", "dashboard: {port: 65536}\n",
+     "t.yaml:1:19: port: '65536' is out of range; allowed: 0 to 65535"},
     {"FewRecords", "record: 63\n",
      "t.yaml:1:9: record: '63' is out of range; allowed: 64 to 4194304"},
     {"UnknownGpuKey", "gpu:\n  ekt_entires: 3\n",
@@ -499,6 +507,21 @@ TEST_F(TopologyFile, AnchorsPathsButNotWords) {
                           "--store=/tmp/out"));
   EXPECT_THAT(Flags(topology->devices[1].settings),
               ElementsAre("--source=cardiac", "--frames=1", "--store=/abs"));
+}
+
+TEST(Topology, ReadsTheDashboardsPort) {
+  const auto read = [](const std::string& text) {
+    const TopologyReading reading = ReadTopology(text, "x");
+    EXPECT_THAT(reading.problems, SizeIs(0)) << text;
+    return std::pair(reading.topology.dashboard,
+                     reading.topology.dashboard_port);
+  };
+  EXPECT_EQ(read("dashboard: {port: 8123}\n"), std::pair(true, uint64_t{8123}));
+  EXPECT_EQ(read("dashboard: {port: 0}\n"), std::pair(true, uint64_t{0}));
+  EXPECT_EQ(read("dashboard: {}\n"), std::pair(true, uint64_t{0}));
+  EXPECT_EQ(read("dashboard: true\n"), std::pair(true, uint64_t{0}));
+  EXPECT_EQ(read("dashboard: false\n"), std::pair(false, uint64_t{0}));
+  EXPECT_EQ(read("name: a\n"), std::pair(false, uint64_t{0}));
 }
 
 TEST_F(TopologyFile, AnchorsTheProgramsOfExecDevices) {

@@ -42,8 +42,9 @@ struct Topology {
   uint64_t record = 0;
   // Whether there is a board of faults (shm/faults), for `carillon fault`.
   bool faults = false;
-  // Whether the supervisor runs a dashboard.
+  // Whether the supervisor runs a dashboard, and on which port; 0: any free one.
   bool dashboard = false;
+  uint64_t dashboard_port = 0;
   RestartPolicy gpu_restart = RestartPolicy::kNever;
   std::vector<DeviceEntry> devices;
 };

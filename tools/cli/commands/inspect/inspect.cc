@@ -107,7 +107,7 @@ absl::Status Inspection::RunOnPictures(const ShowPicture& show) const {
       blocks.Wait(std::chrono::steady_clock::now() + repeat_.interval());
     }
   }
-  console_->EndBlocks();
+  console_->EndBlocks(/*error=*/!shown.ok());
   return shown;
 }
 

@@ -49,7 +49,7 @@ absl::Status Blocks::Draw(const std::function<absl::Status()>& show,
   } else {
     console_->Say(std::string(status.message()));
   }
-  console_->EndBlock();
+  console_->EndBlock(/*result=*/status.ok());
   return absl::OkStatus();
 }
 
@@ -78,7 +78,7 @@ absl::Status Repeat::Run(const std::string& command, Console& console,
     status = blocks.Draw(show, may_return);
     if (status.ok()) blocks.Wait(next);
   }
-  console.EndBlocks();
+  console.EndBlocks(/*error=*/!status.ok());
   return status;
 }
 
