@@ -138,6 +138,14 @@ constexpr Command kCommands[] = {
      "carillon sim trace CONV1 IPv4 --out conv1.pftrace\n"
      "carillon sim trace BP MemC --set edge.path=tb_scheduler --out bp.json",
      MakeSimTrace},
+    {"sweep figure", kSimulate, "the same figures by many workers",
+     "carillon sweep figure fig12 --quick --out figures\n"
+     "carillon sweep figure all --slurm --workers 48 --out figures \\\n"
+     "    --etcd https://etcd1:2379 --tls-cert me.pem --tls-key me.key \\\n"
+     "    --tls-ca ca.pem",
+     MakeSweepFigure},
+    {"sweep work", kSimulate, "be a worker of such a sweep",
+     "carillon sweep work figures", MakeSweepWork},
     {"hashsim", kSimulate, "hit rates of hash tables, beside the thesis's",
      "carillon hashsim 4.8\ncarillon hashsim --quick --out figures",
      MakeHashSim},
