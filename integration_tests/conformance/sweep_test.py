@@ -143,6 +143,17 @@ class SweepTest(unittest.TestCase):
         self.assertIn("a worker died (SIGKILL)", self.text())
         self.assert_same_figure()
 
+    def test_a_worker_that_sleeps_longer_than_its_lease_harms_nothing(self):
+        sweep = self.start_sweep("--workers", "2")
+        both = until(lambda: len(self.workers()) == 2 and self.workers(), "two workers")
+        until(lambda: len(self.begun()) > 2, "runs")
+        os.kill(both[0], signal.SIGSTOP)
+        until(lambda: len(list((self.out / "runs").glob("*.json"))) == RUNS, "the other one's work")
+        os.kill(both[0], signal.SIGCONT)
+        self.assertEqual(sweep.wait(LIMIT_S), 0, self.text())
+        self.assertNotIn("died", self.text())
+        self.assert_same_figure()
+
     def test_without_workers_it_ends(self):
         sweep = self.start_sweep("--workers", "2")
         until(self.begun, "a run")
