@@ -6,6 +6,7 @@
 #include "tools/cli/commands/fault/commands.h"
 #include "tools/cli/commands/inspect/commands.h"
 #include "tools/cli/commands/sim/commands.h"
+#include "tools/cli/commands/sweep/commands.h"
 #include "tools/cli/commands/testbed/commands.h"
 #include "tools/cli/completion.h"
 
@@ -144,6 +145,9 @@ constexpr Command kCommands[] = {
      "    --etcd https://etcd1:2379 --tls-cert me.pem --tls-key me.key \\\n"
      "    --tls-ca ca.pem",
      MakeSweepFigure},
+    {"sweep faults", kBreak, "many runs of fault plans, by many workers",
+     "carillon sweep faults docs/examples/*.yaml --seeds 1-200 --out faults",
+     MakeSweepFaults},
     {"sweep work", kSimulate, "be a worker of such a sweep",
      "carillon sweep work figures", MakeSweepWork},
     {"hashsim", kSimulate, "hit rates of hash tables, beside the thesis's",

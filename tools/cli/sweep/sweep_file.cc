@@ -1,18 +1,14 @@
 #include "tools/cli/sweep/sweep_file.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/status.h"
-#include "base/unique_fd.h"
+#include "base/whole_file.h"
 
 namespace carillon::cli {
 
@@ -27,24 +23,14 @@ absl::Status WriteSweepFile(const std::string& directory,
                   {"gpu", sweep.figures.gpu},
                   {"seed", sweep.figures.seed},
                   {"quick", sweep.figures.quick},
+                  {"plans", sweep.faults.plans},
+                  {"first_seed", sweep.faults.first_seed},
+                  {"last_seed", sweep.faults.last_seed},
                   {"etcd", sweep.etcd},
                   {"tls_cert", sweep.tls.certificate},
                   {"tls_key", sweep.tls.key},
                   {"tls_ca", sweep.tls.ca}};
-  const std::string path = SweepFilePath(directory);
-  std::string part = path + ".XXXXXX";
-  const UniqueFd fd(mkstemp(part.data()));  // 0600
-  std::ofstream file;
-  if (fd) file.open(part);
-  file << json.dump(2) << '\n';
-  file.close();
-  if (fd && file && std::rename(part.c_str(), path.c_str()) == 0) {
-    return absl::OkStatus();
-  }
-  const int error = errno;
-  if (fd) unlink(part.c_str());
-  return absl::PermissionDeniedError(
-      fmt::format("cannot write {}: {}", path, std::strerror(error)));
+  return ReplaceFile(SweepFilePath(directory), json.dump(2) + '\n', 0600);
 }
 
 absl::StatusOr<SweepFile> ReadSweepFile(const std::string& directory) {
@@ -63,6 +49,9 @@ absl::StatusOr<SweepFile> ReadSweepFile(const std::string& directory) {
     sweep.figures.gpu = json.at("gpu").get<std::string>();
     sweep.figures.seed = json.at("seed").get<uint32_t>();
     sweep.figures.quick = json.at("quick").get<bool>();
+    sweep.faults.plans = json.at("plans").get<std::vector<std::string>>();
+    sweep.faults.first_seed = json.at("first_seed").get<uint64_t>();
+    sweep.faults.last_seed = json.at("last_seed").get<uint64_t>();
     sweep.etcd = json.at("etcd").get<std::vector<std::string>>();
     sweep.tls = {.certificate = json.at("tls_cert").get<std::string>(),
                  .key = json.at("tls_key").get<std::string>(),

@@ -2,6 +2,7 @@
 #ifndef CARILLON_TOOLS_CLI_SWEEP_SWEEP_FILE_H_
 #define CARILLON_TOOLS_CLI_SWEEP_SWEEP_FILE_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -11,9 +12,18 @@
 
 namespace carillon::cli {
 
+// Which fault plans, each once with each seed from the first to the last.
+struct FaultChoice {
+  std::vector<std::string> plans;  // files
+  uint64_t first_seed = 1;
+  uint64_t last_seed = 1;
+};
+
 struct SweepFile {
   std::string id;  // another one for each sweep
+  // One of the two; the other names nothing.
   FigureChoice figures;
+  FaultChoice faults;
   std::vector<std::string> etcd;  // as mesh::Etcd::Make() takes them
   TlsFiles tls;                   // for https
 };

@@ -6,27 +6,24 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <numeric>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/status.h"
 #include "base/tls_files.h"
+#include "base/whole_file.h"
 #include "mesh/etcd/etcd.h"
-#include "sim/experiments/result_folder.h"
-#include "sim/experiments/run_jobs.h"
 #include "tools/cli/sweep/claims.h"
+#include "tools/cli/sweep/run_set.h"
 #include "tools/cli/sweep/sweep_file.h"
 
 namespace carillon::cli {
 namespace {
-
-using sim::figures::Job;
-using sim::figures::ResultFolder;
 
 constexpr std::chrono::seconds kPatience{60};
 // How soon a worker without work sees that a run was done, or is free again.
@@ -34,16 +31,6 @@ constexpr std::chrono::milliseconds kPeriod{200};
 
 std::string FailurePath(const std::string& directory, const std::string& run) {
   return fmt::format("{}/failed/{}", directory, run);
-}
-
-absl::Status WriteFailure(const std::string& directory, const std::string& run,
-                          const absl::Status& failure) {
-  std::ofstream file(FailurePath(directory, run));
-  file << failure.raw_code() << ' ' << failure.message() << '\n';
-  file.close();
-  if (file) return absl::OkStatus();
-  return absl::PermissionDeniedError(
-      fmt::format("cannot write {}", FailurePath(directory, run)));
 }
 
 // "HOST:PID"
@@ -55,27 +42,24 @@ std::string OwnName() {
 
 class Worker {
  public:
-  Worker(const std::string& directory, FigureRuns runs,
-         std::unique_ptr<mesh::Etcd> etcd, const std::string& sweep,
+  Worker(const std::string& directory, RunSet& runs, Claims& claims,
          Console& console)
       : directory_(directory),
-        runs_(std::move(runs)),
-        results_(RunsFolder(directory), runs_.config),
-        claims_(std::move(etcd), sweep, OwnName()),
+        runs_(runs),
+        claims_(claims),
         console_(console) {}
 
   absl::Status Work() {
-    RETURN_IF_ERROR(results_.Prepare());
-    std::vector<const Job*> left;
-    for (const Job& job : runs_.jobs) left.push_back(&job);
+    std::vector<size_t> left(runs_.size());
+    std::iota(left.begin(), left.end(), size_t{0});
     // Workers that begin elsewhere seldom want the same run.
     std::ranges::rotate(left, left.begin() + getpid() % std::ssize(left));
     while (!left.empty()) {
       const size_t before = left.size();
-      std::vector<const Job*> later;
-      for (const Job* const job : left) {
-        ASSIGN_OR_RETURN(const bool ended, TryRun(*job));
-        if (!ended) later.push_back(job);
+      std::vector<size_t> later;
+      for (const size_t run : left) {
+        ASSIGN_OR_RETURN(const bool ended, TryRun(run));
+        if (!ended) later.push_back(run);
       }
       left = std::move(later);
       if (left.size() == before) std::this_thread::sleep_for(kPeriod);
@@ -84,34 +68,34 @@ class Worker {
   }
 
  private:
-  bool HasEnded(const Job& job, const std::string& name) const {
-    return results_.Find(job).has_value() || !FailureOf(directory_, name).ok();
+  bool HasEnded(size_t run) const {
+    return runs_.HasResult(run) ||
+           !FailureOf(directory_, runs_.NameOf(run)).ok();
   }
 
   // False: another worker has claimed it.
-  absl::StatusOr<bool> TryRun(const Job& job) {
-    const std::string name = results_.NameOf(job);
-    if (HasEnded(job, name)) return true;
+  absl::StatusOr<bool> TryRun(size_t run) {
+    if (HasEnded(run)) return true;
+    const std::string name = runs_.NameOf(run);
     ASSIGN_OR_RETURN(const bool taken, claims_.Take(name, kPatience));
     if (!taken) return false;
     // Who had the claim until now may have ended it.
-    if (!HasEnded(job, name)) {
-      console_.Say(fmt::format("runs {}", job.name));
-      const auto result = sim::figures::RunJobs(
-          {job}, runs_.config,
-          {.threads = 1, .cache = RunsFolder(directory_), .progress = nullptr});
-      if (!result.ok()) {
-        RETURN_IF_ERROR(WriteFailure(directory_, name, result.status()));
+    if (!HasEnded(run)) {
+      console_.Say(fmt::format("runs {}", runs_.TitleOf(run)));
+      const absl::Status status = runs_.Run(run);
+      if (!status.ok()) {
+        RETURN_IF_ERROR(ReplaceFile(
+            FailurePath(directory_, name),
+            fmt::format("{} {}\n", status.raw_code(), status.message())));
       }
     }
     claims_.Release(name);
     return true;
   }
 
-  const std::string directory_;
-  const FigureRuns runs_;
-  const ResultFolder results_;
-  Claims claims_;
+  const std::string& directory_;
+  RunSet& runs_;
+  Claims& claims_;
   Console& console_;
 };
 
@@ -129,14 +113,15 @@ absl::Status FailureOf(const std::string& directory, const std::string& run) {
 
 absl::Status WorkOn(const std::string& directory, Console& console) {
   ASSIGN_OR_RETURN(const auto sweep, ReadSweepFile(directory));
-  ASSIGN_OR_RETURN(auto runs, ChooseFigures(sweep.figures));
+  ASSIGN_OR_RETURN(const auto runs, MakeRunSet(sweep, directory));
+  if (runs->size() == 0) return absl::OkStatus();
   TlsPems pems;
   if (sweep.tls.any()) {
     ASSIGN_OR_RETURN(pems, ReadTlsFiles(sweep.tls, "--tls-ca"));
   }
   ASSIGN_OR_RETURN(auto etcd, mesh::Etcd::Make(sweep.etcd, pems));
-  return Worker(directory, std::move(runs), std::move(etcd), sweep.id, console)
-      .Work();
+  Claims claims(std::move(etcd), sweep.id, OwnName());
+  return Worker(directory, *runs, claims, console).Work();
 }
 
 }  // namespace carillon::cli

@@ -14,8 +14,6 @@ Run MakeSimOccupancy(Arguments& arguments, Console& console);
 Run MakeSimOps(Arguments& arguments, Console& console);
 Run MakeSimRun(Arguments& arguments, Console& console);
 Run MakeSimTrace(Arguments& arguments, Console& console);
-Run MakeSweepFigure(Arguments& arguments, Console& console);
-Run MakeSweepWork(Arguments& arguments, Console& console);
 
 }  // namespace carillon::cli
 
