@@ -215,6 +215,52 @@ class SweepTest(unittest.TestCase):
         self.run_("sweep", *FIGURE, "--out", self.out, *etcd, *own)
         self.assert_same_figure()
 
+    def write_plan(self, name, **expected):
+        plan = self.home / f"{name}.yaml"
+        plan.write_text(f"""
+plan: {name}
+topology:
+  gpu: {{backend: cpu, memory: 256MiB}}
+  devices: [{{name: fpga0, kind: fpga, size: 64x64, fps: 200, check: true, restart: on_failure}}]
+faults: [{{name: dies, target: {{process: fpga0}}, when: {{point: device.ring, nth: 20}}, do: kill}}]
+run: {{for: 300ms, settle: 1s}}
+expect: {{indeterminate: {{device_died: any}}, restarts: {expected}}}
+""")
+        return plan
+
+    def test_fault_plans_by_seeds(self):
+        holds, fails = self.write_plan("holds", fpga0=1), self.write_plan("fails", fpga0=7)
+        sweep = ["sweep", "faults", holds, "--seeds", "5-10", "--out", self.out, "--workers", "2"]
+        self.assertRegex(self.run_(*sweep), r"PLAN +OK +VIOLATED\nholds +6 +0\n")
+        self.assertEqual(sorted(self.begun()), sorted(f"runs holds, seed {seed}" for seed in range(5, 11)))
+        # What was run is not run again.
+        sweep.insert(3, fails)
+        told = self.run_(*sweep, code=6)
+        self.assertRegex(told, r"fails +0 +6\nholds +6 +0\n")
+        self.assertIn("what must hold does not hold in 6 runs", told)
+        self.assertIn("replay with: ", told)
+        self.assertIn(f"{fails} --seed 9", told)
+        self.assertEqual(set(self.begun().values()), {1})
+        self.assertEqual(len(self.begun()), 12)
+        self.assertEqual(self.left_running(), [])
+
+    def test_fault_plans_that_cannot_be_swept(self):
+        plan = self.write_plan("holds", fpga0=1)
+        (self.home / "bare.yaml").write_text("plan: bare\nfaults: [{name: a, target: {process: b}, do: kill}]\n")
+        for words, code, said in [
+                ([plan, "--seeds", "5-"], 2, "one or two numbers"),
+                ([plan, "--seeds", "5-4"], 2, "the first must not be above the last"),
+                ([plan, "--seeds", "0-1000000"], 2, "1000000 seeds is the most"),
+                ([plan, plan], 2, "two plans have the name holds"),
+                ([self.home / "bare.yaml"], 2, "has no topology"),
+                ([self.home / "none.yaml"], 3, "none.yaml")]:
+            with self.subTest(words=words):
+                self.assertIn(said, self.run_("sweep", "faults", *words, "--out", self.out, code=code))
+        # One that does not start stops the sweep by its name.
+        nowhere = dict(self.environment, CARILLON_RUNTIME_DIR="/proc/none")
+        self.assertIn("holds, seed 1: carillon fault run", self.run_(
+            "sweep", "faults", plan, "--seeds", "1", "--out", self.out, code=4, environment=nowhere))
+
     def make_certificates(self, *authorities):
         def openssl(*words):
             subprocess.run(["openssl", *words], cwd=self.home, check=True, stdout=subprocess.DEVNULL,

@@ -5,9 +5,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "base/content_hash.h"
+#include "base/results/content_hash.h"
+#include "base/results/whole_file.h"
 #include "base/status.h"
-#include "base/whole_file.h"
 #include "fmt/format.h"
 
 namespace carillon::sim::figures {

@@ -118,6 +118,9 @@ constexpr Command kCommands[] = {
      MakeFaultInject},
     {"fault clear", kBreak, "take faults off a testbed's board",
      "carillon fault clear kill-1\ncarillon fault clear --all", MakeFaultClear},
+    {"sweep faults", kBreak, "many runs of fault plans, by many workers",
+     "carillon sweep faults docs/examples/*.yaml --seeds 1-200 --out faults",
+     MakeSweepFaults},
 
     {"sim run", kSimulate, "run a kernel of a PTX file on the simulated GPU",
      "nvcc -ptx -arch=compute_75 saxpy.cu\n"
@@ -145,9 +148,6 @@ constexpr Command kCommands[] = {
      "    --etcd https://etcd1:2379 --tls-cert me.pem --tls-key me.key \\\n"
      "    --tls-ca ca.pem",
      MakeSweepFigure},
-    {"sweep faults", kBreak, "many runs of fault plans, by many workers",
-     "carillon sweep faults docs/examples/*.yaml --seeds 1-200 --out faults",
-     MakeSweepFaults},
     {"sweep work", kSimulate, "be a worker of such a sweep",
      "carillon sweep work figures", MakeSweepWork},
     {"hashsim", kSimulate, "hit rates of hash tables, beside the thesis's",

@@ -9,12 +9,12 @@
 #include <set>
 #include <utility>
 
-#include "base/content_hash.h"
 #include "base/read_file.h"
+#include "base/results/content_hash.h"
+#include "base/results/whole_file.h"
 #include "base/status.h"
 #include "base/subprocess.h"
 #include "base/text.h"
-#include "base/whole_file.h"
 #include "tools/cli/ui/exit_code.h"
 #include "tools/testbed/fault_plans/plan.h"
 

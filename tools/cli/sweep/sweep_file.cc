@@ -7,8 +7,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/results/whole_file.h"
 #include "base/status.h"
-#include "base/whole_file.h"
 
 namespace carillon::cli {
 

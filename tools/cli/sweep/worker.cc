@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/results/whole_file.h"
 #include "base/status.h"
 #include "base/tls_files.h"
-#include "base/whole_file.h"
 #include "mesh/etcd/etcd.h"
 #include "tools/cli/sweep/claims.h"
 #include "tools/cli/sweep/run_set.h"

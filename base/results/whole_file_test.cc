@@ -1,4 +1,4 @@
-#include "base/whole_file.h"
+#include "base/results/whole_file.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -1,6 +1,6 @@
 // Names for what something was made of.
-#ifndef CARILLON_BASE_CONTENT_HASH_H_
-#define CARILLON_BASE_CONTENT_HASH_H_
+#ifndef CARILLON_BASE_RESULTS_CONTENT_HASH_H_
+#define CARILLON_BASE_RESULTS_CONTENT_HASH_H_
 
 #include <cstdint>
 #include <fstream>
@@ -33,4 +33,4 @@ inline const std::string& OwnProgramHash() {
 
 }  // namespace carillon
 
-#endif  // CARILLON_BASE_CONTENT_HASH_H_
+#endif  // CARILLON_BASE_RESULTS_CONTENT_HASH_H_

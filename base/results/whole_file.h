@@ -1,6 +1,6 @@
 // Files that are there whole or not at all, whoever reads them meanwhile.
-#ifndef CARILLON_BASE_WHOLE_FILE_H_
-#define CARILLON_BASE_WHOLE_FILE_H_
+#ifndef CARILLON_BASE_RESULTS_WHOLE_FILE_H_
+#define CARILLON_BASE_RESULTS_WHOLE_FILE_H_
 
 #include <string>
 #include <string_view>
@@ -20,4 +20,4 @@ absl::StatusOr<bool> MakeFile(const std::string& path, std::string_view text);
 
 }  // namespace carillon
 
-#endif  // CARILLON_BASE_WHOLE_FILE_H_
+#endif  // CARILLON_BASE_RESULTS_WHOLE_FILE_H_
