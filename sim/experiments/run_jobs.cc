@@ -4,11 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -19,18 +14,10 @@
 
 #include "base/status.h"
 #include "fmt/format.h"
+#include "sim/experiments/result_folder.h"
 
 namespace carillon::sim::figures {
 namespace {
-
-// FNV-1a.
-uint64_t Hash(std::string_view bytes) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const char byte : bytes) {
-    hash = (hash ^ static_cast<uint8_t>(byte)) * 0x100000001b3;
-  }
-  return hash;
-}
 
 // Of this thread. Unlike the time of day it is not that of others, too, who
 // share the cores.
@@ -41,72 +28,6 @@ double ProcessorSeconds() {
          static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-// Identifies this program, since another build may simulate differently.
-std::string ProgramHash() {
-  std::ifstream file("/proc/self/exe", std::ios::binary);
-  const std::string bytes(std::istreambuf_iterator<char>(file), {});
-  return fmt::format("{:016x}", Hash(bytes));
-}
-
-// Everything that a result depends on.
-Json KeyOf(const Job& job, const timing::Config& config) {
-  static const std::string program = ProgramHash();
-  Json values = Json::object();
-  for (const auto& [key, value] : timing::Values(config)) values[key] = value;
-  return {{"program", program}, {"gpu", values}, {"job", ToJson(job)}};
-}
-
-class Cache {
- public:
-  explicit Cache(std::string folder) : folder_(std::move(folder)) {}
-
-  absl::Status Prepare() const {
-    if (folder_.empty()) return absl::OkStatus();
-    std::error_code error;
-    std::filesystem::create_directories(folder_, error);
-    if (!error) return absl::OkStatus();
-    return absl::PermissionDeniedError(
-        fmt::format("cannot make {}: {}", folder_, error.message()));
-  }
-  // {"key", "result", "seconds"}
-  std::optional<Json> Find(const Job& job, const Json& key) const {
-    if (folder_.empty()) return std::nullopt;
-    std::ifstream file(PathOf(job, key));
-    if (!file) return std::nullopt;
-    Json entry = Json::parse(file, nullptr, /*allow_exceptions=*/false);
-    // The file is incomplete, or belongs to another job with the same hash.
-    if (!entry.is_object() || entry.value("key", Json()) != key) {
-      return std::nullopt;
-    }
-    return entry;
-  }
-  absl::Status Keep(const Job& job, const Json& key, const Json& result,
-                    double seconds) const {
-    if (folder_.empty()) return absl::OkStatus();
-    const std::string path = PathOf(job, key);
-    // Write to a temporary name, so that no incomplete file has the final one.
-    const std::string part = path + ".part";
-    std::ofstream file(part);
-    file << Json{{"key", key}, {"result", result}, {"seconds", seconds}}.dump()
-         << '\n';
-    file.close();
-    if (!file || std::rename(part.c_str(), path.c_str()) != 0) {
-      return absl::PermissionDeniedError(
-          fmt::format("cannot write {}: {}", path, std::strerror(errno)));
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  std::string PathOf(const Job& job, const Json& key) const {
-    std::string name = job.name;
-    std::ranges::replace(name, '/', '_');
-    return fmt::format("{}/{}-{:016x}.json", folder_, name, Hash(key.dump()));
-  }
-
-  const std::string folder_;
-};
-
 class Pool {
  public:
   Pool(std::vector<const Job*> jobs, const timing::Config& config,
@@ -114,10 +35,10 @@ class Pool {
       : jobs_(std::move(jobs)),
         config_(config),
         options_(options),
-        cache_(options.cache) {}
+        kept_(options.cache, config) {}
 
   absl::StatusOr<Results> Run() {
-    RETURN_IF_ERROR(cache_.Prepare());
+    RETURN_IF_ERROR(kept_.Prepare());
     std::vector<std::thread> threads;
     for (uint32_t i = 0; i < std::max(1u, options_.threads); ++i) {
       threads.emplace_back([this] { Work(); });
@@ -131,8 +52,7 @@ class Pool {
   void Work() {
     for (size_t i = next_++; i < jobs_.size() && !cancelled_; i = next_++) {
       const Job& job = *jobs_[i];
-      const Json key = KeyOf(job, config_);
-      if (auto found = cache_.Find(job, key)) {
+      if (auto found = kept_.Find(job)) {
         const double seconds = found->value("seconds", 0.0);
         Done(job, std::move((*found)["result"]), seconds, /*cached=*/true);
         continue;
@@ -144,7 +64,7 @@ class Pool {
                  {.cancelled = &cancelled_, .child_seconds = &child_seconds});
       const double seconds = ProcessorSeconds() - begin + child_seconds;
       if (result.ok()) {
-        const absl::Status kept = cache_.Keep(job, key, *result, seconds);
+        const absl::Status kept = kept_.Keep(job, *result, seconds);
         if (!kept.ok()) result = kept;
       }
       Done(job, std::move(result), seconds, /*cached=*/false);
@@ -172,7 +92,7 @@ class Pool {
   const std::vector<const Job*> jobs_;
   const timing::Config& config_;
   const RunJobsOptions& options_;
-  const Cache cache_;
+  const ResultFolder kept_;
   // Each thread takes the next job, and any thread may stop all.
   std::atomic<size_t> next_{0};
   std::atomic<bool> cancelled_{false};

@@ -35,7 +35,7 @@ struct RunJobsOptions {
 };
 
 // Runs jobs of the same name once. Errors: that of the first job that fails,
-// with its name, after which no other job begins; PermissionDenied (the cache).
+// with its name, after which no other job begins; those of a ResultFolder.
 absl::StatusOr<Results> RunJobs(const std::vector<Job>& jobs,
                                 const timing::Config& config,
                                 const RunJobsOptions& options);

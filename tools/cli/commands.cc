@@ -6,6 +6,7 @@
 #include "tools/cli/commands/fault/commands.h"
 #include "tools/cli/commands/inspect/commands.h"
 #include "tools/cli/commands/sim/commands.h"
+#include "tools/cli/commands/sweep/commands.h"
 #include "tools/cli/commands/testbed/commands.h"
 #include "tools/cli/completion.h"
 
@@ -117,6 +118,9 @@ constexpr Command kCommands[] = {
      MakeFaultInject},
     {"fault clear", kBreak, "take faults off a testbed's board",
      "carillon fault clear kill-1\ncarillon fault clear --all", MakeFaultClear},
+    {"sweep faults", kBreak, "many runs of fault plans, by many workers",
+     "carillon sweep faults docs/examples/*.yaml --seeds 1-200 --out faults",
+     MakeSweepFaults},
 
     {"sim run", kSimulate, "run a kernel of a PTX file on the simulated GPU",
      "nvcc -ptx -arch=compute_75 saxpy.cu\n"
@@ -138,6 +142,14 @@ constexpr Command kCommands[] = {
      "carillon sim trace CONV1 IPv4 --out conv1.pftrace\n"
      "carillon sim trace BP MemC --set edge.path=tb_scheduler --out bp.json",
      MakeSimTrace},
+    {"sweep figure", kSimulate, "the same figures by many workers",
+     "carillon sweep figure fig12 --quick --out figures\n"
+     "carillon sweep figure all --slurm --workers 48 --out figures \\\n"
+     "    --etcd https://etcd1:2379 --tls-cert me.pem --tls-key me.key \\\n"
+     "    --tls-ca ca.pem",
+     MakeSweepFigure},
+    {"sweep work", kSimulate, "be a worker of such a sweep",
+     "carillon sweep work figures", MakeSweepWork},
     {"hashsim", kSimulate, "hit rates of hash tables, beside the thesis's",
      "carillon hashsim 4.8\ncarillon hashsim --quick --out figures",
      MakeHashSim},

@@ -1,0 +1,36 @@
+// Names for what something was made of.
+#ifndef CARILLON_BASE_RESULTS_CONTENT_HASH_H_
+#define CARILLON_BASE_RESULTS_CONTENT_HASH_H_
+
+#include <cstdint>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <string_view>
+
+#include "fmt/format.h"
+
+namespace carillon {
+
+// FNV-1a.
+inline uint64_t ContentHash(std::string_view bytes) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char byte : bytes) {
+    hash = (hash ^ static_cast<uint8_t>(byte)) * 0x100000001b3;
+  }
+  return hash;
+}
+
+// Of this program's file: another build may do otherwise.
+inline const std::string& OwnProgramHash() {
+  static const auto* const hash = [] {
+    std::ifstream file("/proc/self/exe", std::ios::binary);
+    const std::string bytes(std::istreambuf_iterator<char>(file), {});
+    return new std::string(fmt::format("{:016x}", ContentHash(bytes)));
+  }();
+  return *hash;
+}
+
+}  // namespace carillon
+
+#endif  // CARILLON_BASE_RESULTS_CONTENT_HASH_H_

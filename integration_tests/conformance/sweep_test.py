@@ -1,0 +1,379 @@
+"""`carillon sweep` with real etcds and a real Slurm: sweep_test.py ROOT, where Debian's packages are unpacked."""
+
+import collections
+import contextlib
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+CARILLON = pathlib.Path.cwd() / "tools/cli/carillon"
+ROOT = pathlib.Path(sys.argv.pop(1)).absolute() if len(sys.argv) > 1 else None
+LIBRARIES = ROOT / "usr/lib/x86_64-linux-gnu"
+LIMIT_S = 120
+FIGURE = ["figure", "fig12", "--quick"]
+RUNS = 19  # of FIGURE
+
+
+def free_ports(count):
+    with contextlib.ExitStack() as open_ones:
+        sockets = [open_ones.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+def until(condition, what):
+    end = time.monotonic() + LIMIT_S
+    while time.monotonic() < end:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.05)
+    raise AssertionError("not in time: " + what)
+
+
+class SweepTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.place = tempfile.TemporaryDirectory()
+        cls.alone = pathlib.Path(cls.place.name) / "alone"
+        cls.environment = {
+            "HOME": cls.place.name, "LC_ALL": "C.UTF-8", "LD_LIBRARY_PATH": f"{LIBRARIES}/slurm-wlm:{LIBRARIES}",
+            "PATH": f"{ROOT}/usr/bin:{ROOT}/usr/sbin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"}
+        cls.run_("sim", *FIGURE, "--out", cls.alone)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.place.cleanup()
+
+    def setUp(self):
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        self.home = pathlib.Path(place.name)
+        self.out = self.home / "out"
+
+    @classmethod
+    def run_(cls, *words, code=0, environment=None):
+        done = subprocess.run([str(word) for word in (CARILLON, *words)], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, env=environment or cls.environment, timeout=LIMIT_S)
+        if done.returncode != code:
+            raise AssertionError(f"{words}: exit code {done.returncode}\n{done.stdout}")
+        return done.stdout
+
+    def start(self, *command, log="log"):
+        with open(self.home / log, "a") as output:
+            process = subprocess.Popen([str(word) for word in command], cwd=self.home, stdin=subprocess.DEVNULL,
+                                       stdout=output, stderr=subprocess.STDOUT, env=self.environment)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def start_sweep(self, *more):
+        return self.start(CARILLON, "sweep", *FIGURE, "--out", self.out, *more)
+
+    def text(self, log="log"):
+        return (self.home / log).read_text()
+
+    def start_etcd(self, port, *more, scheme="http"):
+        client, peer = f"{scheme}://127.0.0.1:{port}", "unix://peers:0"
+        process = self.start(
+            "etcd", "--data-dir=etcd", f"--listen-client-urls={client}", f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}",
+            *more, log="etcd.log")
+        until(lambda: "ready to serve client requests" in self.text("etcd.log"), "etcd")
+        return process
+
+    def begun(self):
+        """Which runs workers began, by their logs."""
+        return collections.Counter(
+            line for log in (self.out / "workers").glob("*.log")
+            for line in log.read_text().splitlines() if line.startswith("runs "))
+
+    def assert_same_figure(self):
+        """As one process makes it without etcd, to the byte."""
+        self.assertEqual((self.out / "fig12.json").read_bytes(), (self.alone / "fig12.json").read_bytes())
+        results = lambda folder: {
+            path.name: json.loads(path.read_text())["result"] for path in (folder / "runs").glob("*.json")}
+        self.assertEqual(results(self.out), results(self.alone))
+        self.assertEqual([path.name for path in (self.out / "runs").iterdir() if path.suffix != ".json"], [])
+
+    def left_running(self):
+        """Processes that have this test's folder on their command line."""
+        found = []
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                words = (process / "cmdline").read_bytes()
+                if str(self.out).encode() in words or b"unix://clients:0" in words:
+                    found.append(words)
+        return found
+
+    def workers(self):
+        found = []
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                words = (process / "cmdline").read_bytes().split(b"\0")
+                if words[1:4] == [b"sweep", b"work", str(self.out).encode()]:
+                    found.append(int(process.name))
+        return found
+
+    def test_three_workers_run_each_run_once(self):
+        said = self.run_("sweep", *FIGURE, "--out", self.out, "--workers", "3")
+        self.assertIn(f"{RUNS} runs, {RUNS} of them kept from before", said)
+        self.assertIn("preemption over draining, mean, all", said)
+        self.assert_same_figure()
+        begun = self.begun()
+        self.assertEqual(len(begun), RUNS)
+        self.assertEqual(set(begun.values()), {1})
+        self.assertEqual(self.left_running(), [])
+
+    def test_a_killed_workers_run_is_another_ones(self):
+        sweep = self.start_sweep("--workers", "2")
+        first = until(self.workers, "workers")[0]
+        until(self.begun, "a run")
+        os.kill(first, signal.SIGKILL)
+        self.assertEqual(sweep.wait(LIMIT_S), 0, self.text())
+        self.assertIn("a worker died (SIGKILL)", self.text())
+        self.assert_same_figure()
+
+    def test_a_worker_that_sleeps_longer_than_its_lease_harms_nothing(self):
+        sweep = self.start_sweep("--workers", "2")
+        both = until(lambda: len(self.workers()) == 2 and self.workers(), "two workers")
+        until(lambda: len(self.begun()) > 2, "runs")
+        os.kill(both[0], signal.SIGSTOP)
+        until(lambda: len(list((self.out / "runs").glob("*.json"))) == RUNS, "the other one's work")
+        os.kill(both[0], signal.SIGCONT)
+        self.assertEqual(sweep.wait(LIMIT_S), 0, self.text())
+        self.assertNotIn("died", self.text())
+        self.assert_same_figure()
+
+    def test_without_workers_it_ends(self):
+        sweep = self.start_sweep("--workers", "2")
+        until(self.begun, "a run")
+        # Both at once, stopped first: neither may do the other's work.
+        both = until(lambda: len(self.workers()) == 2 and self.workers(), "two workers")
+        for signal_ in (signal.SIGSTOP, signal.SIGKILL):
+            for worker in both:
+                os.kill(worker, signal_)
+        self.assertEqual(sweep.wait(LIMIT_S), 4, self.text())
+        self.assertRegex(self.text(), rf"\d+ of {RUNS} runs, and no worker is left; .*/workers has what they wrote")
+
+    def test_ctrl_c_and_then_the_rest(self):
+        sweep = self.start_sweep("--workers", "2")
+        until(lambda: list((self.out / "runs").glob("*.json")), "a result")
+        sweep.send_signal(signal.SIGINT)
+        self.assertEqual(sweep.wait(LIMIT_S), 130, self.text())
+        until(lambda: not self.left_running(), "everybody's end")
+        done = {path.name for path in (self.out / "runs").glob("*.json")}
+        before = sum(self.begun().values())
+        self.run_("sweep", *FIGURE, "--out", self.out)
+        self.assertEqual(sum(self.begun().values()) - before, RUNS - len(done))
+        self.assert_same_figure()
+
+    def test_an_etcd_that_comes_back_loses_nothing(self):
+        [port] = free_ports(1)
+        etcd = self.start_etcd(port)
+        sweep = self.start_sweep("--workers", "2", "--etcd", f"http://127.0.0.1:{port}")
+        until(self.begun, "a run")
+        etcd.kill()
+        etcd.wait()
+        time.sleep(1)
+        self.start_etcd(port)
+        self.assertEqual(sweep.wait(LIMIT_S), 0, self.text())
+        self.assert_same_figure()
+
+    def test_a_worker_of_ones_own_joins(self):
+        [port] = free_ports(1)
+        self.start_etcd(port)
+        sweep = self.start_sweep("--workers", "1", "--etcd", f"http://127.0.0.1:{port}")
+        until((self.out / "sweep.json").exists, "sweep.json")
+        guest = self.start(CARILLON, "sweep", "work", self.out, log="guest")
+        self.assertEqual(sweep.wait(LIMIT_S), 0, self.text())
+        self.assertEqual(guest.wait(LIMIT_S), 0, self.text("guest"))
+        self.assert_same_figure()
+        guests = [line for line in self.text("guest").splitlines() if line.startswith("runs ")]
+        self.assertEqual(len(guests) + sum(self.begun().values()), RUNS)
+        self.assertNotEqual(guests, [])
+
+    def test_mutual_tls(self):
+        self.make_certificates("ca", "other")
+        [port] = free_ports(1)
+        self.start_etcd(port, "--client-cert-auth", f"--trusted-ca-file={self.home}/ca.pem",
+                        f"--cert-file={self.home}/ca-etcd.pem", f"--key-file={self.home}/ca-etcd.key", scheme="https")
+        etcd = ["--etcd", f"https://127.0.0.1:{port}", "--tls-ca", self.home / "ca.pem"]
+        own = ["--tls-cert", self.home / "ca-me.pem", "--tls-key", self.home / "ca-me.key"]
+        foreign = ["--tls-cert", self.home / "other-me.pem", "--tls-key", self.home / "other-me.key"]
+        self.assertIn("etcd does not answer", self.run_("sweep", *FIGURE, "--out", self.out, *etcd, *foreign, code=4))
+        self.assertEqual(list(self.out.glob("workers/*")), [])
+        self.run_("sweep", *FIGURE, "--out", self.out, *etcd, *own)
+        self.assert_same_figure()
+
+    def write_plan(self, name, **expected):
+        plan = self.home / f"{name}.yaml"
+        plan.write_text(f"""
+plan: {name}
+topology:
+  gpu: {{backend: cpu, memory: 256MiB}}
+  devices: [{{name: fpga0, kind: fpga, size: 64x64, fps: 200, check: true, restart: on_failure}}]
+faults: [{{name: dies, target: {{process: fpga0}}, when: {{point: device.ring, nth: 20}}, do: kill}}]
+run: {{for: 300ms, settle: 1s}}
+expect: {{indeterminate: {{device_died: any}}, restarts: {expected}}}
+""")
+        return plan
+
+    def test_fault_plans_by_seeds(self):
+        holds, fails = self.write_plan("holds", fpga0=1), self.write_plan("fails", fpga0=7)
+        sweep = ["sweep", "faults", holds, "--seeds", "5-10", "--out", self.out, "--workers", "2"]
+        self.assertRegex(self.run_(*sweep), r"PLAN +OK +VIOLATED\nholds +6 +0\n")
+        self.assertEqual(sorted(self.begun()), sorted(f"runs holds, seed {seed}" for seed in range(5, 11)))
+        # What was run is not run again.
+        sweep.insert(3, fails)
+        told = self.run_(*sweep, code=6)
+        self.assertRegex(told, r"fails +0 +6\nholds +6 +0\n")
+        self.assertIn("what must hold does not hold in 6 runs", told)
+        self.assertIn("replay with: ", told)
+        self.assertIn(f"{fails} --seed 9", told)
+        self.assertEqual(set(self.begun().values()), {1})
+        self.assertEqual(len(self.begun()), 12)
+        self.assertEqual(self.left_running(), [])
+
+    def test_fault_plans_that_cannot_be_swept(self):
+        plan = self.write_plan("holds", fpga0=1)
+        (self.home / "bare.yaml").write_text("plan: bare\nfaults: [{name: a, target: {process: b}, do: kill}]\n")
+        for words, code, said in [
+                ([plan, "--seeds", "5-"], 2, "one or two numbers"),
+                ([plan, "--seeds", "5-4"], 2, "the first must not be above the last"),
+                ([plan, "--seeds", "0-1000000"], 2, "1000000 seeds is the most"),
+                ([plan, plan], 2, "two plans have the name holds"),
+                ([self.home / "bare.yaml"], 2, "has no topology"),
+                ([self.home / "none.yaml"], 3, "none.yaml")]:
+            with self.subTest(words=words):
+                self.assertIn(said, self.run_("sweep", "faults", *words, "--out", self.out, code=code))
+        # One that does not start stops the sweep by its name.
+        nowhere = dict(self.environment, CARILLON_RUNTIME_DIR="/proc/none")
+        self.assertIn("holds, seed 1: carillon fault run", self.run_(
+            "sweep", "faults", plan, "--seeds", "1", "--out", self.out, code=4, environment=nowhere))
+
+    def make_certificates(self, *authorities):
+        def openssl(*words):
+            subprocess.run(["openssl", *words], cwd=self.home, check=True, stdout=subprocess.DEVNULL,
+                           stderr=subprocess.DEVNULL)
+
+        new = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "9"]
+        for ca in authorities:
+            openssl(*new, "-subj", f"/CN={ca}", "-keyout", f"{ca}.key", "-out", f"{ca}.pem")
+            for name in ("etcd", "me"):
+                openssl(*new, "-subj", f"/CN={name}", "-keyout", f"{ca}-{name}.key", "-out", f"{ca}-{name}.pem",
+                        "-CA", f"{ca}.pem", "-CAkey", f"{ca}.key", "-addext", "basicConstraints=critical,CA:FALSE",
+                        "-addext", "subjectAltName=IP:127.0.0.1")
+
+    def test_slurm_runs_the_workers(self):
+        slurm = self.start_slurm()
+        [port] = free_ports(1)
+        self.start_etcd(port)
+        self.run_("sweep", *FIGURE, "--out", self.out, "--slurm", "--workers", "3", "--etcd",
+                  f"http://127.0.0.1:{port}", environment=slurm)
+        self.assert_same_figure()
+        begun = self.begun()
+        self.assertEqual((len(begun), set(begun.values())), (RUNS, {1}))
+        self.assertEqual({path.name for path in (self.out / "workers").iterdir()}, {"1.log", "2.log", "3.log"})
+
+    def test_what_slurm_refuses_is_told(self):
+        slurm = self.start_slurm()
+        [port] = free_ports(1)
+        self.start_etcd(port)
+        self.assertIn("sbatch: ", self.run_(
+            "sweep", *FIGURE, "--out", self.out, "--slurm", "--sbatch=--partition=none", "--etcd",
+            f"http://127.0.0.1:{port}", code=1, environment=slurm))
+
+    def test_a_cancelled_slurm_job_is_no_success(self):
+        slurm = self.start_slurm()
+        [port] = free_ports(1)
+        self.start_etcd(port)
+        self.environment = slurm
+        sweep = self.start_sweep("--slurm", "--workers", "2", "--etcd", f"http://127.0.0.1:{port}")
+        until(self.begun, "a run")
+        subprocess.run(["scancel", "--name=carillon-sweep"], env=slurm, check=True)
+        self.assertEqual(sweep.wait(LIMIT_S), 4, self.text())
+        self.assertIn("no worker is left", self.text())
+
+    def start_slurm(self):
+        """slurmctld and three slurmd on loopback, as this user; the environment for its commands."""
+        place = self.home / "slurm"
+        (place / "state").mkdir(parents=True)
+        environment = dict(self.environment, SLURM_CONF=f"{place}/slurm.conf")
+        (place / "munge.key").write_bytes(os.urandom(128))
+        (place / "munge.key").chmod(0o600)
+        self.home.chmod(0o755)  # munged wants to know that others can reach its socket
+        user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
+        ports = free_ports(4)
+        (place / "slurm.conf").write_text("\n".join([
+            "ClusterName=lab", "SlurmctldHost=localhost(127.0.0.1)", f"SlurmctldPort={ports[0]}",
+            f"SlurmUser={user}", f"SlurmdUser={user}", "AuthType=auth/munge", f"AuthInfo=socket={place}/munge.sock",
+            "CredType=cred/munge", f"PluginDir={LIBRARIES}/slurm-wlm", "ProctrackType=proctrack/linuxproc",
+            "TaskPlugin=task/none", "SwitchType=switch/none", "MpiDefault=none",
+            "JobAcctGatherType=jobacct_gather/none", "SelectType=select/cons_tres", "SelectTypeParameters=CR_Core",
+            "ReturnToService=2", "SlurmdParameters=config_overrides", f"SlurmctldPidFile={place}/ctld.pid",
+            f"SlurmdPidFile={place}/%n.pid", f"SlurmdSpoolDir={place}/%n", f"StateSaveLocation={place}/state",
+            f"SlurmctldLogFile={place}/ctld.log", f"SlurmdLogFile={place}/%n.log",
+            *(f"NodeName=n{i} NodeHostname=localhost NodeAddr=127.0.0.1 Port={ports[i]} CPUs=2" for i in (1, 2, 3)),
+            "PartitionName=all Nodes=n[1-3] Default=YES State=UP", ""]))
+        (place / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
+
+        def start(*command):
+            # munged and slurmd end tidily when asked, and so do the job's steps.
+            process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL,
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+            self.addCleanup(process.wait)
+            self.addCleanup(process.terminate)
+
+        files = {name: f"--{name}-file={place}/munge.{name}" for name in ("key", "log", "pid", "seed")}
+        start("munged", "--foreground", f"--socket={place}/munge.sock", *files.values())
+        until((place / "munge.sock").exists, "munged")
+        start("slurmctld-wlm", "-D", "-i", "-f", place / "slurm.conf")
+        for i in (1, 2, 3):
+            start("slurmd-wlm", "-D", "-N", f"n{i}", "-f", place / "slurm.conf", "-d", ROOT / "usr/sbin/slurmstepd-wlm")
+
+        def idle():
+            told = subprocess.run(["sinfo", "--noheader", "--format=%D %T"], env=environment, capture_output=True,
+                                  text=True).stdout
+            return re.fullmatch(r"3 idle\s*", told)
+
+        until(idle, "three idle nodes")
+        return environment
+
+    def test_bad_input(self):
+        out = ["--out", self.out]
+        for words, code, said in [
+                (["figure", *out], 2, "no figure is given"),
+                (["figure", "fig12"], 2, "--out DIR is missing"),
+                (["figure", "fig999", *out], 3, "there is no figure 'fig999'"),
+                (["figure", "fig12", *out, "--slurm"], 2, "--slurm needs --etcd"),
+                (["figure", "fig12", *out, "--sbatch=x"], 2, "--sbatch needs --slurm"),
+                (["figure", "fig12", *out, "--etcd", "10.0.0.1"], 2, "10.0.0.1 is no address of an etcd"),
+                (["figure", "fig12", *out, "--etcd", "http://127.0.0.1:1"], 4, "etcd does not answer: http://127.0.0.1:1"),
+                (["figure", "fig12", *out, "--etcd", "https://127.0.0.1:1", "--tls-ca", "none.pem"], 2,
+                 "missing: --tls-cert, --tls-key"),
+                (["figure", "fig12", "--out", "/proc/none"], 5, "/proc/none"),
+                (["work", self.out], 3, f"cannot read {self.out}/sweep.json"),
+        ]:
+            with self.subTest(words=words):
+                self.assertIn(said, self.run_("sweep", *words, code=code))
+        (self.out).mkdir(exist_ok=True)
+        (self.out / "sweep.json").write_text("{}")
+        self.assertIn("is no file of a sweep", self.run_("sweep", "work", self.out, code=2))
+
+    def test_without_etcd_it_says_what_to_install(self):
+        self.assertIn("apt-get install etcd-server",
+                      self.run_("sweep", *FIGURE, "--out", self.out, code=3, environment={"PATH": "/nowhere"}))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,214 @@
+#include "mesh/etcd/etcd.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <utility>
+
+#include "base/host_port.h"
+#include "base/status.h"
+#include "proto/etcd.grpc.pb.h"
+
+namespace carillon::mesh {
+namespace {
+
+namespace pb = ::etcdserverpb;
+
+constexpr std::chrono::seconds kPatience{2};
+
+grpc::ChannelArguments Arguments() {
+  grpc::ChannelArguments arguments;
+  // A member that comes back is to be found within a lease's length.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
+  // The environment's proxies are for the web.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  return arguments;
+}
+
+absl::Status ToStatus(const grpc::Status& status) {
+  switch (status.error_code()) {
+    case grpc::StatusCode::OK:
+      return absl::OkStatus();
+    case grpc::StatusCode::NOT_FOUND:
+      return absl::NotFoundError(status.error_message());
+    case grpc::StatusCode::PERMISSION_DENIED:
+    case grpc::StatusCode::UNAUTHENTICATED:
+      return absl::PermissionDeniedError(
+          fmt::format("etcd refuses: {}", status.error_message()));
+    default:
+      return absl::InternalError(
+          fmt::format("etcd answers: {}", status.error_message()));
+  }
+}
+
+// Whether another member may know better.
+bool IsAway(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+         status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+}
+
+// The first key that does not begin with `prefix`, and all that do not come
+// before it.
+std::string EndOf(std::string_view prefix) {
+  std::string end(prefix);
+  while (!end.empty()) {
+    if (static_cast<uint8_t>(end.back()) < 0xff) {
+      ++end.back();
+      return end;
+    }
+    end.pop_back();
+  }
+  return std::string(1, '\0');  // etcd's word for all keys
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Etcd>> Etcd::Make(
+    const std::vector<std::string>& members, const TlsPems& pems) {
+  if (members.empty()) {
+    return absl::InvalidArgumentError("no address of an etcd is given");
+  }
+  std::vector<Member> made;
+  for (const std::string& member : members) {
+    std::string_view rest = member;
+    const auto take = [&](std::string_view word) {
+      if (!rest.starts_with(word)) return false;
+      rest.remove_prefix(word.size());
+      return true;
+    };
+    if (take("unix:") && !rest.empty()) {
+      made.push_back({member, grpc::CreateCustomChannel(
+                                  member, grpc::InsecureChannelCredentials(),
+                                  Arguments())});
+      continue;
+    }
+    const bool tls = take("https://");
+    if (!tls && !take("http://")) {
+      return absl::InvalidArgumentError(
+          fmt::format("{} is no address of an etcd: http://HOST:PORT, "
+                      "https://HOST:PORT or unix:PATH is",
+                      member));
+    }
+    if (rest.ends_with('/')) rest.remove_suffix(1);
+    ASSIGN_OR_RETURN(const auto address, ReadHostPort(rest));
+    std::shared_ptr<grpc::ChannelCredentials> credentials =
+        grpc::InsecureChannelCredentials();
+    if (tls) {
+      grpc::SslCredentialsOptions options;
+      options.pem_root_certs = pems.ca;
+      options.pem_private_key = pems.key;
+      options.pem_cert_chain = pems.certificate;
+      credentials = grpc::SslCredentials(options);
+    }
+    made.push_back(
+        {member, grpc::CreateCustomChannel("dns:" + address.ToString(),
+                                           credentials, Arguments())});
+  }
+  return std::unique_ptr<Etcd>(new Etcd(std::move(made)));
+}
+
+absl::Status Etcd::Ask(const Call& call) const {
+  std::vector<std::string> reasons;
+  for (const Member& member : members_) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kPatience);
+    const grpc::Status status = call(member.channel, context);
+    if (!IsAway(status)) return ToStatus(status);
+    reasons.push_back(
+        fmt::format("{} ({})", member.name, status.error_message()));
+  }
+  return absl::UnavailableError(
+      fmt::format("etcd does not answer: {}", fmt::join(reasons, ", ")));
+}
+
+absl::StatusOr<Etcd::LeaseId> Etcd::GrantLease(std::chrono::seconds length) {
+  pb::LeaseGrantRequest request;
+  request.set_ttl(length.count());
+  pb::LeaseGrantResponse response;
+  RETURN_IF_ERROR(Ask([&](const Channel& channel,
+                          grpc::ClientContext& context) {
+    return pb::Lease::Stub(channel).LeaseGrant(&context, request, &response);
+  }));
+  return response.id();
+}
+
+absl::Status Etcd::KeepAlive(LeaseId lease) {
+  pb::LeaseKeepAliveRequest request;
+  request.set_id(lease);
+  pb::LeaseKeepAliveResponse response;
+  RETURN_IF_ERROR(
+      Ask([&](const Channel& channel, grpc::ClientContext& context) {
+        pb::Lease::Stub stub(channel);
+        const auto stream = stub.LeaseKeepAlive(&context);
+        stream->Write(request);
+        stream->WritesDone();
+        const bool answered = stream->Read(&response);
+        const grpc::Status status = stream->Finish();
+        return answered ? grpc::Status::OK : status;
+      }));
+  if (response.ttl() > 0) return absl::OkStatus();
+  return absl::NotFoundError(fmt::format("lease {:x} has ended", lease));
+}
+
+absl::Status Etcd::Revoke(LeaseId lease) {
+  pb::LeaseRevokeRequest request;
+  request.set_id(lease);
+  pb::LeaseRevokeResponse response;
+  return Ask([&](const Channel& channel, grpc::ClientContext& context) {
+    return pb::Lease::Stub(channel).LeaseRevoke(&context, request, &response);
+  });
+}
+
+absl::StatusOr<bool> Etcd::PutNew(std::string_view key, std::string_view value,
+                                  LeaseId lease) {
+  pb::TxnRequest request;
+  pb::Compare& absent = *request.add_compare();
+  absent.set_target(pb::Compare::CREATE);
+  absent.set_key(std::string(key));
+  absent.set_create_revision(0);
+  pb::PutRequest& put = *request.add_success()->mutable_request_put();
+  put.set_key(std::string(key));
+  put.set_value(std::string(value));
+  put.set_lease(lease);
+  request.add_failure()->mutable_request_range()->set_key(std::string(key));
+  pb::TxnResponse response;
+  RETURN_IF_ERROR(
+      Ask([&](const Channel& channel, grpc::ClientContext& context) {
+        return pb::KV::Stub(channel).Txn(&context, request, &response);
+      }));
+  if (response.succeeded()) return true;
+  // A member may have put it for us and died before it said so.
+  for (const pb::ResponseOp& each : response.responses()) {
+    for (const pb::KeyValue& found : each.response_range().kvs()) {
+      return found.value() == value && found.lease() == lease;
+    }
+  }
+  return false;
+}
+
+absl::Status Etcd::Delete(std::string_view key) {
+  pb::DeleteRangeRequest request;
+  request.set_key(std::string(key));
+  pb::DeleteRangeResponse response;
+  return Ask([&](const Channel& channel, grpc::ClientContext& context) {
+    return pb::KV::Stub(channel).DeleteRange(&context, request, &response);
+  });
+}
+
+absl::StatusOr<std::map<std::string, std::string>> Etcd::List(
+    std::string_view prefix) {
+  pb::RangeRequest request;
+  request.set_key(prefix.empty() ? std::string(1, '\0') : std::string(prefix));
+  request.set_range_end(EndOf(prefix));
+  pb::RangeResponse response;
+  RETURN_IF_ERROR(
+      Ask([&](const Channel& channel, grpc::ClientContext& context) {
+        return pb::KV::Stub(channel).Range(&context, request, &response);
+      }));
+  std::map<std::string, std::string> found;
+  for (const pb::KeyValue& one : response.kvs()) found[one.key()] = one.value();
+  return found;
+}
+
+}  // namespace carillon::mesh

@@ -1,0 +1,67 @@
+// A client of etcd (https://etcd.io, API v3): keys that go when their lease ends.
+#ifndef CARILLON_MESH_ETCD_ETCD_H_
+#define CARILLON_MESH_ETCD_ETCD_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/tls_files.h"
+
+namespace carillon::mesh {
+
+// Thread safe. Each call asks one member after another until one answers, each
+// for at most two seconds. Errors of all calls: Unavailable (none answers),
+// PermissionDenied, Internal (etcd's own words).
+class Etcd {
+ public:
+  using LeaseId = int64_t;
+
+  // `members`: "http://HOST:PORT", "https://HOST:PORT" or "unix:PATH"; `pems`
+  // are for https. Does not connect yet. Errors: InvalidArgument (no address).
+  static absl::StatusOr<std::unique_ptr<Etcd>> Make(
+      const std::vector<std::string>& members, const TlsPems& pems);
+
+  // etcd may grant more than is asked for.
+  absl::StatusOr<LeaseId> GrantLease(std::chrono::seconds length);
+  // The length counts from now. Errors: also NotFound (the lease has ended).
+  absl::Status KeepAlive(LeaseId lease);
+  // The lease ends now, and its keys go.
+  absl::Status Revoke(LeaseId lease);
+
+  // True: the key has this value and goes with this lease, whoever put it.
+  // False: somebody else put it before. Errors: also NotFound (the lease has
+  // ended).
+  absl::StatusOr<bool> PutNew(std::string_view key, std::string_view value,
+                              LeaseId lease);
+  absl::Status Delete(std::string_view key);
+  // Keys that begin so, with their values.
+  absl::StatusOr<std::map<std::string, std::string>> List(
+      std::string_view prefix);
+
+ private:
+  using Channel = std::shared_ptr<grpc::Channel>;
+  struct Member {
+    std::string name;
+    Channel channel;
+  };
+  using Call =
+      std::function<grpc::Status(const Channel&, grpc::ClientContext&)>;
+
+  explicit Etcd(std::vector<Member> members) : members_(std::move(members)) {}
+  absl::Status Ask(const Call& call) const;
+
+  const std::vector<Member> members_;
+};
+
+}  // namespace carillon::mesh
+
+#endif  // CARILLON_MESH_ETCD_ETCD_H_
