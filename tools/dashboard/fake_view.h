@@ -52,6 +52,10 @@ class FakeView : public View {
     return {{"asked", lines}, {"line", line_}};
   }
   absl::StatusOr<Json> Faults() override { return Json::object(); }
+  absl::StatusOr<Json> Story() override { return Json{{"verdict", "ok"}}; }
+  absl::StatusOr<std::string> Trace(uint64_t seconds) override {
+    return fmt::format("trace of {} s", seconds);
+  }
   std::string Metrics() override { return "carillon_test 1\n"; }
 
   absl::StatusOr<Json> Inject(const faults::Fault& fault) override {

@@ -37,6 +37,8 @@ class LiveView : public View {
   std::vector<SharedText> History(uint64_t seconds) const override;
   Json Logs(size_t lines) override;
   absl::StatusOr<Json> Faults() override;
+  absl::StatusOr<Json> Story() override;
+  absl::StatusOr<std::string> Trace(uint64_t seconds) override;
   std::string Metrics() override;
 
   absl::StatusOr<Json> Inject(const faults::Fault& fault) override;
@@ -65,6 +67,8 @@ class LiveView : public View {
   std::atomic<size_t> readers_{0};
   std::atomic<bool> stop_{false};
 
+  // One reader of all recorders at a time, whose records are in memory then.
+  Mutex reading_;
   mutable Mutex mutex_;
   Sight sight_ ABSL_GUARDED_BY(mutex_);
   Picture newest_ ABSL_GUARDED_BY(mutex_);

@@ -35,6 +35,7 @@ struct Options {
   std::string testbed;
   uint16_t port = 0;
   std::vector<std::string> roles;
+  std::string page;
   bool supervised = false;
   bool json = false;
 };
@@ -108,7 +109,7 @@ absl::Status Run(const Options& options) {
   HttpServer* const woken = server.get();
   LiveView view({options.testbed, TestbedPaths(options.directory), {}},
                 [woken] { woken->Wake(); });
-  const Routes routes(&access, &view);
+  const Routes routes(&access, &view, options.page);
   server->Serve(
       {.answer =
            [&routes](const Request& request) { return routes.Answer(request); },
@@ -136,6 +137,9 @@ int Main(int argc, char** argv) {
   app.add_option("--port", options.port, "The port; 0: any free one");
   app.add_option("--role", options.roles, "One more link, for this role")
       ->check(CLI::IsMember({"operator", "fault-injector", "viewer"}));
+  app.add_option("--page", options.page,
+                 "A folder with the page's files, in place of the program's")
+      ->check(CLI::ExistingDirectory);
   app.add_flag("--supervised", options.supervised,
                "Leave the viewer's link in the testbed's directory");
   app.add_flag("--json", options.json, "Print the links as JSON");

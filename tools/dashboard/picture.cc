@@ -67,6 +67,17 @@ Json Devices(const Sight& sight) {
   return devices;
 }
 
+// Of the event that ended last; null: it was not traced.
+Json ToJson(const v1::EventLife& life) {
+  if (life.sequence() == 0 || life.rung_ns() == 0) return nullptr;
+  return {{"sequence", life.sequence()},
+          {"rung_ns", life.rung_ns()},
+          {"seen_ns", life.seen_ns()},
+          {"queued_ns", life.queued_ns()},
+          {"dispatched_ns", life.dispatched_ns()},
+          {"finished_ns", life.finished_ns()}};
+}
+
 Json Rings(const Sight& sight) {
   Json rings = Json::array();
   for (const auto& [index, event] : sight.snapshot.event_kernels()) {
@@ -97,6 +108,7 @@ Json Rings(const Sight& sight) {
     const bool traced = latency != sight.latencies.end();
     ring["p50_ns"] = traced ? Json(latency->second.p50_ns) : Json(nullptr);
     ring["p99_ns"] = traced ? Json(latency->second.p99_ns) : Json(nullptr);
+    ring["life"] = ToJson(event.life);
     rings.push_back(std::move(ring));
   }
   return rings;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "base/read_file.h"
 #include "base/status.h"
 #include "shm/faults/fault.h"
 #include "tools/dashboard/page_files.h"
@@ -202,6 +203,43 @@ Response ServeFaults(const Request&, std::string_view, View& view) {
   return ToResponse(view.Faults());
 }
 
+// Where faults can strike and what they can do there, as `fault points` has it.
+Response ServePoints(const Request&, std::string_view, View&) {
+  Json points = Json::array();
+  for (const faults::PointInfo& info : faults::Points()) {
+    if (info.point == faults::Point::kNone) continue;
+    Json actions = Json::array();
+    for (size_t i = 0; i < faults::kActions; ++i) {
+      if (faults::Allows(info.point, faults::Action(i))) {
+        actions.push_back(faults::ActionName(faults::Action(i)));
+      }
+    }
+    points.push_back({{"point", info.name},
+                      {"summary", info.summary},
+                      {"actions", std::move(actions)}});
+  }
+  return JsonText({{"points", std::move(points)}});
+}
+
+Response ServeStory(const Request&, std::string_view, View& view) {
+  return ToResponse(view.Story());
+}
+
+Response ServeTrace(const Request&, std::string_view query, View& view) {
+  const auto seconds =
+      NumberIn(query, "last", kHistorySeconds, kHistorySeconds);
+  if (!seconds) {
+    return Error(400, fmt::format("last must be a number of seconds, 1 to {}",
+                                  kHistorySeconds));
+  }
+  auto trace = view.Trace(*seconds);
+  if (!trace.ok()) return ToResponse(trace.status());
+  Response response = Text(200, "application/octet-stream", *std::move(trace));
+  response.headers.emplace_back("Content-Disposition",
+                                "attachment; filename=\"carillon.pftrace\"");
+  return response;
+}
+
 Response ServeMetrics(const Request&, std::string_view, View& view) {
   return Text(200, "text/plain; version=0.0.4; charset=utf-8", view.Metrics());
 }
@@ -251,6 +289,9 @@ constexpr Route kRoutes[] = {
     {{"GET", "/api/v1/history", Role::kViewer}, ServeHistory},
     {{"GET", "/api/v1/logs", Role::kViewer}, ServeLogs},
     {{"GET", "/api/v1/faults", Role::kViewer}, ServeFaults},
+    {{"GET", "/api/v1/points", Role::kViewer}, ServePoints},
+    {{"GET", "/api/v1/story", Role::kViewer}, ServeStory},
+    {{"GET", "/api/v1/trace.pftrace", Role::kViewer}, ServeTrace},
     {{"GET", "/metrics", Role::kViewer}, ServeMetrics},
     {{"POST", "/api/v1/faults", Role::kFaultInjector}, nullptr, Inject},
     {{"POST", "/api/v1/faults/clear", Role::kFaultInjector}, nullptr, Clear},
@@ -259,7 +300,14 @@ constexpr Route kRoutes[] = {
     {{"POST", "/api/v1/restart", Role::kOperator}, nullptr, Restart},
 };
 
-Response ServeFile(const PageFile& file) {
+Response ServeFile(const PageFile& file, const std::string& folder) {
+  if (!folder.empty()) {
+    const std::string_view name = file.path == "/" ? "/index.html" : file.path;
+    const auto text =
+        ReadFile(fmt::format("{}{}", folder, name), "a file of the page");
+    if (!text.ok()) return Error(500, std::string(text.status().message()));
+    return Text(200, file.content_type, *text);
+  }
   Response response = Text(200, file.content_type,
                            {reinterpret_cast<const char*>(file.gzipped.data()),
                             file.gzipped.size()});
@@ -307,7 +355,7 @@ Response Routes::Answer(const Request& request) const {
   std::string allowed;
   for (const PageFile& file : PageFiles()) {
     if (file.path != path) continue;
-    if (request.method == "GET") return ServeFile(file);
+    if (request.method == "GET") return ServeFile(file, page_);
     allowed = "GET";
   }
   for (const Route& route : kRoutes) {
@@ -322,6 +370,9 @@ Response Routes::Answer(const Request& request) const {
     }
     Response response = Serve(route, request, query, *view_);
     response.trusted = true;
+    // So that the page offers what this link may do, and nothing else.
+    response.headers.emplace_back("Carillon-Role",
+                                  ToText(*access_->RoleOfToken(request)));
     return response;
   }
   if (allowed.empty()) return Error(404, "there is no such page");

@@ -4,7 +4,9 @@
 
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "tools/dashboard/access.h"
 #include "tools/dashboard/http_message.h"
@@ -22,8 +24,10 @@ struct RouteInfo {
 // Thread safe.
 class Routes {
  public:
-  // Both must outlive it.
-  Routes(const Access* access, View* view) : access_(access), view_(view) {}
+  // Both must outlive it. `page`: a folder to read the page's files from in place
+  // of those in the program; empty: none.
+  Routes(const Access* access, View* view, std::string page = "")
+      : access_(access), view_(view), page_(std::move(page)) {}
 
   // Never fails: what is wrong with a request is in its response.
   Response Answer(const Request& request) const;
@@ -33,6 +37,7 @@ class Routes {
  private:
   const Access* const access_;
   View* const view_;
+  const std::string page_;
 };
 
 }  // namespace carillon::dashboard

@@ -4,20 +4,28 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
+#include "base/temp_directory.h"
+#include "shm/faults/fault.h"
 #include "tools/dashboard/fake_view.h"
+#include "tools/testbed/fault_plans/fields.h"
 
 namespace carillon::dashboard {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Pair;
 
 constexpr char kHost[] = "127.0.0.1:4321";
 
@@ -282,6 +290,65 @@ TEST(TokenTest, HasRandomBits) {
   const std::string token = MakeToken();
   EXPECT_THAT(token, ::testing::MatchesRegex("[0-9a-f]{32}"));
   EXPECT_NE(token, MakeToken());
+}
+
+TEST_F(RoutesTest, PointsAreThoseOfTheFaults) {
+  const Json points =
+      Json::parse(BodyOf(routes_.Answer(Get("/api/v1/points"))))["points"];
+  // All but kNone.
+  EXPECT_EQ(points.size(), faults::Points().size() - 1);
+  for (const Json& point : points) {
+    const auto named =
+        std::ranges::find(faults::Points(), point["point"].get<std::string>(),
+                          &faults::PointInfo::name);
+    ASSERT_NE(named, faults::Points().end()) << point;
+    EXPECT_NE(named->point, faults::Point::kNone);
+    for (const Json& action : point["actions"]) {
+      const auto read = fault::ReadAction(action.get<std::string>());
+      ASSERT_TRUE(read.ok()) << point;
+      EXPECT_TRUE(faults::Allows(named->point, *read)) << point;
+    }
+  }
+}
+
+TEST_F(RoutesTest, ATraceIsAFileOfTheSecondsThatWereAskedFor) {
+  const Response response = routes_.Answer(Get("/api/v1/trace.pftrace?last=7"));
+  EXPECT_EQ(BodyOf(response), "trace of 7 s");
+  EXPECT_EQ(response.content_type, "application/octet-stream");
+  EXPECT_THAT(response.headers,
+              Contains(Pair("Content-Disposition",
+                            "attachment; filename=\"carillon.pftrace\"")));
+  EXPECT_EQ(Status(Get("/api/v1/trace.pftrace?last=0")), 400);
+  EXPECT_EQ(Status(Get("/api/v1/trace.pftrace?last=601")), 400);
+}
+
+TEST_F(RoutesTest, AnAnswerTellsWhatItsLinkMayDo) {
+  for (const Role role :
+       {Role::kViewer, Role::kOperator, Role::kFaultInjector}) {
+    const Response response =
+        routes_.Answer(Right({"GET", "/api/v1/stream", role}));
+    EXPECT_THAT(response.headers,
+                Contains(Pair("Carillon-Role", std::string(ToText(role)))));
+  }
+}
+
+TEST_F(RoutesTest, AFolderOfThePageIsReadAtEachRequest) {
+  const TempDirectory folder;
+  const Routes routes(&access_, &view_, folder.path());
+  const Response missing = routes.Answer(Get("/app.js"));
+  EXPECT_EQ(missing.status, 500);
+  EXPECT_THAT(BodyOf(missing), HasSubstr(folder.path() + "/app.js"));
+  for (const std::string text : {"let a;", "let b;"}) {
+    std::ofstream(folder.path() + "/app.js") << text;
+    const Response response = routes.Answer(Get("/app.js"));
+    EXPECT_EQ(response.status, 200);
+    EXPECT_EQ(BodyOf(response), text);
+    EXPECT_THAT(response.headers, IsEmpty()) << "it is not gzipped";
+  }
+  // Only the page's files, whatever else is in there.
+  std::ofstream(folder.path() + "/secret") << "x";
+  EXPECT_EQ(routes.Answer(Get("/secret")).status, 404);
+  EXPECT_EQ(routes.Answer(Get("/../etc/passwd")).status, 404);
 }
 
 }  // namespace

@@ -1,10 +1,24 @@
 // @ts-check
-// Shows the gateway's pictures as tables. Whatever comes from a testbed may be
-// hostile: it becomes text nodes only.
+// The page: its connection to the gateway, what it remembers, and the view that is shown.
+
+import {html, render} from "./vendor/preact.js";
+import {addChanges, pictureOf, remember} from "./past.js";
+import {Peaks, Stillness, ringKey} from "./rings.js";
+import {clock, count, mebibytes, visible} from "./text.js";
+import {EktView, FaultsView, HouseView, LogsView, RatesView, SmsView, StoryView, StuckView} from "./views.js";
 
 const TOKEN = "carillon-token";
-const PEAK_MS = 15000;
 const LOG_MS = 2000;
+const HISTORY = 600;  // pictures, one a second
+const LIVES_NS = 10e9;
+const LATE_MS = 900;  // the gateway sends ten pictures a second, two while gpud is gone
+
+/** @type {[string, string, any][]} */
+const VIEWS = [
+  ["house", "House", HouseView], ["stuck", "Stuck or slow", StuckView], ["rates", "Rates", RatesView],
+  ["ekt", "Event kernels", EktView], ["faults", "Faults", FaultsView], ["story", "Story", StoryView],
+  ["sms", "SMs", SmsView], ["logs", "Logs", LogsView],
+];
 
 /** The link's token goes into the tab's storage, and out of the address. */
 function takeToken() {
@@ -16,237 +30,135 @@ function takeToken() {
   return sessionStorage.getItem(TOKEN) ?? "";
 }
 
-/** Control characters, and those that turn the direction of text, as codes. */
-export function visible(/** @type {unknown} */ text) {
-  return String(text).replace(
-    /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
-    (one) => "\\u" + one.charCodeAt(0).toString(16).padStart(4, "0"));
-}
-
-function element(/** @type {string} */ id) {
-  const found = document.getElementById(id);
-  if (!found) throw new Error(`no element ${id}`);
-  return found;
-}
-
-function setText(/** @type {Element} */ at, /** @type {string} */ text) {
-  if (at.textContent !== text) at.textContent = text;
-}
-
-/**
- * @typedef {{text: unknown, mark?: string}} Cell
- * @typedef {[string, "text" | "number"][]} Columns
- */
-function showTable(/** @type {string} */ id, /** @type {Columns} */ columns,
-                   /** @type {Cell[][]} */ rows, /** @type {string} */ none) {
-  const table = /** @type {HTMLTableElement} */ (element(id));
-  if (!table.tHead) {
-    const head = table.createTHead().insertRow();
-    for (const [name, kind] of columns) {
-      const cell = document.createElement("th");
-      cell.scope = "col";
-      cell.className = kind;
-      cell.textContent = name;
-      head.append(cell);
-    }
-    table.createTBody();
-  }
-  const body = table.tBodies[0];
-  const shown = rows.length > 0 ? rows : [[{text: none}]];
-  while (body.rows.length > shown.length) body.deleteRow(-1);
-  shown.forEach((cells, i) => {
-    const row = body.rows[i] ?? body.insertRow();
-    while (row.cells.length > cells.length) row.deleteCell(-1);
-    cells.forEach(({text, mark}, j) => {
-      const cell = row.cells[j] ?? row.insertCell();
-      const kind = columns[j][1] + (mark ? " " + mark : "");
-      if (cell.className !== kind) cell.className = kind;
-      setText(cell, visible(text));
-    });
-  });
-}
-
-const count = new Intl.NumberFormat("en-US", {maximumFractionDigits: 0});
-
-function duration(/** @type {number | null} */ ns) {
-  if (ns === null) return "-";
-  for (const [unit, size] of /** @type {[string, number][]} */ (
-    [["s", 1e9], ["ms", 1e6], ["us", 1e3]])) {
-    if (ns >= size) return `${(ns / size).toPrecision(3)} ${unit}`;
-  }
-  return `${ns} ns`;
-}
-
-function bytes(/** @type {number} */ size) {
-  return `${(size / 1048576).toFixed(1)} MiB`;
-}
-
-/** What a ring waits for, in words. */
-function waits(/** @type {any} */ ring, /** @type {any} */ device) {
-  if (device && device.silent_ns > 0) {
-    return {text: `device is silent for ${duration(device.silent_ns)}`, mark: "bad"};
-  }
-  // The doorbell counts modulo 2^32.
-  if ((ring.doorbell - Number(BigInt(ring.launched) % 4294967296n)) % 4294967296 !== 0) {
-    return {text: "rung: gpud has not looked"};
-  }
-  if (ring.launched > ring.completed) return {text: "queued or running"};
-  if (ring.completed > ring.consumed) return {text: "done: device has not taken"};
-  return {text: "nothing"};
-}
-
-const GOOD = new Set(["ready", "running", "live", "up"]);
-const BAD = new Set(["ended", "given up", "dead", "gone", "failed"]);
-function mark(/** @type {string} */ word) {
-  return GOOD.has(word) ? "good" : BAD.has(word) ? "bad" : "warn";
-}
-
-/** @type {Map<string, [number, number][]>} Times and peaks of each ring. */
-const peaks = new Map();
-
-const ringName = (/** @type {any} */ ring) => `${ring.device} ${ring.event_id}`;
-
-function peakOf(/** @type {any} */ ring, /** @type {number} */ now) {
-  const name = ringName(ring);
-  const all = (peaks.get(name) ?? []).filter(([time]) => now - time < PEAK_MS);
-  all.push([now, ring.peak]);
-  peaks.set(name, all);
-  return Math.max(...all.map(([, peak]) => peak));
-}
-
-function show(/** @type {any} */ picture) {
-  const now = performance.now();
-  const live = picture.gpud.state === "live";
-  setText(element("testbed"), visible(picture.testbed));
-  document.title = `${visible(picture.testbed)} - Carillon`;
-  const state = element("state");
-  setText(state, live ? "gpud is live." :
-    `gpud is ${picture.gpud.state}: ${visible(picture.gpud.note)}. ` +
-    "Its figures are the last ones.");
-  state.className = mark(picture.gpud.state);
-  const events = picture.totals.events;
-  const ended = events.done + events.failed + events.aborted;
-  setText(element("totals"),
-    `${count.format(events.rung)} rung = ${count.format(events.done)} done + ` +
-    `${count.format(events.failed)} failed + ${count.format(events.aborted)} aborted + ` +
-    `${count.format(Math.max(events.rung - ended, 0))} in flight; ` +
-    `policy ${visible(picture.totals.policy)}; tracing ` +
-    `${picture.totals.tracing ? "on" : "off"}; ${bytes(picture.totals.memory_used)} used`);
-
-  showTable("processes",
-    [["Process", "text"], ["Kind", "text"], ["State", "text"], ["Pid", "number"],
-     ["CPU", "number"], ["Memory", "number"], ["Restarts", "number"], ["Note", "text"]],
-    picture.processes.map((/** @type {any} */ one) => [
-      {text: one.name}, {text: one.kind},
-      {text: one.exit ? `${one.state} (${one.exit})` : one.state, mark: mark(one.state)},
-      {text: one.pid}, {text: duration(one.cpu_ns)}, {text: bytes(one.resident_bytes)},
-      {text: one.last_exit ? `${one.restarts} (last: ${one.last_exit})` : one.restarts},
-      {text: one.note}]),
-    "No supervisor tells of any.");
-
-  const names = new Set(picture.rings.map(ringName));
-  for (const name of peaks.keys()) if (!names.has(name)) peaks.delete(name);
-  const devices = new Map(picture.devices.map((/** @type {any} */ one) => [one.name, one]));
-  showTable("rings",
-    [["Device", "text"], ["Event", "text"], ["Kernel", "text"], ["Rate/s", "number"],
-     ["Pending", "number"], ["Peak", "number"], ["Slots", "number"], ["Done", "number"],
-     ["Failed", "number"], ["Aborted", "number"], ["p50", "number"], ["p99", "number"],
-     ["Waits for", "text"]],
-    picture.rings.map((/** @type {any} */ ring) => {
-      const {rung, done, failed, aborted} = ring.counts;
-      const peak = peakOf(ring, now);
-      return [
-        {text: ring.device},
-        {text: ring.label ? `${ring.event_id} ${ring.label}` : ring.event_id},
-        {text: ring.kernel}, {text: live && ring.rate !== null ? count.format(ring.rate) : "-"},
-        {text: Math.max(rung - done - failed - aborted, 0)},
-        {text: peak >= ring.entries ? `${peak} full` : peak,
-         mark: peak >= ring.entries ? "warn" : ""},
-        {text: ring.entries}, {text: count.format(done)},
-        {text: count.format(failed), mark: failed > 0 ? "bad" : ""},
-        {text: count.format(aborted), mark: aborted > 0 ? "warn" : ""},
-        {text: duration(ring.p50_ns)}, {text: duration(ring.p99_ns)},
-        waits(ring, devices.get(ring.device))];
-    }),
-    "No event kernel is registered.");
-
-  showTable("devices",
-    [["Device", "text"], ["Kind", "text"], ["State", "text"], ["Pid", "number"],
-     ["Note", "text"], ["Counts", "text"]],
-    picture.devices.map((/** @type {any} */ one) => [
-      {text: one.name}, {text: one.kind},
-      one.silent_ns > 0 ? {text: `silent for ${duration(one.silent_ns)}`, mark: "bad"} :
-        {text: one.state, mark: mark(one.state)},
-      {text: one.pid}, {text: one.note},
-      {text: one.counters.filter((/** @type {any} */ each) => each.value > 0)
-        .map((/** @type {any} */ each) => `${each.name} ${count.format(each.value)}`).join(", ")}]),
-    "No device is attached.");
-
-  setText(element("faults-note"), picture.board ?
-    `${count.format(picture.struck)} strikes. Put faults there with carillon fault inject.` :
-    "This testbed has no board of faults: faults: true in its topology gives it one.");
-  showTable("faults",
-    [["Fault", "text"], ["Does", "text"], ["Passages", "number"], ["Struck", "number"],
-     ["State", "text"]],
-    picture.faults.map((/** @type {any} */ one) => [
-      {text: one.name}, {text: one.does}, {text: count.format(one.passages)},
-      {text: count.format(one.struck), mark: one.struck > 0 ? "warn" : ""},
-      {text: one.spent ? "spent" : "armed"}]),
-    "None.");
-
-}
-
 let token = takeToken();
-addEventListener("hashchange", () => { token = takeToken(); });
 
-function ask(/** @type {string} */ path, /** @type {AbortSignal} */ signal) {
-  return fetch(path, {headers: {Authorization: `Bearer ${token}`}, signal});
+function viewOfAddress() {
+  const name = location.hash.slice(1);
+  return VIEWS.some(([each]) => each === name) ? name : "house";
 }
 
-function disconnected(/** @type {string} */ text) {
-  const state = element("state");
-  setText(state, text);
-  state.className = "bad";
+const page = {
+  view: viewOfAddress(),
+  connection: "Connecting.",
+  connected: false,
+  role: "",
+  notice: "",
+  /** @type {any} */ newest: null,
+  /** @type {any} The picture that is looked at while paused. */ held: null,
+  /** @type {import("./past.js").Past[]} One a second: the gateway's, and then our own. */ history: [],
+  /** @type {import("./past.js").Change[]} */ changes: [],
+  peaks: new Map(),
+  still: new Map(),
+  /** @type {any[]} */ lives: [],
+  /** @type {any[]} */ logs: [],
+  /** @type {any[]} */ points: [],
+  recordingSince: 0,
+  switchedOn: false,  // tracing, by this page
+};
+const peaks = new Peaks();
+const stillness = new Stillness();
+
+/** @param {string} path @param {RequestInit} [options] */
+function ask(path, options = {}) {
+  return fetch(path, {...options, headers: {...options.headers, Authorization: `Bearer ${token}`}});
 }
 
-const pause = (/** @type {number} */ ms) => new Promise((done) => setTimeout(done, ms));
+function say(/** @type {string} */ text) {
+  page.notice = visible(text);
+  show();
+}
+
+/** @param {string} path @param {object} body */
+async function post(path, body) {
+  try {
+    const response = await ask(path, {method: "POST", body: JSON.stringify(body),
+                                      headers: {"Content-Type": "application/json"}});
+    const answer = await response.json();
+    say(response.ok ? "Done." : answer.error.message);
+  } catch (error) {
+    say(`The dashboard does not answer: ${error instanceof Error ? error.message : error}`);
+  }
+}
+
+let heard = 0;
+
+function take(/** @type {any} */ picture) {
+  page.changes = addChanges(page.changes, page.newest, picture);
+  page.newest = picture;
+  page.connected = true;
+  heard = performance.now();
+  page.peaks = peaks.look(picture.rings, picture.time_ns);
+  page.still = stillness.look(picture.rings, picture.time_ns);
+  page.lives = page.lives.filter(({time}) => picture.time_ns - time < LIVES_NS);
+  for (const ring of picture.rings) {
+    if (!ring.life) continue;
+    const key = ringKey(ring);
+    if (page.lives.some((one) => one.ring === key && one.life.sequence === ring.life.sequence)) continue;
+    page.lives.push({ring: key, time: picture.time_ns, life: ring.life});
+  }
+  const last = page.history.at(-1);
+  if (!last || picture.time_ns - last.time_ns >= 1e9) {
+    page.history = [...page.history.slice(1 - HISTORY), remember(picture, page.peaks)];
+  }
+  show();
+}
+
+/** What was before the page was opened. */
+async function loadHistory(/** @type {AbortSignal} */ signal) {
+  const response = await ask("api/v1/history", {signal});
+  if (!response.ok) return;
+  const {pictures} = await response.json();
+  const first = page.history[0]?.time_ns ?? Infinity;
+  page.history = [...pictures.filter((/** @type {any} */ one) => one.time_ns < first), ...page.history].slice(-HISTORY);
+}
+
+/** For who may put faults there. */
+async function loadPoints(/** @type {AbortSignal} */ signal) {
+  if (page.role !== "fault-injector" || page.points.length > 0) return;
+  const response = await ask("api/v1/points", {signal});
+  if (response.ok) page.points = (await response.json()).points;
+}
 
 /** Reads the stream to its end. */
 async function follow(/** @type {AbortSignal} */ signal) {
-  const response = await ask("api/v1/stream", signal);
+  const response = await ask("api/v1/stream", {signal});
   if (response.status === 401) {
     disconnected("This page has no token that is right: open the dashboard's link again.");
     return;
   }
   if (!response.ok || !response.body) throw new Error(`HTTP ${response.status}`);
+  page.role = response.headers.get("Carillon-Role") ?? "";
+  // Beside the stream: the page is of use without them.
+  for (const one of [loadHistory(signal), loadPoints(signal)]) one.catch(() => {});
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
   for (;;) {
     const {value, done} = await reader.read();
-    if (done) return;
+    if (done) throw new Error("the stream ended");
     text += value;
     const events = text.split("\n\n");
     text = events.pop() ?? "";
     // Of several the last one is the newest.
     const last = events.filter((one) => /^data: /m.test(one)).pop();
-    if (last) show(JSON.parse(last.slice(last.indexOf("data: ") + 6)));
+    if (last) take(JSON.parse(last.slice(last.indexOf("data: ") + 6)));
   }
 }
 
-async function showLogs(/** @type {AbortSignal} */ signal) {
-  const response = await ask("api/v1/logs?lines=200", signal);
+async function loadLogs(/** @type {AbortSignal} */ signal) {
+  if (page.view !== "logs") return;
+  const response = await ask("api/v1/logs?lines=200", {signal});
   if (!response.ok) return;
-  const {lines} = await response.json();
-  const frame = element("log-frame");
-  const atEnd = frame.scrollTop + frame.clientHeight >= frame.scrollHeight - 4;
-  showTable("logs", [["Process", "text"], ["Line", "text"]],
-    lines.map((/** @type {any} */ one) => [
-      {text: one.process},
-      {text: one.line, mark: one.level === "error" || one.level === "critical" ? "bad" :
-        one.level === "warning" ? "warn" : ""}]),
-    "Nothing was logged.");
-  if (atEnd) frame.scrollTop = frame.scrollHeight;
+  page.logs = (await response.json()).lines;
+  show();
 }
+
+function disconnected(/** @type {string} */ text) {
+  page.connected = false;
+  page.connection = text;
+  show();
+}
+
+const wait = (/** @type {number} */ ms) => new Promise((done) => setTimeout(done, ms));
 
 /** Again and again while the page is seen: a hidden one costs nothing. */
 async function run(/** @type {(signal: AbortSignal) => Promise<void>} */ work,
@@ -267,9 +179,120 @@ async function run(/** @type {(signal: AbortSignal) => Promise<void>} */ work,
       }
     }
     document.removeEventListener("visibilitychange", hide);
-    await pause(again);
+    await wait(again);
   }
 }
 
+async function record() {
+  if (!page.recordingSince) {
+    const off = !page.newest.totals.tracing;
+    if (off && page.role === "operator") {
+      await post("api/v1/tracing", {on: true});
+      page.switchedOn = true;
+    }
+    page.recordingSince = Date.now();
+    say(off && !page.switchedOn ?
+      "Recording without tracing, which an operator's link can switch on: the trace has no stages." :
+      "Recording.");
+    return;
+  }
+  const seconds = Math.min(Math.ceil((Date.now() - page.recordingSince) / 1000) + 1, HISTORY);
+  page.recordingSince = 0;
+  const response = await ask(`api/v1/trace.pftrace?last=${seconds}`);
+  if (page.switchedOn) {
+    page.switchedOn = false;
+    await post("api/v1/tracing", {on: false});
+  }
+  if (!response.ok) {
+    say((await response.json()).error.message);
+    return;
+  }
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(await response.blob());
+  link.download = `${page.newest.testbed}.pftrace`;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+  say("The trace is with your downloads; ui.perfetto.dev, which is not this machine's, opens it.");
+}
+
+function State() {
+  const {newest, held} = page;
+  const gone = !page.connected || newest?.gpud.state !== "live";
+  const state = held ? "paused" : gone ? "gone" : "live";
+  const text = !page.connected ? page.connection :
+    held ? `Paused at ${clock(held.time_ns)}: rings and totals are of then.` :
+    newest.gpud.state === "live" ? "gpud is live." :
+    `gpud is ${newest.gpud.state}: ${visible(newest.gpud.note)}. Its figures are the last ones.`;
+  return html`<p role="status" data-state=${state} class=${state === "live" ? "good" : state === "gone" ? "bad" : "warn"}>
+    ${text}</p>`;
+}
+
+function Controls() {
+  const {history, held} = page;
+  const last = history.length - 1;
+  const found = held ? history.findIndex((one) => one.time_ns >= held.time_ns) : last;
+  const at = found < 0 ? last : found;
+  const hold = (/** @type {any} */ picture) => { page.held = picture; show(); };
+  const lookAt = (/** @type {number} */ i) =>
+    hold(history[i] ? pictureOf(page.newest, history[i], history[i - 1]) : page.newest);
+  return html`<div class="controls">
+    <button type="button" data-button="pause" aria-pressed=${held ? "true" : "false"}
+      onClick=${() => hold(held ? null : page.newest)}>${held ? "Go on" : "Pause"}</button>
+    <label>Look back <input type="range" min="0" max=${Math.max(last, 0)} value=${at}
+      onInput=${(/** @type {any} */ event) => lookAt(Number(event.target.value))} /></label>
+    <button type="button" data-button="record" aria-pressed=${page.recordingSince ? "true" : "false"}
+      onClick=${record}>${page.recordingSince ? "Stop and save the trace" : "Record a trace"}</button>
+  </div>`;
+}
+
+function Page() {
+  const {newest, held} = page;
+  const picture = held ?? newest;
+  const View = VIEWS.find(([name]) => name === page.view)?.[2];
+  const events = picture?.totals.events;
+  const peaksThen = held?.past ?
+    new Map(held.rings.map((/** @type {any} */ ring) => [ringKey(ring), ring.peak])) : page.peaks;
+  const sight = {...page, picture, peaks: peaksThen, get: ask, post};
+  return html`
+    <header>
+      <h1>Carillon <span>${picture ? visible(picture.testbed) : ""}</span></h1>
+      <${State} />
+      ${events ? html`<p class="note">${count(events.rung)} rung = ${count(events.done)} done +
+        ${" "}${count(events.failed)} failed + ${count(events.aborted)} aborted +
+        ${" "}${count(Math.max(events.rung - events.done - events.failed - events.aborted, 0))} in flight;
+        policy ${visible(picture.totals.policy)}; tracing ${picture.totals.tracing ? "on" : "off"};
+        ${" "}${mebibytes(picture.totals.memory_used)} used</p><${Controls} />` : null}
+      <p role="alert" class="warn">${page.notice}</p>
+      <nav aria-label="Views"><ul>${VIEWS.map(([name, title]) => html`
+        <li><a href=${`#${name}`} data-view-link=${name}
+          aria-current=${name === page.view ? "page" : undefined}>${title}</a></li>`)}</ul></nav>
+    </header>
+    <main data-view=${page.view}>${picture && View ? html`<${View} key=${page.view} ...${sight} />` : null}</main>`;
+}
+
+let due = false;
+/** Soon, and once for all that changed meanwhile. */
+function show() {
+  if (due) return;
+  due = true;
+  requestAnimationFrame(() => {
+    due = false;
+    if (page.newest) document.title = `${visible(page.newest.testbed)} - Carillon`;
+    render(html`<${Page} />`, document.body);
+  });
+}
+
+addEventListener("hashchange", () => {
+  token = takeToken();
+  page.view = viewOfAddress();
+  page.notice = "";
+  show();
+});
+show();
+setInterval(() => {
+  if (page.connected && !document.hidden && performance.now() - heard > LATE_MS) {
+    disconnected("The dashboard sends no pictures: it is stopped, or has no time.");
+  }
+}, 100);
 run(follow, 500, "The dashboard's pictures do not come; this page tries again.");
-run(showLogs, LOG_MS, "");
+run(loadLogs, LOG_MS, "");

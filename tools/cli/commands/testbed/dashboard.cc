@@ -29,6 +29,7 @@ struct Options {
   std::string testbed;
   uint32_t port = 0;
   std::vector<std::string> roles;
+  std::string page;
   bool link = false;
 };
 
@@ -61,6 +62,7 @@ absl::Status Become(const testbed::Testbed& testbed, const Options& options,
       "--testbed=" + testbed.name, fmt::format("--port={}", options.port)};
   for (const std::string& role : options.roles)
     words.push_back("--role=" + role);
+  if (!options.page.empty()) words.push_back("--page=" + options.page);
   if (json) words.emplace_back("--json");
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
@@ -95,11 +97,14 @@ Run MakeDashboard(Arguments& arguments, Console& console) {
              "One more link, for who may do more than look: operator, "
              "fault-injector")
       .OneAtATime();
+  arguments.Text("--page DIR", options->page,
+                 "For who works on the page: its files are read from there");
   arguments
       .Flag("--link", options->link,
             "Only print the link of the dashboard that runs with the testbed")
       .Excludes("--port")
-      .Excludes("--role");
+      .Excludes("--role")
+      .Excludes("--page");
   return [options, &console] { return ShowOrServe(*options, console); };
 }
 

@@ -1,0 +1,219 @@
+// @ts-check
+// The testbed as a picture: the GPU between its devices, and each ring as a bar from its device to
+// it. Places are fixed by the devices' names, so nothing jumps when one dies.
+
+import {pending, ringKey, ringName, waitsFor} from "./rings.js";
+import {visible} from "./text.js";
+
+const NARROW = 700;  // pixels: devices then stand on one side only
+const BOX = 150;
+const STILL = matchMedia("(prefers-reduced-motion: reduce)");
+
+/** @typedef {import("./rings.js").Ring} Ring */
+/**
+ * @typedef {{name: string, kind: string, state: string, silent_ns: number, rings: Ring[],
+ *   y: number, height: number, right: boolean}} Place
+ */
+
+/** nic2 before nic10. */
+const byName = (/** @type {any} */ a, /** @type {any} */ b) =>
+  a.name.localeCompare(b.name, "en", {numeric: true});
+
+/** A shape beside each word, for who does not see colours. */
+const SHAPES = {good: "\u25cf", warn: "\u25a0", bad: "\u25b2"};
+
+/** @param {{state: string, silent_ns: number}} device
+ *  @returns {["good" | "warn" | "bad", string]} */
+export function health(device) {
+  if (device.silent_ns > 5e8) return ["bad", "silent"];
+  return device.state === "running" ? ["good", device.state] : ["warn", device.state];
+}
+
+/** Where each device stands. Exported for tests: it draws nothing.
+ * @param {any} picture @param {number} width @returns {{places: Place[], height: number}} */
+export function arrange(picture, width) {
+  const sides = width < NARROW ? 1 : 2;
+  const devices = [...picture.devices].sort(byName);
+  const rows = Math.max(Math.ceil(devices.length / sides), 1);
+  const most = Math.max(1, ...devices.map((device) =>
+    picture.rings.filter((/** @type {Ring} */ ring) => ring.device === device.name).length));
+  const row = Math.max(rows > 12 ? 22 : 44, most * 5 + 6);
+  const places = devices.map((device, i) => ({
+    name: device.name, kind: device.kind, state: device.state, silent_ns: device.silent_ns,
+    rings: picture.rings.filter((/** @type {Ring} */ ring) => ring.device === device.name),
+    y: 8 + (i % rows) * row, height: row - 6, right: i >= rows,
+  }));
+  return {places, height: Math.max(rows * row + 12, 200)};
+}
+
+export class House {
+  /** @type {any} */ #picture = null;
+  /** @type {Map<string, number>} */ #peaks = new Map();
+  /** @type {{places: Place[], height: number}} */ #plan = {places: [], height: 0};
+  #width = 0;
+  #frame = 0;
+  /** @type {Map<string, number>} */ #phase = new Map();  // 0 to 1, of each ring's pulses
+  #before = 0;
+  #colours = {};
+  #watch;
+
+  /** @param {HTMLCanvasElement} canvas */
+  constructor(canvas) {
+    this.canvas = canvas;
+    this.context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+    this.#watch = new ResizeObserver(() => this.#resize());
+    this.#watch.observe(/** @type {Element} */ (canvas.parentElement));
+  }
+
+  close() {
+    this.#watch.disconnect();
+    cancelAnimationFrame(this.#frame);
+  }
+
+  /** @param {any} picture @param {Map<string, number>} peaks */
+  show(picture, peaks) {
+    this.#picture = picture;
+    this.#peaks = peaks;
+    this.#resize();
+  }
+
+  #resize() {
+    const width = /** @type {Element} */ (this.canvas.parentElement).clientWidth;
+    if (!this.#picture || width === 0) return;
+    this.#plan = arrange(this.#picture, width);
+    const scale = devicePixelRatio;
+    if (this.#width !== width || this.canvas.height !== Math.round(this.#plan.height * scale)) {
+      this.#width = width;
+      this.canvas.width = Math.round(width * scale);
+      this.canvas.height = Math.round(this.#plan.height * scale);
+      this.canvas.style.height = `${this.#plan.height}px`;
+    }
+    const style = getComputedStyle(document.documentElement);
+    for (const name of ["ground", "text", "faint", "line", "good", "warn", "bad", "accent"]) {
+      this.#colours[name] = style.getPropertyValue(`--${name}`).trim();
+    }
+    if (!this.#frame) this.#frame = requestAnimationFrame((now) => this.#animate(now));
+  }
+
+  #animate(/** @type {number} */ now) {
+    this.#frame = 0;
+    const seconds = Math.min((now - this.#before) / 1000, 0.1);
+    this.#before = now;
+    let moving = false;
+    for (const ring of this.#picture.rings) {
+      if (STILL.matches || this.#picture.gpud.state !== "live" || !ring.rate) continue;
+      // A pulse is no event: ten times as many events are twice as fast.
+      const speed = 0.2 * Math.pow(2, Math.log10(1 + ring.rate));
+      const key = ringKey(ring);
+      this.#phase.set(key, ((this.#phase.get(key) ?? 0) + speed * seconds) % 1);
+      moving = true;
+    }
+    this.#draw();
+    if (moving) this.#frame = requestAnimationFrame((next) => this.#animate(next));
+  }
+
+  #draw() {
+    const c = this.context, colours = this.#colours, {places, height} = this.#plan;
+    const narrow = this.#width < NARROW;
+    const box = narrow ? 96 : BOX;
+    const gpuWidth = narrow ? 96 : Math.min(260, this.#width - 2 * box - 200);
+    const gpuLeft = narrow ? this.#width - gpuWidth - 2 : (this.#width - gpuWidth) / 2;
+    c.setTransform(devicePixelRatio, 0, 0, devicePixelRatio, 0, 0);
+    c.clearRect(0, 0, this.#width, height);
+    c.textBaseline = "middle";
+    this.#drawGpu(gpuLeft, gpuWidth, height);
+    for (const place of places) {
+      const left = place.right ? this.#width - box - 2 : 2;
+      const [mark, word] = health(place);
+      c.strokeStyle = colours[mark];
+      c.lineWidth = mark === "good" ? 1 : 2;
+      c.strokeRect(left + 0.5, place.y + 0.5, box, place.height);
+      const middle = place.y + place.height / 2;
+      c.font = "11px system-ui, sans-serif";
+      c.fillStyle = colours[mark];
+      c.fillText(SHAPES[mark], left + 5, middle);
+      c.fillStyle = colours.text;
+      const text = visible(place.name) + (place.height > 30 ? "" : mark === "good" ? "" : ` ${word}`);
+      c.fillText(text, left + 18, place.height > 30 ? middle - 7 : middle, box - 22);
+      if (place.height > 30) {
+        c.fillStyle = colours.faint;
+        c.fillText(`${visible(place.kind)}, ${visible(word)}`, left + 18, middle + 8, box - 22);
+      }
+      const from = place.right ? left : left + box;
+      const to = place.right ? gpuLeft + gpuWidth : gpuLeft;
+      place.rings.forEach((ring, i) => {
+        const y = place.y + (place.height * (i + 1)) / (place.rings.length + 1);
+        this.#drawRing(ring, from, to, y, place.silent_ns);
+      });
+    }
+  }
+
+  /** @param {Ring} ring @param {number} from @param {number} to @param {number} y
+   *  @param {number} silent_ns */
+  #drawRing(ring, from, to, y, silent_ns) {
+    const c = this.context, colours = this.#colours;
+    const length = to - from;
+    const part = (/** @type {number} */ events) => Math.min(events / ring.entries, 1) * length;
+    c.lineWidth = 1;
+    c.strokeStyle = colours.line;
+    c.beginPath();
+    c.moveTo(from, y);
+    c.lineTo(to, y);
+    c.stroke();
+    const full = pending(ring) >= ring.entries;
+    const {who} = waitsFor(ring, silent_ns);
+    c.fillStyle = full || (who === "device" && silent_ns > 5e8) ? colours.bad : colours.accent;
+    c.fillRect(from, y - 2, part(pending(ring)), 4);
+    const peak = from + part(this.#peaks.get(ringKey(ring)) ?? 0);
+    c.fillStyle = colours.text;
+    c.fillRect(peak - (length < 0 ? -1 : 1), y - 4, 2, 8);
+    const phase = this.#phase.get(ringKey(ring));
+    if (phase === undefined || !ring.rate || STILL.matches) return;
+    c.fillStyle = colours.good;
+    for (let i = 0; i < 3; ++i) {
+      c.fillRect(from + ((phase + i / 3) % 1) * length - 1.5, y - 1.5, 3, 3);
+    }
+  }
+
+  #drawGpu(/** @type {number} */ left, /** @type {number} */ width, /** @type {number} */ height) {
+    const c = this.context, colours = this.#colours, {gpud, totals} = this.#picture;
+    const mark = gpud.state === "live" ? "good" : "bad";
+    c.strokeStyle = colours[mark];
+    c.lineWidth = mark === "good" ? 1 : 3;
+    c.strokeRect(left + 0.5, 8.5, width, height - 20);
+    c.font = "600 13px system-ui, sans-serif";
+    c.fillStyle = colours.text;
+    c.fillText("GPU", left + 8, 24, width - 16);
+    c.font = "11px system-ui, sans-serif";
+    c.fillStyle = colours[mark];
+    c.fillText(`${SHAPES[mark]} gpud is ${gpud.state}`, left + 8, 42, width - 16);
+    c.fillStyle = colours.faint;
+    c.fillText(`${totals.resident_blocks} blocks on it`, left + 8, 58, width - 16);
+    const sms = totals.blocks_of_sm ?? [];
+    const across = Math.max(Math.floor((width - 16) / 18), 1);
+    const most = Math.max(1, ...sms);
+    sms.forEach((/** @type {number} */ blocks, /** @type {number} */ i) => {
+      const x = left + 8 + (i % across) * 18, y = 72 + Math.floor(i / across) * 18;
+      if (y > height - 30) return;
+      c.strokeStyle = colours.line;
+      c.lineWidth = 1;
+      c.strokeRect(x + 0.5, y + 0.5, 14, 14);
+      const filled = (14 * blocks) / most;
+      c.fillStyle = colours.accent;
+      c.fillRect(x + 1, y + 15 - filled, 13, filled);
+    });
+  }
+}
+
+/** The same as a table: device, its state, event, kernel, pending, peak, slots. */
+export function houseRows(/** @type {any} */ picture, /** @type {Map<string, number>} */ peaks) {
+  return [...picture.devices].sort(byName).flatMap((device) => {
+    const rings = picture.rings.filter((/** @type {Ring} */ ring) => ring.device === device.name);
+    const [mark, word] = health(device);
+    const head = [{text: device.name}, {text: device.kind}, {text: word, mark}];
+    if (rings.length === 0) return [[...head, {text: "none"}, {text: ""}, {text: ""}, {text: ""}, {text: ""}]];
+    return rings.map((/** @type {Ring} */ ring) => [
+      ...head, {text: ringName(ring)}, {text: ring.kernel}, {text: pending(ring)},
+      {text: peaks.get(ringKey(ring)) ?? 0}, {text: ring.entries}]);
+  });
+}

@@ -1,0 +1,119 @@
+// @ts-check
+// What the figures of rings and devices mean. Nothing here knows of a browser.
+
+/**
+ * @typedef {{device: string, event_id: number, label: string, kernel: string, entries: number,
+ *   doorbell: number, launched: number, completed: number, consumed: number, peak: number,
+ *   counts: {rung: number, done: number, failed: number, aborted: number}, rate: number | null,
+ *   p50_ns: number | null, p99_ns: number | null, life: Life | null}} Ring
+ * @typedef {{sequence: number, rung_ns: number, seen_ns: number, queued_ns: number,
+ *   dispatched_ns: number, finished_ns: number}} Life
+ */
+
+const DOORBELLS = 4294967296;  // a doorbell counts modulo 2^32
+
+/** @param {Ring} ring */
+export const ringName = (ring) => ring.label ? `${ring.event_id} ${ring.label}` : `${ring.event_id}`;
+
+/** @param {Ring} ring */
+export const ringKey = (ring) => `${ring.device}\u0000${ring.event_id}`;
+
+/** Events that were rung and that gpud has not looked at.
+ * @param {Ring} ring */
+export function unseen(ring) {
+  const launched = Number(BigInt(ring.launched) % BigInt(DOORBELLS));
+  return (ring.doorbell - launched + DOORBELLS) % DOORBELLS;
+}
+
+/** Rung, and not ended.
+ * @param {Ring} ring */
+export const pending = ({counts}) =>
+  Math.max(counts.rung - counts.done - counts.failed - counts.aborted, 0);
+
+/**
+ * Whom a ring waits for, and for what. `who` is a party, "" for nobody.
+ * @param {Ring} ring
+ * @param {number} silent_ns of its device
+ * @returns {{who: "device" | "gpud" | "GPU" | "", what: string, events: number}}
+ */
+export function waitsFor(ring, silent_ns) {
+  const events = unseen(ring);
+  if (silent_ns > 5e8) return {who: "device", what: "it gives no sign of life", events};
+  if (events > 0) return {who: "gpud", what: "rung, and gpud has not looked", events};
+  if (ring.launched > ring.completed) {
+    return {who: "GPU", what: "queued or running", events: ring.launched - ring.completed};
+  }
+  if (ring.completed > ring.consumed) {
+    return {who: "device", what: "ended, and the device has not taken it",
+            events: ring.completed - ring.consumed};
+  }
+  return {who: "", what: "nothing", events: 0};
+}
+
+/**
+ * Remembers since when each ring has waited without any of its four counts moving: what has not
+ * moved for a second is stuck, the rest is slow at most.
+ */
+export class Stillness {
+  /** @type {Map<string, {counts: string, since: number}>} */
+  #rings = new Map();
+
+  /** Nanoseconds without movement, by ringKey().
+   * @param {Ring[]} rings @param {number} now_ns @returns {Map<string, number>} */
+  look(rings, now_ns) {
+    const next = new Map();
+    const still = new Map();
+    for (const ring of rings) {
+      const counts = [ring.doorbell, ring.launched, ring.completed, ring.consumed].join();
+      const before = this.#rings.get(ringKey(ring));
+      const since = before && before.counts === counts ? before.since : now_ns;
+      next.set(ringKey(ring), {counts, since});
+      still.set(ringKey(ring), now_ns - since);
+    }
+    this.#rings = next;
+    return still;
+  }
+}
+
+/** The highest peak of each ring in the last 15 s. */
+export class Peaks {
+  /** @type {Map<string, [number, number][]>} */
+  #rings = new Map();
+
+  /** @param {Ring[]} rings @param {number} now_ns @returns {Map<string, number>} */
+  look(rings, now_ns) {
+    const next = new Map();
+    const peaks = new Map();
+    for (const ring of rings) {
+      const seen = (this.#rings.get(ringKey(ring)) ?? []).filter(([time]) => now_ns - time < 15e9);
+      seen.push([now_ns, ring.peak]);
+      next.set(ringKey(ring), seen);
+      peaks.set(ringKey(ring), Math.max(...seen.map(([, peak]) => peak)));
+    }
+    this.#rings = next;
+    return peaks;
+  }
+}
+
+export const STAGES = /** @type {const} */ (["rung", "seen", "queued", "dispatched", "finished"]);
+
+/** The parts of a life that are known: [stage it ends with, ns since it was rung, ns it took].
+ * @param {Life} life @returns {[string, number, number][]} */
+export function partsOf(life) {
+  /** @type {[string, number, number][]} */
+  const parts = [];
+  let before = life.rung_ns;
+  for (const stage of STAGES.slice(1)) {
+    const at = life[/** @type {"seen_ns"} */ (`${stage}_ns`)];
+    if (!before || !at || at < before) continue;
+    parts.push([stage, before - life.rung_ns, at - before]);
+    before = at;
+  }
+  return parts;
+}
+
+/** @param {number[]} values not empty @param {number} part 0 to 1 */
+export function quantile(values, part) {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.min(Math.floor(part * sorted.length), sorted.length - 1)];
+}
