@@ -33,6 +33,8 @@ class InlineLauncher final : public EdgeLauncher {
  public:
   using EdgeLauncher::EdgeLauncher;
   void TookLong(EventKernel&, Nanoseconds) override {}
+  void Release(EventKernel& event) override { released.push_back(&event); }
+  std::vector<const EventKernel*> released;
 };
 
 class DoorbellPollerTest : public testing::Test {
@@ -347,6 +349,21 @@ TEST_F(DoorbellPollerTest, WhoLeavesIsLookedAtNoMoreAndHisPlaceMayBeTaken) {
   Ring(ring);
   EXPECT_TRUE(LookAndTake(ring));
   EXPECT_EQ(poller_->RemoveDevice(other.memory.get()).size(), 40u);
+}
+
+// A launcher keeps what Prepare() took by the event kernel's address.
+TEST_F(DoorbellPollerTest, AnEventKernelThatIsRefusedIsReleasedAtOnce) {
+  for (size_t i = 0; i < DoorbellPoller::kMaxDevices; ++i) {
+    Add(AddDevice(1 << 16));
+  }
+  ASSERT_TRUE(launcher_->released.empty());
+  const auto refused =
+      AddDevice(1 << 16).Register({.kernel = simt::FindKernel("null_event"),
+                                   .bindings = {{.constant_bits = 0}}});
+  EXPECT_EQ(poller_->Add(refused.kernel).code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(launcher_->released,
+            std::vector<const EventKernel*>{refused.kernel.get()});
 }
 
 TEST_F(DoorbellPollerTest, ADoorbellThatJumpsTakesItsDeviceAlongAndNoOther) {

@@ -128,6 +128,15 @@ TEST(BenchSmoke, IpcBenchMeasuresEveryTransport) {
   ExpectFigures(document, 30);
 }
 
+TEST(BenchSmoke, LinkBenchMeasuresEventsBesideTheStreamThatCarriesThem) {
+  Json document = RunQuick("link");
+  ASSERT_THAT(PartNames(document), ElementsAre("one at a time, all sleep",
+                                               "batches of 512, all sleep"));
+  ExpectMeasured(document["parts"][0], 3);  // percentiles of a round trip
+  ExpectMeasured(document["parts"][1], 1);  // the rate
+  ExpectFigures(document, 6);
+}
+
 // A range {median, low, high, runs} of `runs` runs that all measured something.
 void ExpectRange(const Json& range, size_t runs) {
   ASSERT_TRUE(range.is_object()) << range;

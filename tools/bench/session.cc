@@ -22,14 +22,6 @@ namespace {
 constexpr std::chrono::milliseconds kAnswerTime{20'000};
 constexpr std::chrono::milliseconds kGrace{2'000};
 
-// gpud's spin adapts below a maximum. With one second it ends only when nothing
-// at all happens for longer.
-std::chrono::nanoseconds SpinOfGpud(Wait wait) {
-  if (wait == Wait::kSpins) return std::chrono::seconds(1);
-  if (wait == Wait::kSpinsThenSleeps) return kServerSpin;
-  return std::chrono::nanoseconds(0);
-}
-
 // The server of one measurement: a child of ours, or gpud.
 class Server {
  public:

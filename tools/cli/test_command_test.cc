@@ -303,7 +303,7 @@ TEST_F(BenchCommand, TellsLaunchTheBackEndAndNobodyElse) {
 TEST_F(BenchCommand, TellsNobodyABackEndThatItHasNot) {
   MakeBazel("exit 0\n");
   for (const char* name :
-       {"event", "ipc", "launch", "memcached", "narrow", "carillon_sdk",
+       {"event", "ipc", "launch", "link", "memcached", "narrow", "carillon_sdk",
         "sharing"}) {
     MakeBenchmark(fmt::format("echo {} \"$*\"\n", name), name);
   }
@@ -315,7 +315,7 @@ TEST_F(BenchCommand, TellsNobodyABackEndThatItHasNot) {
               HasSubstr("launch runs on --backend auto, cpu, cuda, not sim"));
   EXPECT_EQ(RunCli({"bench", "sharing", "--backend", "auto"}).code, 2);
   EXPECT_EQ(RunCli({"bench", "--backend", "auto"}).out,
-            "event \nipc \nlaunch --backend=auto\nmemcached \n"
+            "event \nipc \nlaunch --backend=auto\nlink \nmemcached \n"
             "narrow --backend=auto\ncarillon_sdk \nsharing \n");
 }
 

@@ -8,9 +8,10 @@ namespace carillon::bench {
 std::span<const Transport> AllTransports() {
   static const std::vector<Transport> kAll = [] {
     std::vector<Transport> all = {
-        PlainRing(), Ring(),      RingNull(),      FutexWake(),
-        EventEcho(), EventNull(), UnixSeqpacket(), BoostMessageQueue(),
-        ZeroMqIpc(), GrpcUnary(),
+        PlainRing(), Ring(),      RingNull(),        FutexWake(),
+        EventEcho(), EventNull(), UnixSeqpacket(),   BoostMessageQueue(),
+        ZeroMqIpc(), GrpcUnary(), RemoteEventNull(), RemoteEventEcho(),
+        TlsEcho(),
     };
     const auto crowds = EventNullCrowds();
     all.insert(all.end(), crowds.begin(), crowds.end());

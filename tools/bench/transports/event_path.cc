@@ -18,6 +18,8 @@ using std::chrono_literals::operator""us;
 
 constexpr uint32_t kEntries = 256;
 static_assert(kEntries > kMaxWindow);
+constexpr uint32_t kLinkEntries = 2048;
+static_assert(kLinkEntries > kMaxLinkWindow);
 // Room for the rings of 1,024 event kernels.
 constexpr uint64_t kApertureBytes = 2 << 20;
 
@@ -122,7 +124,8 @@ absl::Status RegisterSilent(edge::Device& device) {
 }
 
 // Half of the others are there before the one that rings.
-template <Kernel kKernel, size_t kKernels = 1, size_t kDevices = 1>
+template <Kernel kKernel, size_t kKernels = 1, size_t kDevices = 1,
+          uint32_t kSlots = kEntries>
 absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& testbed,
                                                 Wait wait) {
   std::vector<std::unique_ptr<edge::Device>> silent;
@@ -139,13 +142,13 @@ absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& testbed,
   for (size_t i = 0; i < (kKernels - 1) / 2; ++i) {
     RETURN_IF_ERROR(RegisterSilent(*device));
   }
-  edge::EventSpec spec{.max_in_flight = kEntries};
+  edge::EventSpec spec{.max_in_flight = kSlots};
   edge::Buffer in, out;
   if constexpr (kKernel == Kernel::kEcho) {
     ASSIGN_OR_RETURN(in, device->AllocateBuffer(edge::Place::kInput,
-                                                kEntries * sizeof(Message)));
+                                                kSlots * sizeof(Message)));
     ASSIGN_OR_RETURN(out, device->AllocateBuffer(edge::Place::kOutput,
-                                                 kEntries * sizeof(Message)));
+                                                 kSlots * sizeof(Message)));
     const edge::BufferPart slots{.length = sizeof(Message),
                                  .slot_stride = sizeof(Message)};
     spec.kernel = "echo";
@@ -189,6 +192,13 @@ Transport EventNull() {
           .label = "Carillon null event (device, gpud, kernel)",
           .serve = nullptr,
           .connect = &Connect<Kernel::kNull>};
+}
+
+Connection NullEventsOverALink() {
+  return &Connect<Kernel::kNull, 1, 1, kLinkEntries>;
+}
+Connection EchoEventsOverALink() {
+  return &Connect<Kernel::kEcho, 1, 1, kLinkEntries>;
 }
 
 std::span<const Transport> EventNullCrowds() {

@@ -53,6 +53,8 @@ inline absl::Status Silent() {
 }
 
 inline constexpr uint32_t kMaxWindow = 128;
+// The same of the transports between hosts, whose round trip is longer.
+inline constexpr uint32_t kMaxLinkWindow = 1024;
 
 // A server calls it before it serves.
 using AnnounceReady = void (*)(const std::string& endpoint);

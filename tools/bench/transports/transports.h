@@ -22,6 +22,12 @@ Transport FutexWake();
 // or null_event) and back.
 Transport EventEcho();
 Transport EventNull();
+// How the device connects if another host's gpud runs its events: with rings for
+// kMaxLinkWindow of them.
+using Connection = absl::StatusOr<std::unique_ptr<Client>> (*)(
+    const std::string& endpoint, Wait wait);
+Connection NullEventsOverALink();
+Connection EchoEventsOverALink();
 // A null event of one among so many event kernels of a device
 // ("event_null_16_kernels", 64, 256, 1024), or of one among so many devices of a
 // process ("event_null_3_devices", 15, 31, 32): the others never ring.
@@ -34,6 +40,13 @@ Transport BoostMessageQueue();
 Transport ZeroMqIpc();
 // gRPC unary calls over a Unix socket, one completion queue a side.
 Transport GrpcUnary();
+// The same events from a device whose gpud has them run on another host, which
+// is this machine, too: device, gpud, linkd, gpud and back (docs/mesh.md). The
+// server's CPU time is not counted: the processes are its children.
+Transport RemoteEventNull();
+Transport RemoteEventEcho();
+// What such a link is made of: its TLS stream, 64 bytes each way.
+Transport TlsEcho();
 
 }  // namespace carillon::bench
 

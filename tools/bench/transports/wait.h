@@ -28,6 +28,13 @@ inline constexpr std::array kEveryWait = {Wait::kSpins, Wait::kSpinsThenSleeps,
 // What a device of the SDK does without being told, and gpud at most.
 inline constexpr std::chrono::microseconds kClientSpin{20};
 inline constexpr std::chrono::microseconds kServerSpin{50};
+// What a gpud spins at most that waits so. Its spin adapts below that: with one
+// second it ends only when nothing at all happens for longer.
+inline constexpr std::chrono::nanoseconds SpinOfGpud(Wait wait) {
+  if (wait == Wait::kSpins) return std::chrono::seconds(1);
+  if (wait == Wait::kSpinsThenSleeps) return kServerSpin;
+  return std::chrono::nanoseconds(0);
+}
 
 // "spins", "spins_then_sleeps", "sleeps".
 std::string_view NameOf(Wait wait);

@@ -41,6 +41,8 @@ const Benchmark kBenchmarks[] = {
      "the back-end's launch paths side by side",
      "tools/bench/launch_bench",
      {"auto", "cpu", "cuda"}},
+    {"link", "events over a link between two hosts beside its TLS stream",
+     "tools/bench/link_bench"},
     {"memcached", "GETs over UDP beside Debian's memcached",
      "tools/bench/memcached_bench"},
     {"narrow",

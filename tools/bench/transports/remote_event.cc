@@ -1,0 +1,95 @@
+#include <chrono>
+#include <fstream>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+#include "base/status.h"
+#include "base/subprocess.h"
+#include "fmt/format.h"
+#include "tools/bench/transports/link_files.h"
+#include "tools/bench/transports/transports.h"
+#include "tools/plots/document.h"
+
+namespace carillon::bench {
+namespace {
+
+// Where linkd says that it listens.
+absl::StatusOr<std::string> AddressOf(const Subprocess& linkd,
+                                      const std::string& log) {
+  constexpr std::string_view kSaid = "serves for host a on ";
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (std::chrono::steady_clock::now() < deadline && !linkd.ended()) {
+    std::ostringstream text;
+    text << std::ifstream(log).rdbuf();
+    const std::string said = text.str();
+    const size_t begin = said.find(kSaid);
+    const size_t end = said.find('\n', begin);
+    if (begin != said.npos && end != said.npos) {
+      return said.substr(begin + kSaid.size(), end - begin - kSaid.size());
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return absl::InternalError("linkd does not serve: see " + log);
+}
+
+// Host b with the GPU, and host a with the device; both are this machine.
+absl::Status Serve(const std::string& directory, Wait wait,
+                   AnnounceReady ready) {
+  ASSIGN_OR_RETURN(const TlsFiles files, MakeLinkFiles(directory));
+  const std::string gpud = plots::Runfile("gpu_daemon/gpud");
+  const std::string linkd = plots::Runfile("devices/link/linkd");
+  if (gpud.empty() || linkd.empty()) {
+    return absl::NotFoundError(
+        "this measurement needs gpud and devices/link/linkd: build both, or "
+        "set "
+        "CARILLON_BIN_DIR to the folder that has them");
+  }
+  const std::string a = directory + "/a";
+  const std::string b = directory + "/b";
+  const std::string spin = fmt::format("{}", SpinOfGpud(wait).count());
+  const std::string log_b = directory + "/gpud-b.log";
+  ASSIGN_OR_RETURN(const auto far,
+                   Subprocess::Start({.argv = {gpud, "--dir", b, "--backend",
+                                               "cpu", "--max-spin-ns", spin},
+                                      .log_path = log_b}));
+  const std::string log = directory + "/linkd.log";
+  ASSIGN_OR_RETURN(
+      const auto link,
+      Subprocess::Start(
+          {.argv = {linkd, "--dir", b, "--listen", "127.0.0.1:0", "--host", "b",
+                    "--peer", "a", "--tls-cert", files.certificate, "--tls-key",
+                    files.key, "--tls-ca", files.ca},
+           .log_path = log}));
+  ASSIGN_OR_RETURN(const std::string address, AddressOf(link, log));
+  ASSIGN_OR_RETURN(
+      const auto near,
+      Subprocess::Start(
+          {.argv = {gpud, "--dir", a, "--backend", "remote", "--link", address,
+                    "--link-host", "a", "--link-peer", "b", "--link-cert",
+                    files.certificate, "--link-key", files.key, "--link-ca",
+                    files.ca, "--max-spin-ns", spin},
+           .log_path = directory + "/gpud-a.log"}));
+  ready(a);
+  // Until this process is killed, and they with it.
+  while (!near.AwaitEnd(std::chrono::hours(1))) {
+  }
+  return absl::InternalError("host a's gpud has ended");
+}
+
+}  // namespace
+
+Transport RemoteEventNull() {
+  return {.name = "remote_null",
+          .label = "Carillon null event, by a link",
+          .serve = &Serve,
+          .connect = NullEventsOverALink()};
+}
+Transport RemoteEventEcho() {
+  return {.name = "remote_echo",
+          .label = "Carillon echo event, 64 bytes, by a link",
+          .serve = &Serve,
+          .connect = EchoEventsOverALink()};
+}
+
+}  // namespace carillon::bench
