@@ -166,7 +166,7 @@ constexpr BadFile kBadFiles[] = {
      "t.yaml:1:1: unknown key 'device' of a topology; did you mean 'devices'?"},
     {"UnknownFarKey", "elephants: []\n",
      "t.yaml:1:1: unknown key 'elephants' of a topology; known keys: name, "
-     "gpu, record, faults, dashboard, devices"},
+     "gpu, record, faults, dashboard, devices, hosts, mesh"},
     {"FewRecords", "record: 63\n",
      "t.yaml:1:9: record: '63' is out of range; allowed: 64 to 4194304"},
     {"UnknownGpuKey", "gpu:\n  ekt_entires: 3\n",
@@ -180,13 +180,14 @@ constexpr BadFile kBadFiles[] = {
      "'udp_port'?"},
     {"OtherKindsKey", "devices:\n  - {name: f, kind: fpga, command: [x]}\n",
      "t.yaml:2:27: unknown key 'command' of a device of kind fpga; known keys: "
-     "name, kind, count, wait_ready, restart, user, weight, max_priority, "
+     "name, kind, count, wait_ready, restart, user, weight, max_priority, host, "
      "source, kernel, size, fps, frames, check, "
      "store, store_raw, ring, priority, hand_to, log_level"},
     {"DuplicateKey", "name: a\ngpu: {}\nname: b\n",
      "t.yaml:3:1: key 'name' is there twice (first in line 1)"},
     {"MergeKey", "gpu:\n  <<: {workers: 1}\n",
      "t.yaml:2:3: unknown key '<<' of gpu; known keys: model, tls, restart, "
+     "host, "
      "backend, driver, timing, event_log, workers, "
      "ekt_entries, devices_per_process, policy, max_priority, reserve_sms, "
      "preempt_us, max_spin_ns, "
@@ -523,10 +524,10 @@ TEST_F(TopologyFile, GivesOneLineAProblem) {
   EXPECT_EQ(topology.status().message(),
             path_ +
                 ":1:1: unknown key 'a' of a topology; known keys: name, "
-                "gpu, record, faults, dashboard, devices\n" +
+                "gpu, record, faults, dashboard, devices, hosts, mesh\n" +
                 path_ +
                 ":2:1: unknown key 'b' of a topology; known keys: "
-                "name, gpu, record, faults, dashboard, devices");
+                "name, gpu, record, faults, dashboard, devices, hosts, mesh");
 }
 
 }  // namespace
