@@ -122,6 +122,12 @@ absl::Status FarEnd::CheckClosed() const {
       "the near end closes rings faster than it takes the answers");
 }
 
+uint64_t FarEnd::in_flight() const {
+  uint64_t events = 0;
+  for (const auto& [id, state] : rings_) events += state.accepted - state.freed;
+  return events;
+}
+
 absl::Status FarEnd::TakeRing(const Ring& ring) {
   const auto found = rings_.find(ring.ring);
   if (found == rings_.end()) {

@@ -94,6 +94,8 @@ class FarEnd {
 
   bool is_up() const { return open_; }
   std::optional<Nanoseconds> rtt() const { return pulse_.rtt(); }
+  // Events that were accepted, and whose slots are not freed.
+  uint64_t in_flight() const;
 
  private:
   struct RingState {

@@ -135,6 +135,22 @@ TEST_F(NearEndTest, NoEventIsSentBeforeTheFarEndHasSaidWhatItHas) {
                   Events{kRing, Sequence(4), Sequence(2), {"event 4"}})));
 }
 
+TEST_F(NearEndTest, WhatIsSentAgainIsCounted) {
+  EXPECT_EQ(near_.in_flight(), 2u);
+  EXPECT_EQ(near_.replayed(), 2u);  // another ring's before
+  ASSERT_NO_FATAL_FAILURE(Connect());
+  near_.Rang(kRing, Sequence(5));
+  EXPECT_EQ(near_.in_flight(), 3u);
+  EXPECT_EQ(near_.replayed(), 2u);
+  // Of the two that were sent, the far end has one.
+  near_.Cut(epoch_);
+  ASSERT_NO_FATAL_FAILURE(Open());
+  ASSERT_TRUE(Hear(FarOptions().self).ok());
+  Said(near_, now_);
+  ASSERT_TRUE(Hear(Ring{kRing, Sequence(3), kLimits}).ok());
+  EXPECT_EQ(near_.replayed(), 3u);
+}
+
 TEST_F(NearEndTest, EachEndIsTakenOnce) {
   Connect();
   EXPECT_TRUE(Hear(Ends(3)).ok());
@@ -564,8 +580,10 @@ TEST_F(FarEndTest, ASlotIsFreeOnceItsEndIsAcknowledged) {
       {{EventState::kFailed, 9, "out 3"}, {EventState::kFailed, 9, "out 4"}}};
   EXPECT_THAT(Said(far_, 0), ElementsAre(Encoded(both)));
   EXPECT_THAT(Calls(), IsEmpty());
+  EXPECT_EQ(far_.in_flight(), 2u);
   ASSERT_TRUE(Hear(Events{kRing, Sequence(5), Sequence(3), {"c"}}).ok());
   EXPECT_THAT(Calls(), ElementsAre("free 3", "run 5 c"));
+  EXPECT_EQ(far_.in_flight(), 2u);
   // The same again on another connection, but for what is stored.
   Accept();
   ASSERT_TRUE(Hear(Ring{kRing, Sequence(3), kLimits}).ok());

@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "base/clock.h"
 #include "mesh/frame.h"
+#include "mesh/link_times.h"
 #include "shm/types.h"
 
 namespace carillon::mesh {
@@ -20,14 +20,6 @@ using Epoch = shm::Strong<struct EpochTag, uint64_t>;
 struct Out {
   Epoch epoch;
   std::string bytes;
-};
-
-struct LinkTimes {
-  Nanoseconds ping = 100'000'000;
-  // A connection on which nothing comes for so long is cut.
-  Nanoseconds timeout = 1'000'000'000;
-  // A link that is down for so long is lost, with all events in flight.
-  Nanoseconds lease = 60'000'000'000;
 };
 
 struct LinkOptions {

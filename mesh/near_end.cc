@@ -38,6 +38,7 @@ absl::Status NearEnd::AddRing(RingId ring, const RingLimits& limits,
                   .sent = stored,
                   .received = stored,
                   .stored = stored};
+  replayed_ += rung - stored;  // they were another ring's
   return absl::OkStatus();
 }
 
@@ -136,6 +137,12 @@ absl::Status NearEnd::Take(const Frame& frame, Nanoseconds now) {
       fmt::format("the far end sends {} unasked", NameOf(frame)));
 }
 
+uint64_t NearEnd::in_flight() const {
+  uint64_t events = 0;
+  for (const auto& [id, state] : rings_) events += state.rung - state.stored;
+  return events;
+}
+
 absl::Status NearEnd::TakeHello(const Hello& hello) {
   RETURN_IF_ERROR(CheckHello(options_, hello));
   if (hello.incarnation < far_incarnation_) {
@@ -178,7 +185,8 @@ absl::Status NearEnd::TakeRing(const Ring& answer) {
         answer.ring.value(), answer.number.value(), state.rung.value(),
         state.stored.value()));
   }
-  state.sent = answer.number;
+  const Sequence sent = std::exchange(state.sent, answer.number);
+  if (sent > answer.number) replayed_ += sent - answer.number;
   state.heard = true;
   host_->HoldRing(answer.ring);
   return absl::OkStatus();

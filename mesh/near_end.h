@@ -92,6 +92,11 @@ class NearEnd {
   // It is lost because a newer host of this name has come.
   bool is_fenced() const { return fenced_; }
   std::optional<Nanoseconds> rtt() const { return pulse_.rtt(); }
+  // Events that are rung, and whose ends are not stored.
+  uint64_t in_flight() const;
+  // Events that are sent again: those that had been sent and that the far end
+  // did not have after a reconnect, and those that AddRing() took over.
+  uint64_t replayed() const { return replayed_; }
 
  private:
   struct RingState {
@@ -125,6 +130,7 @@ class NearEnd {
   RingId turn_;  // whose events were sent last
   Epoch epoch_;
   uint64_t connection_ = 0;  // the number that HELLO says
+  uint64_t replayed_ = 0;
   bool open_ = false;
   bool said_hello_ = false;
   bool said_all_ = false;  // that all rings are named

@@ -180,6 +180,8 @@ LinkStatus TlsNearLink::status() {
   status.lost = near_.is_lost();
   status.fenced = near_.is_fenced();
   status.rtt = near_.rtt();
+  status.in_flight = near_.in_flight();
+  status.replayed = near_.replayed();
   return status;
 }
 
@@ -367,6 +369,7 @@ LinkStatus TlsFarLink::status() {
   LinkStatus status = status_;
   status.up = far_.is_up();
   status.rtt = far_.rtt();
+  status.in_flight = far_.in_flight();
   return status;
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -28,6 +29,11 @@ constexpr milliseconds kAwayLook{50};
 constexpr milliseconds kLook{500};
 // Of the ends of all rings that the other host may not have stored.
 constexpr uint64_t kMaxKeptBytes = 1 << 30;
+
+// In the order of ShowFigures().
+std::vector<std::string> CounterNames() {
+  return {"up", "connections", "refused", "rtt_ns", "in_flight"};
+}
 
 uint64_t NewIncarnation() {
   timespec now;
@@ -71,7 +77,7 @@ absl::StatusOr<std::unique_ptr<LinkServer>> LinkServer::Start(
                                           .catalogue = {},
                                           .incarnation = NewIncarnation()},
                                  .peer = options.peer,
-                                 .times = {}}},
+                                 .times = options.times}},
                        server.get()));
   const std::string note =
       fmt::format("for host {} on {}", options.peer, server->link_->address());
@@ -94,7 +100,20 @@ LinkServer::~LinkServer() {
 absl::StatusOr<std::unique_ptr<edge::Device>> LinkServer::Attach(
     const std::string& name) const {
   return edge::Device::Attach(
-      {.testbed_directory = context_.directory, .name = name, .kind = "link"});
+      {.testbed_directory = context_.directory,
+       .name = name,
+       .kind = "link",
+       .counter_names = name == context_.name ? CounterNames()
+                                              : std::vector<std::string>{}});
+}
+
+void LinkServer::ShowFigures() const {
+  const mesh::LinkStatus status = link_->status();
+  const uint64_t values[] = {status.up, status.connections, status.refused,
+                             status.rtt.value_or(0), status.in_flight};
+  for (size_t i = 0; i < std::size(values); ++i) {
+    self_->SetCounter(static_cast<uint32_t>(i), values[i]);
+  }
 }
 
 void LinkServer::AddJob(Job job) {
@@ -321,6 +340,7 @@ absl::Status LinkServer::Run() {
         far.Done(id, linked.serial, linked.ring->done());
       }
     });
+    if (!self_away_) ShowFigures();
     const milliseconds look = self_away_ ? kAwayLook : kLook;
     poll(fds.data(), fds.size(), static_cast<int>(look.count()));
   }

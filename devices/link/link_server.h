@@ -80,6 +80,8 @@ class LinkServer final : private mesh::FarHost {
 
   // Run()'s. Goes on with another gpud as linkd's own device. Errors: it cannot.
   absl::Status LookAfterSelf();
+  // The link's, as counters of linkd's own device.
+  void ShowFigures() const;
   // Gives up what a device had that has ended.
   void LookAfter(const std::string& name, Client& client, mesh::FarEnd& far);
 

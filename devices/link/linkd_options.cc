@@ -2,13 +2,14 @@
 
 #include <string_view>
 
+#include "base/clock.h"
+
 namespace carillon::link {
 
 std::vector<Option> OptionTable(LinkdOptions& options) {
   const auto text = [](std::string_view flag, std::string* field,
                        std::string_view help, bool required = true) {
     return Option{.flag = flag,
-                  .key = flag.substr(2),
                   .type = OptionType::kText,
                   .field = field,
                   .min = 1,
@@ -16,10 +17,18 @@ std::vector<Option> OptionTable(LinkdOptions& options) {
                   .help = help,
                   .required = required};
   };
-  const auto path = [](std::string_view flag, std::string* field,
-                       std::string_view help) {
-    Option option = PathOption(flag, flag.substr(2), field, help);
+  const auto path = [](std::string_view flag, std::string_view key,
+                       std::string* field, std::string_view help) {
+    Option option = PathOption(flag, key, field, help);
+    option.section = kTlsSection;
     option.required = true;
+    return option;
+  };
+  const auto seconds = [](std::string_view flag, std::string_view key,
+                          Nanoseconds* field, uint64_t max,
+                          std::string_view help) {
+    Option option = IntegerOption(flag, key, field, 1, max, help);
+    option.unit = 1'000'000'000;
     return option;
   };
   return {
@@ -30,11 +39,18 @@ std::vector<Option> OptionTable(LinkdOptions& options) {
       text("--peer", &options.peer, "the other host's name in its certificate"),
       text("--testbed", &options.testbed,
            "the testbed's name, which is the other host's, too", false),
-      path("--tls-cert", &options.tls.certificate,
+      path("--tls-cert", "certificate", &options.tls.certificate,
            "this host's certificate for links, PEM"),
-      path("--tls-key", &options.tls.key, "its key, PEM, without a passphrase"),
-      path("--tls-ca", &options.tls.ca,
+      path("--tls-key", "key", &options.tls.key,
+           "its key, PEM, without a passphrase"),
+      path("--tls-ca", "ca", &options.tls.ca,
            "whose certificate the other host shows, PEM"),
+      seconds("--timeout", "timeout", &options.times.timeout, 60,
+              "after so many seconds without a sign of life a connection is "
+              "cut, and made again"),
+      seconds("--lease", "lease", &options.times.lease, 86400,
+              "after so many seconds without a link its events in flight end "
+              "as aborted"),
   };
 }
 

@@ -38,7 +38,6 @@ struct RemoteOptions {
   std::string peer;     // linkd's host, as its certificate has it
   std::string testbed;
   TlsFiles tls;
-  // No flags; tests set them.
   Nanoseconds timeout = 1'000'000'000;
   Nanoseconds lease = 60'000'000'000;
 };

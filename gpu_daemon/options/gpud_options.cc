@@ -52,7 +52,7 @@ void AddModel(GpuModel& gpu, std::vector<Option>& table) {
        .help = "shared memory of an SM"});
 }
 
-// Flags only: no topology has another host yet.
+// Flags only: a topology says it by `hosts` and `mesh`.
 void AddLink(RemoteOptions& remote, std::vector<Option>& table) {
   table.push_back({.flag = "--link",
                    .type = kText,
@@ -78,6 +78,18 @@ void AddLink(RemoteOptions& remote, std::vector<Option>& table) {
                              "its key, PEM, without a passphrase"));
   table.push_back(PathOption("--link-ca", "", &remote.tls.ca,
                              "whose certificate the other host shows, PEM"));
+  const auto seconds = [&](std::string_view flag, Nanoseconds* field,
+                           uint64_t max, std::string_view help) {
+    Option option = IntegerOption(flag, "", field, 1, max, help);
+    option.unit = 1'000'000'000;
+    table.push_back(std::move(option));
+  };
+  seconds("--link-timeout", &remote.timeout, 60,
+          "after so many seconds without a sign of life the connection is cut, "
+          "and made again");
+  seconds("--link-lease", &remote.lease, 86400,
+          "after so many seconds without a link the events in flight end as "
+          "aborted");
 }
 
 void AddTls(TlsFiles& tls, std::vector<Option>& table) {

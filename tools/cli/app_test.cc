@@ -296,8 +296,9 @@ TEST_F(AppTest, RefusesWrongValuesOfOptions) {
 }
 
 TEST_F(AppTest, SaysThatNoTestbedIsUp) {
-  for (const char* command : {"status", "devices", "ekt", "rings", "queues",
-                              "kernels", "watch", "policy", "logs"}) {
+  for (const char* command :
+       {"status", "devices", "ekt", "rings", "queues", "links", "hosts",
+        "kernels", "watch", "policy", "logs"}) {
     const CliResult outcome = RunLine({command});
     EXPECT_EQ(outcome.code, 3) << command;
     EXPECT_EQ(outcome.err,

@@ -29,13 +29,16 @@ constexpr Command kCommands[] = {
     {"up", kRun, "bring a testbed up",
      "carillon up -d                      the demo's devices, in the "
      "background\n"
-     "carillon up -f lab.yaml             your own, until Ctrl-C",
+     "carillon up -f lab.yaml             your own, until Ctrl-C\n"
+     "carillon up -d -f lab.yaml --host a the part of host a",
      MakeUp},
     {"down", kRun, "end a testbed and leave nothing behind",
      "carillon down\ncarillon down --all", MakeDown},
     {"restart", kRun, "end processes of a testbed and start them again",
      "carillon restart nic0\ncarillon restart gpud nic0 --kill", MakeRestart},
     {"ps", kRun, "list the processes of all testbeds", "carillon ps\ncarillon ps -w", MakePs},
+    {"hosts", kRun, "list the hosts of a testbed on several machines",
+     "carillon hosts", MakeHosts},
     {"logs", kRun, "show what the processes have logged",
      "carillon logs\ncarillon logs -f nic0", MakeLogs},
     {"exec", kRun, "run a program of yours in a testbed",
@@ -58,6 +61,8 @@ constexpr Command kCommands[] = {
     {"ekt", kLook, "the event kernel table", "carillon ekt", MakeEkt},
     {"rings", kLook, "the ESQs and ECQs: doorbells, launched, completed",
      "carillon rings\ncarillon rings -w 0.5", MakeRings},
+    {"links", kLook, "the links to other hosts, as this host knows them",
+     "carillon links\ncarillon links -w", MakeLinks},
     {"queues", kLook, "what waits in the KMU", "carillon queues", MakeQueues},
     {"kernels", kLook, "the kernels that devices can register",
      "carillon kernels\ncarillon kernels memc_get", MakeKernels},

@@ -142,6 +142,8 @@ TEST_F(CliIntegration, EveryCommandAnswersInJson) {
                                              {"devices", "nic0"},
                                              {"ekt"},
                                              {"rings"},
+                                             {"hosts"},
+                                             {"links"},
                                              {"queues"},
                                              {"kernels"},
                                              {"kernels", "null_event"},

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <utility>
+
+#include "tools/testbed/topology/hosts.h"
 #include "tools/testbed/topology/reader.h"
 
 namespace carillon::cli {
@@ -22,6 +25,9 @@ void AddUpOptions(Arguments& arguments, testbed::UpOptions& options) {
       "demo's");
   arguments.Text("--name NAME", options.name,
                  "Of the testbed, instead of the topology's");
+  arguments.Text("--host HOST", options.host,
+                 "Which of the topology's hosts this machine is: starts that "
+                 "host's part (docs/mesh.md)");
   arguments.Seconds("--timeout", options.timeout_s, 0.1, 3600,
                     "How long the next process may take to be ready");
   arguments.Flag("--faults", options.faults,
@@ -37,6 +43,7 @@ std::vector<std::string> ToCommandLine(const testbed::UpOptions& options) {
       fmt::format("--restart-proven={}", options.restart_proven_s)};
   if (!options.file.empty()) line.push_back("--file=" + options.file);
   if (!options.name.empty()) line.push_back("--name=" + options.name);
+  if (!options.host.empty()) line.push_back("--host=" + options.host);
   if (options.faults) line.push_back("--faults");
   return line;
 }
@@ -65,7 +72,7 @@ absl::StatusOr<testbed::Topology> ChooseTopology(
   if (source->empty()) *source = "the demo's topology";
   RETURN_IF_ERROR(SetName(options.name, topology));
   topology.faults |= options.faults;
-  return topology;
+  return testbed::PartOf(std::move(topology), options.host);
 }
 
 }  // namespace carillon::cli

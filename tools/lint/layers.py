@@ -38,7 +38,7 @@ ARROWS = {
     # The programs' tables of options.
     "tools/testbed/topology": [
         "base", "shm/recorder", "devices/sdk/device_options.h", "devices/cpu_host/cpu_host_options.h",
-        "devices/fpga/fpga_options.h", "devices/nic/nic_options.h", "devices/router/router_options.h",
+        "devices/fpga/fpga_options.h", "devices/link/linkd_options.h", "devices/nic/nic_options.h", "devices/router/router_options.h",
         "gpu_daemon/options"],
     "tools/plots": ["base"],
     # Devices in Python.

@@ -21,6 +21,8 @@ struct UpOptions {
   std::string file;
   // Empty: the name in the file.
   std::string name;
+  // Which of the topology's hosts this one is; empty: it has none.
+  std::string host;
   // Bring-up fails if nothing becomes ready for this long.
   double timeout_s = 15;
   // Makes a board of faults even if the topology does not say `faults: true`.

@@ -33,7 +33,12 @@ class RemoteLauncher final : public Launcher {
     return true;
   }
   std::vector<PathCounter> counters() const override {
-    return {{"late_ends", link_->late_ends()}};
+    const mesh::LinkStatus link = link_->status();
+    return {{"late_ends", link_->late_ends()},
+            {"connections", link.connections},
+            {"rtt_ns", link.rtt.value_or(0)},
+            {"in_flight", link.in_flight},
+            {"replayed", link.replayed}};
   }
 
  private:

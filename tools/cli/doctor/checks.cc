@@ -151,7 +151,8 @@ CheckResult LookAtRuntimeDirectory() {
 }
 
 CheckResult LookAtPrograms() {
-  std::vector<std::string_view> programs = {"gpu_daemon/gpud"};
+  std::vector<std::string_view> programs = {"gpu_daemon/gpud",
+                                            "devices/link/linkd"};
   for (const testbed::DeviceKind& kind : testbed::DeviceKinds()) {
     if (!kind.program.empty()) programs.push_back(kind.program);
   }
@@ -161,8 +162,8 @@ CheckResult LookAtPrograms() {
                      HintOf(path.status()));
     }
   }
-  return Good(fmt::format("gpud and {} kinds of devices are built",
-                          programs.size() - 1));
+  return Good(fmt::format("gpud, linkd and {} kinds of devices are built",
+                          programs.size() - 2));
 }
 
 std::string ProgramPath(const char* name) {
@@ -172,6 +173,15 @@ std::string ProgramPath(const char* name) {
 
 CheckResult LookAtClient(const char* name) {
   return JudgeClient(name, ProgramPath(name));
+}
+
+CheckResult LookAtOpenssl() {
+  const std::string path = ProgramPath("openssl");
+  if (!path.empty()) return Good(path);
+  return Warning(
+      "openssl is not there: certificates for links between hosts, and for "
+      "gpud over TCP, are made with it (docs/security.md)",
+      "apt-get install openssl");
 }
 
 CheckResult LookAtBazel() {
@@ -220,6 +230,7 @@ constexpr Check kChecks[] = {
     {"programs", LookAtPrograms},
     {"memcaslap", [] { return LookAtClient("memcaslap"); }},
     {"memccapable", [] { return LookAtClient("memccapable"); }},
+    {"openssl", LookAtOpenssl},
     {"bazel", LookAtBazel},
     {"CUDA driver", LookAtCudaDriver},
     {"CUDA toolkit", LookAtCudaToolkit},

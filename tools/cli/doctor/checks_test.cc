@@ -68,6 +68,8 @@ TEST(Doctor, FindsProgramsAndFoldersThatAreNotThere) {
   unsetenv("CARILLON_RUNTIME_DIR");
   setenv("PATH", "/no/such/folder", 1);
   EXPECT_EQ(ResultOf("memcaslap").verdict, Verdict::kProblem);
+  EXPECT_EQ(ResultOf("openssl").verdict, Verdict::kWarning);
+  EXPECT_EQ(ResultOf("openssl").advice, "apt-get install openssl");
 }
 
 // From here on the process gets EPERM for the system call, as under a

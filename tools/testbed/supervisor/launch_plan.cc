@@ -21,6 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kGpud[] = "gpu_daemon/gpud";
+constexpr char kLinkd[] = "devices/link/linkd";
 constexpr char kDashboard[] = "tools/dashboard/dashboard";
 constexpr char kPythonPackages[] = "tools/python/lib";
 
@@ -146,7 +147,12 @@ std::string UsersOf(const Topology& topology) {
 // "nic0=2:3": those that are not what every device has.
 std::string SharesOf(const Topology& topology) {
   std::vector<std::string> shares;
-  for (const DeviceEntry& device : topology.devices) {
+  std::vector<DeviceEntry> devices = topology.devices;
+  if (topology.part && topology.part->has_gpu) {
+    const auto& others = topology.part->other_devices;
+    devices.insert(devices.end(), others.begin(), others.end());
+  }
+  for (const DeviceEntry& device : devices) {
     if (device.weight == 1 && device.max_priority == gpud::kHighestPriority) {
       continue;
     }
@@ -154,6 +160,59 @@ std::string SharesOf(const Topology& topology) {
                                  device.max_priority));
   }
   return fmt::format("{}", fmt::join(shares, ","));
+}
+
+// What of `gpu` holds for gpud on a host without the GPU.
+bool IsOfEachHost(const Option& key) {
+  constexpr std::string_view kKeys[] = {
+      "ekt_entries", "devices_per_process", "max_priority", "max_spin_ns",
+      "memory",      "lease_timeout",       "trace",        "record",
+      "log_level"};
+  return key.section == kModelSection || std::ranges::count(kKeys, key.key) > 0;
+}
+
+void AppendGpuFlags(const Topology& topology, std::vector<std::string>* argv) {
+  if (!topology.part || topology.part->has_gpu) {
+    AppendFlags(topology.gpu, argv);
+    return;
+  }
+  const HostPart::Link& link = topology.part->links[0];
+  argv->insert(argv->end(), {fmt::format("--backend={}", gpud::kRemoteBackend),
+                             "--link=" + link.address.ToString(),
+                             "--link-host=" + topology.part->host,
+                             "--link-peer=" + link.peer});
+  // linkd's --tls-key is --link-key of gpud, and --lease is --link-lease.
+  for (const Setting& setting : topology.mesh) {
+    for (const std::string& flag : setting.ToFlags()) {
+      const size_t prefix = flag.starts_with("--tls-") ? 6 : 2;
+      argv->push_back("--link-" + flag.substr(prefix));
+    }
+  }
+  std::vector<Setting> settings = topology.gpu;
+  std::erase_if(settings,
+                [](const Setting& one) { return !IsOfEachHost(*one.option); });
+  AppendFlags(settings, argv);
+}
+
+absl::Status PlanLinkds(const Topology& topology, const TestbedPaths& paths,
+                        std::vector<PlannedProcess>* devices) {
+  if (!topology.part || !topology.part->has_gpu) return absl::OkStatus();
+  for (const HostPart::Link& link : topology.part->links) {
+    ASSIGN_OR_RETURN(const auto linkd, FindCarillonProgram(kLinkd));
+    PlannedProcess planned{.name = fmt::format("{}{}", kLinkdPrefix, link.peer),
+                           .kind = "link",
+                           .restart = RestartPolicy::kOnFailure};
+    planned.argv = {linkd,
+                    "--dir=" + paths.directory(),
+                    "--name=" + planned.name,
+                    "--testbed=" + topology.name,
+                    "--listen=" + link.address.ToString(),
+                    "--host=" + topology.part->host,
+                    "--peer=" + link.peer};
+    AppendFlags(topology.mesh, &planned.argv);
+    devices->push_back(std::move(planned));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -195,11 +254,18 @@ std::string PythonPath() {
 
 absl::StatusOr<LaunchPlan> PlanLaunch(const Topology& topology,
                                       const TestbedPaths& paths) {
+  if (!topology.hosts.empty() && !topology.part) {
+    return absl::InvalidArgumentError(
+        "the topology has hosts: it comes up by carillon up --host NAME on "
+        "each "
+        "of them, and by nothing else");
+  }
   ASSIGN_OR_RETURN(const auto gpud, FindCarillonProgram(kGpud));
   LaunchPlan plan{
       .testbed = topology.name,
       .gpud = {.name = "gpud", .kind = "gpud", .restart = topology.gpu_restart},
-      .record = topology.record};
+      .record = topology.record,
+      .part = topology.part};
   plan.gpud.argv = {gpud, "--dir=" + paths.directory(),
                     "--testbed=" + topology.name};
   if (topology.faults) plan.gpud.argv.push_back("--faults");
@@ -212,7 +278,8 @@ absl::StatusOr<LaunchPlan> PlanLaunch(const Topology& topology,
   if (plan.one_by_one && waited_for != 0) {
     plan.gpud.argv.push_back(fmt::format("--first-devices={}", waited_for));
   }
-  AppendFlags(topology.gpu, &plan.gpud.argv);
+  AppendGpuFlags(topology, &plan.gpud.argv);
+  RETURN_IF_ERROR(PlanLinkds(topology, paths, &plan.devices));
   for (const DeviceEntry& device : topology.devices) {
     ASSIGN_OR_RETURN(auto planned, PlanDevice(topology, device, paths));
     plan.devices.push_back(std::move(planned));

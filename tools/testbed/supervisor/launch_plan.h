@@ -3,6 +3,7 @@
 #define CARILLON_TOOLS_TESTBED_SUPERVISOR_LAUNCH_PLAN_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,9 +30,10 @@ struct PlannedProcess {
 struct LaunchPlan {
   std::string testbed;
   PlannedProcess gpud;
-  // Last of them the dashboard, if there is one.
+  // First of them the linkds, last the dashboard, if there are any.
   std::vector<PlannedProcess> devices;
-  uint64_t record = 0;  // see Topology
+  uint64_t record = 0;           // see Topology
+  std::optional<HostPart> part;  // where there are hosts
   // Each device must be up before the next one starts: in simulated time they
   // must always attach in the same order.
   bool one_by_one = false;
@@ -47,7 +49,8 @@ absl::StatusOr<std::string> FindCarillonProgram(std::string_view program);
 // carillon_testbed, before what there is already. Empty where they were not built.
 std::string PythonPath();
 
-// Errors: NotFound (a program, a user); PermissionDenied (only root can start
+// Errors: InvalidArgument (a topology with hosts is planned for one of them, see
+// PartOf()); NotFound (a program, a user); PermissionDenied (only root can start
 // processes of other users); FailedPrecondition (a device of another user would
 // need files of the testbed's).
 absl::StatusOr<LaunchPlan> PlanLaunch(const Topology& topology,

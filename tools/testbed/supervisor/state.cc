@@ -112,6 +112,16 @@ absl::StatusOr<TestbedState> FromJson(const Json& json) {
         ReadIdentity(json.at("supervisor"), &state.supervisor)}) {
     if (!status.ok()) return status;
   }
+  if (json.contains("host")) {
+    state.host = json.at("host");
+    for (const Json& host : json.at("hosts")) {
+      state.hosts.push_back(
+          {.name = host.at("name"),
+           .address = host.at("address"),
+           .has_gpu = host.at("gpu"),
+           .devices = host.at("devices").get<std::vector<std::string>>()});
+    }
+  }
   for (const Json& process : json.at("processes")) {
     RETURN_IF_ERROR(ReadProcess(process, &state.processes.emplace_back()));
   }
@@ -154,15 +164,25 @@ Json ToJson(const TestbedState& state) {
                          {"log", record.log},
                          {"command", record.command}});
   }
-  return {{"version", kVersion},
-          {"testbed", state.testbed},
-          {"phase", ToText(state.phase)},
-          {"topology_file", state.topology_file},
-          {"started_unix", state.started_unix},
-          {"supervisor",
-           {{"pid", state.supervisor.pid},
-            {"start_ticks", state.supervisor.start_ticks}}},
-          {"processes", std::move(processes)}};
+  Json json = {{"version", kVersion},
+               {"testbed", state.testbed},
+               {"phase", ToText(state.phase)},
+               {"topology_file", state.topology_file},
+               {"started_unix", state.started_unix},
+               {"supervisor",
+                {{"pid", state.supervisor.pid},
+                 {"start_ticks", state.supervisor.start_ticks}}},
+               {"processes", std::move(processes)}};
+  if (state.host.empty()) return json;
+  json["host"] = state.host;
+  json["hosts"] = Json::array();
+  for (const HostPart::Host& host : state.hosts) {
+    json["hosts"].push_back({{"name", host.name},
+                             {"address", host.address},
+                             {"gpu", host.has_gpu},
+                             {"devices", host.devices}});
+  }
+  return json;
 }
 
 absl::Status WriteState(const std::string& path, const TestbedState& state) {

@@ -54,6 +54,9 @@ struct TestbedState {
   std::string testbed;
   Phase phase = Phase::kStarting;
   std::string topology_file;
+  // Where there are hosts: this one, and all.
+  std::string host;
+  std::vector<HostPart::Host> hosts;
   ProcessIdentity supervisor;
   int64_t started_unix = 0;  // seconds
   std::vector<ProcessRecord> processes;

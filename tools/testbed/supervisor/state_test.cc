@@ -66,6 +66,22 @@ TEST(TestbedState, IsReadAsItWasWritten) {
   EXPECT_FALSE(state->processes[0].exit);
 }
 
+TEST(TestbedState, HasHostsWhereThereAreSome) {
+  TestFolder folder;
+  const std::string path = folder.path() + "/state.json";
+  EXPECT_FALSE(ToJson(Example()).contains("hosts"));
+  TestbedState state = Example();
+  state.host = "b";
+  state.hosts = {{.name = "a", .devices = {"nic0", "nic1"}},
+                 {.name = "b", .address = "10.0.0.6:4711", .has_gpu = true}};
+  ASSERT_TRUE(WriteState(path, state).ok());
+  const auto read = ReadState(path);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(ToJson(*read), ToJson(state));
+  EXPECT_EQ(read->hosts[0].devices[1], "nic1");
+  EXPECT_TRUE(read->hosts[1].has_gpu);
+}
+
 TEST(TestbedState, KeepsEveryPhaseAndProcessState) {
   TestFolder folder;
   const std::string path = folder.path() + "/state.json";

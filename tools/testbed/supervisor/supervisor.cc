@@ -66,6 +66,10 @@ Supervisor::Supervisor(LaunchPlan plan, LockedDirectory directory,
       requests_(requests),
       options_(std::move(options)) {
   state_.testbed = plan_.testbed;
+  if (plan_.part) {
+    state_.host = plan_.part->host;
+    state_.hosts = plan_.part->hosts;
+  }
   state_.topology_file = options_.topology_file;
   state_.supervisor = OwnIdentity();
   state_.started_unix = time(nullptr);

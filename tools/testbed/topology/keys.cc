@@ -24,7 +24,8 @@ std::vector<Option> KeysOf() {
 
 template <class Options>
 DeviceKind MakeKind(std::string_view name, std::string_view summary,
-                    std::string_view program) {
+                    std::string_view program,
+                    std::string_view not_over_a_link = {}) {
   std::vector<Option> keys = KeysOf<Options>();
   for (Option& key : KeysOf<edge::DeviceOptions>()) {
     keys.push_back(std::move(key));
@@ -33,12 +34,14 @@ DeviceKind MakeKind(std::string_view name, std::string_view summary,
           .summary = summary,
           .program = program,
           .keys = std::move(keys),
-          .check = CheckTogether<Options>};
+          .check = CheckTogether<Options>,
+          .not_over_a_link = not_over_a_link};
 }
 
-std::map<std::string_view, std::vector<Option>> GpuSections() {
+template <class Options>
+std::map<std::string_view, std::vector<Option>> SectionsOf() {
   std::map<std::string_view, std::vector<Option>> sections;
-  for (Option& key : KeysOf<gpud::GpudOptions>()) {
+  for (Option& key : KeysOf<Options>()) {
     sections[key.section].push_back(std::move(key));
   }
   return sections;
@@ -82,6 +85,32 @@ const Option& WeightKey() {
   return *key;
 }
 
+const Option& HostKey() {
+  static const auto* const key =
+      new Option{.flag = "",
+                 .key = "host",
+                 .type = OptionType::kText,
+                 .min = 1,
+                 .max = kMaxNameLength - kLinkdPrefix.size(),
+                 .default_means = "none: there are no hosts",
+                 .help = "where it runs, one of `hosts` (docs/mesh.md)"};
+  return *key;
+}
+
+const Option& AddressKey() {
+  static const auto* const key =
+      new Option{.flag = "",
+                 .key = "address",
+                 .type = OptionType::kText,
+                 .min = 2,
+                 .max = 64,
+                 .default_means = "none; the GPU's host needs it",
+                 .help =
+                     "HOST or HOST:PORT where the other hosts find it, HOST in "
+                     "numbers; PORT is the first link's, 4711 by default"};
+  return *key;
+}
+
 const Option& MaxPriorityKey() {
   static auto* const priority = new uint32_t(gpud::kHighestPriority);
   static const auto* const key = new Option(IntegerOption(
@@ -92,7 +121,13 @@ const Option& MaxPriorityKey() {
 }
 
 std::span<const Option> GpuKeys(std::string_view section) {
-  static const auto* const sections = new auto(GpuSections());
+  static const auto* const sections = new auto(SectionsOf<gpud::GpudOptions>());
+  return sections->at(section);
+}
+
+std::span<const Option> MeshKeys(std::string_view section) {
+  static const auto* const sections =
+      new auto(SectionsOf<link::LinkdOptions>());
   return sections->at(section);
 }
 
@@ -100,16 +135,16 @@ std::span<const DeviceKind> DeviceKinds() {
   static const auto* const kinds = new std::vector<DeviceKind>{
       MakeKind<nic::NicOptions>("nic",
                                 "serves memcached clients over UDP and TCP",
-                                "devices/nic/nic"),
+                                "devices/nic/nic", "GPU memory"),
       MakeKind<fpga::FpgaOptions>(
           "fpga", "streams frames to an image kernel and checks the results",
           "devices/fpga/fpga"),
       MakeKind<cpu_host::CpuHostOptions>(
           "cpu_host", "launches background kernels and reports their slowdown",
-          "devices/cpu_host/cpu_host"),
+          "devices/cpu_host/cpu_host", "background kernels"),
       MakeKind<router::RouterOptions>(
           "router", "forwards IPv4 and IPv6 packets between network interfaces",
-          "devices/router/router"),
+          "devices/router/router", "GPU memory"),
       {.name = kExecKind,
        .summary = "a program of your own (key `command`)",
        .program = "",

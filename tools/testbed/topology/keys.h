@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "base/option_table.h"
+#include "devices/link/linkd_options.h"
 #include "gpu_daemon/options/gpud_options.h"
 
 namespace carillon::testbed {
@@ -27,6 +28,12 @@ const Option& UserKey();
 const Option& WeightKey();
 const Option& MaxPriorityKey();
 
+// `host`, for gpu and for every device, where there are hosts.
+const Option& HostKey();
+// `address`, of a host.
+const Option& AddressKey();
+inline constexpr uint16_t kDefaultLinkPort = 4711;
+
 // Checks settings together, as the program does.
 using CheckSettings = absl::Status (*)(std::span<const Setting> settings);
 
@@ -37,6 +44,8 @@ struct DeviceKind {
   std::string_view program;
   std::vector<Option> keys;
   CheckSettings check = nullptr;
+  // What keeps it from a host without the GPU (docs/mesh.md): "GPU memory".
+  std::string_view not_over_a_link = {};
 };
 
 // The keys of `gpu:` (section ""), of `gpu: model:`, and of `gpu: tls:`. Those of
@@ -47,6 +56,11 @@ using gpud::kListenKey;
 using gpud::kModelSection;
 using gpud::kTimingKey;  // the testbed lives in simulated time
 using gpud::kTlsSection;
+
+// The keys of `mesh:` (section ""), and of `mesh: tls:`, which are needed all
+// together: those of linkd.
+std::span<const Option> MeshKeys(std::string_view section = "");
+inline constexpr std::string_view kMeshTlsSection = link::kTlsSection;
 
 std::span<const DeviceKind> DeviceKinds();
 // Returns null for an unknown kind.
@@ -66,6 +80,8 @@ inline constexpr std::string_view kDashboardPortHelp =
 
 using gpud::kMaxDevices;
 inline constexpr uint64_t kMaxNameLength = 32;
+// A host's linkd is called so, and then by the other host's name.
+inline constexpr std::string_view kLinkdPrefix = "linkd-";
 // Carillon uses these names itself: their logs lie beside the devices'.
 inline constexpr std::string_view kDashboardName = "dashboard";
 inline constexpr std::array<std::string_view, 3> kReservedNames = {

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "shm/recorder/flight_recorder.h"
+#include "tools/testbed/topology/hosts.h"
 
 namespace carillon::testbed {
 namespace {
@@ -54,10 +55,14 @@ class Reader : StrictReader {
         ReadDashboard(value);
       } else if (key == "devices") {
         ReadDevices(value);
+      } else if (key == "hosts") {
+        ReadHosts(value);
+      } else if (key == "mesh") {
+        ReadMesh(value);
       } else {
-        ComplainUnknown(
-            value.mark, key, "of a topology",
-            {"name", "gpu", "record", "faults", "dashboard", "devices"});
+        ComplainUnknown(value.mark, key, "of a topology",
+                        {"name", "gpu", "record", "faults", "dashboard",
+                         "devices", "hosts", "mesh"});
       }
     }
     for (const auto& [mark, device] : other_users_) {
@@ -67,6 +72,10 @@ class Reader : StrictReader {
       }
     }
     if (reading_.problems.empty()) CheckPartners();
+    if (!reading_.problems.empty()) return;
+    for (std::string& sentence : CheckHosts(reading_.topology)) {
+      Complain(root, std::move(sentence));
+    }
   }
 
  private:
@@ -121,27 +130,39 @@ class Reader : StrictReader {
                     settings);
         }
       } else if (key == "tls") {
-        ReadTls(value, settings);
+        ReadTls(value, "gpu: tls", GpuKeys(kTlsSection), settings);
       } else if (key == RestartKey().key) {
         ReadRestart(value, &reading_.topology.gpu_restart);
+      } else if (key == HostKey().key) {
+        ReadText(value, HostKey(), &reading_.topology.gpu_host);
       } else {
-        ReadKnown(key, value, GpuKeys(), {"model", "tls", RestartKey().key},
-                  "of gpu", settings);
+        ReadKnown(key, value, GpuKeys(),
+                  {"model", "tls", RestartKey().key, HostKey().key}, "of gpu",
+                  settings);
       }
     }
     CheckListen(entries);
+    for (const Setting& setting : *settings) {
+      if (setting.option->key == "backend" &&
+          setting.text == gpud::kRemoteBackend) {
+        Complain(entry.mark,
+                 "backend: remote is what gpud of a host without the GPU gets "
+                 "by itself: name the hosts in `hosts` (docs/mesh.md)");
+      }
+    }
     if (reading_.problems.size() == before) {
       ComplainTogether(entry.mark, entries, *settings, kCheckGpu);
     }
   }
 
-  void ReadTls(const Entry& entry, std::vector<Setting>* settings) {
+  void ReadTls(const Entry& entry, std::string_view where,
+               std::span<const Option> keys, std::vector<Setting>* settings) {
     if (!IsMap(entry, "tls")) return;
-    const EntryList entries = Entries(entry.node, "gpu: tls");
+    const EntryList entries = Entries(entry.node, where);
     for (const auto& [name, part] : entries) {
-      ReadKnown(name, part, GpuKeys(kTlsSection), {}, "of gpu: tls", settings);
+      ReadKnown(name, part, keys, {}, fmt::format("of {}", where), settings);
     }
-    for (const Option& key : GpuKeys(kTlsSection)) {
+    for (const Option& key : keys) {
       if (FindEntry(entries, key.key) == nullptr) {
         Complain(entry.mark,
                  fmt::format("tls has no {}: {}", key.key, key.help));
@@ -183,6 +204,48 @@ class Reader : StrictReader {
     if (settings.empty()) return;
     device->user = settings[0].text;
     other_users_.emplace_back(entry.node.Mark(), *device);
+  }
+
+  void ReadText(const Entry& entry, const Option& key, std::string* text) {
+    std::vector<Setting> settings;
+    ReadSettingInto(entry, key, &settings);
+    if (!settings.empty()) *text = settings[0].text;
+  }
+
+  void ReadHosts(const Entry& entry) {
+    if (!IsMap(entry, "hosts")) return;
+    for (const auto& [name, value] : Entries(entry.node, "hosts")) {
+      HostEntry host{.name = name};
+      if (const std::string wrong = CheckHostName(name); !wrong.empty()) {
+        Complain(value.mark, fmt::format("hosts: {}", wrong));
+        continue;
+      }
+      if (value.node.IsNull()) {
+        reading_.topology.hosts.push_back(std::move(host));
+        continue;
+      }
+      if (!IsMap(value, name)) continue;
+      for (const auto& [key, part] : Entries(value.node, "a host")) {
+        if (key != AddressKey().key) {
+          ComplainUnknown(part.mark, key, "of a host", {AddressKey().key});
+        } else {
+          ReadInto(part, key, ReadHostAddress, &host.address);
+        }
+      }
+      reading_.topology.hosts.push_back(std::move(host));
+    }
+  }
+
+  void ReadMesh(const Entry& entry) {
+    std::vector<Setting>* const settings = &reading_.topology.mesh;
+    if (!IsMap(entry, "mesh")) return;
+    for (const auto& [key, value] : Entries(entry.node, "mesh")) {
+      if (key == "tls") {
+        ReadTls(value, "mesh: tls", MeshKeys(kMeshTlsSection), settings);
+      } else {
+        ReadKnown(key, value, MeshKeys(), {"tls"}, "of mesh", settings);
+      }
+    }
   }
 
   void ReadNumber(const Entry& entry, const Option& key, uint64_t* number) {
@@ -248,6 +311,8 @@ class Reader : StrictReader {
         ReadRestart(entry, &device.restart);
       } else if (key == UserKey().key) {
         ReadUser(entry, &device);
+      } else if (key == HostKey().key) {
+        ReadText(entry, HostKey(), &device.host);
       } else if (key == WeightKey().key) {
         ReadNumber(entry, WeightKey(), &device.weight);
       } else if (key == MaxPriorityKey().key) {
@@ -261,7 +326,8 @@ class Reader : StrictReader {
             "name",           "kind",
             "count",          "wait_ready",
             RestartKey().key, UserKey().key,
-            WeightKey().key,  MaxPriorityKey().key};
+            WeightKey().key,  MaxPriorityKey().key,
+            HostKey().key};
         if (device.kind->name == kExecKind) also.push_back("command");
         ReadKnown(key, entry, device.kind->keys, std::move(also),
                   fmt::format("of a device of kind {}", device.kind->name),
@@ -494,6 +560,7 @@ void AnchorPaths(const std::string& file, Topology& topology) {
     }
   };
   anchor_paths(topology.gpu);
+  anchor_paths(topology.mesh);
   for (DeviceEntry& device : topology.devices) {
     // A program without a slash is looked up in PATH.
     if (!device.command.empty() &&

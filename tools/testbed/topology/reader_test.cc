@@ -166,7 +166,7 @@ constexpr BadFile kBadFiles[] = {
      "t.yaml:1:1: unknown key 'device' of a topology; did you mean 'devices'?"},
     {"UnknownFarKey", "elephants: []\n",
      "t.yaml:1:1: unknown key 'elephants' of a topology; known keys: name, "
-     "gpu, record, faults, dashboard, devices"},
+     "gpu, record, faults, dashboard, devices, hosts, mesh"},
     {"DashboardAsList", "dashboard: [8123]\n",
      "t.yaml:1:1: dashboard is a list, not a value"},
     {"DashboardAsNumber", "dashboard: 8123\n",
@@ -189,12 +189,14 @@ constexpr BadFile kBadFiles[] = {
     {"OtherKindsKey", "devices:\n  - {name: f, kind: fpga, command: [x]}\n",
      "t.yaml:2:27: unknown key 'command' of a device of kind fpga; known keys: "
      "name, kind, count, wait_ready, restart, user, weight, max_priority, "
+     "host, "
      "source, kernel, size, fps, frames, check, "
      "store, store_raw, ring, priority, hand_to, log_level"},
     {"DuplicateKey", "name: a\ngpu: {}\nname: b\n",
      "t.yaml:3:1: key 'name' is there twice (first in line 1)"},
     {"MergeKey", "gpu:\n  <<: {workers: 1}\n",
      "t.yaml:2:3: unknown key '<<' of gpu; known keys: model, tls, restart, "
+     "host, "
      "backend, driver, timing, event_log, workers, "
      "ekt_entries, devices_per_process, policy, max_priority, reserve_sms, "
      "preempt_us, max_spin_ns, "
@@ -546,10 +548,10 @@ TEST_F(TopologyFile, GivesOneLineAProblem) {
   EXPECT_EQ(topology.status().message(),
             path_ +
                 ":1:1: unknown key 'a' of a topology; known keys: name, "
-                "gpu, record, faults, dashboard, devices\n" +
+                "gpu, record, faults, dashboard, devices, hosts, mesh\n" +
                 path_ +
                 ":2:1: unknown key 'b' of a topology; known keys: "
-                "name, gpu, record, faults, dashboard, devices");
+                "name, gpu, record, faults, dashboard, devices, hosts, mesh");
 }
 
 }  // namespace

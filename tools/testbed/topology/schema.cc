@@ -113,6 +113,7 @@ Json DeviceSchema(const DeviceKind& kind) {
            "Default: true"}}},
         {RestartKey().key, KeySchema(RestartKey())},
         {UserKey().key, KeySchema(UserKey())},
+        {HostKey().key, KeySchema(HostKey())},
         {WeightKey().key, KeySchema(WeightKey())},
         {MaxPriorityKey().key, KeySchema(MaxPriorityKey())}}}};
   if (kind.name == kExecKind) {
@@ -158,51 +159,63 @@ Json TopologySchema() {
   for (const Option& key : GpuKeys(kTlsSection))
     tls["required"].push_back(key.key);
   gpu["dependentRequired"] = {{kListenKey, {"tls"}}, {"tls", {kListenKey}}};
+  gpu["properties"][HostKey().key] = KeySchema(HostKey());
+  Json mesh = MapSchema(MeshKeys());
+  mesh["description"] = "with `hosts`: the links between them";
+  Json& link_tls = mesh["properties"]["tls"] =
+      MapSchema(MeshKeys(kMeshTlsSection));
+  link_tls["description"] = "this host's certificate, and whom to believe";
+  for (const Option& key : MeshKeys(kMeshTlsSection)) {
+    link_tls["required"].push_back(key.key);
+  }
+  Json host = MapSchema({&AddressKey(), 1});
+  host["type"] = {"object", "null"};
   Json kinds = Json::array();
   for (const DeviceKind& kind : DeviceKinds()) {
     kinds.push_back(DeviceSchema(kind));
   }
   Json name = NameSchema();
   name["description"] = "of the testbed; `carillon up --name` wins";
-  return {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
-          {"title", "Carillon topology"},
-          {"description", "What `carillon up` brings up; see docs/cli.md"},
-          {"type", "object"},
-          {"additionalProperties", false},
-          {"properties",
-           {{"name", std::move(name)},
-            {"gpu", std::move(gpu)},
-            {"record",
-             {{"type", "integer"},
-              {"minimum", shm::FlightRecorder::kMinRecords},
-              {"maximum", shm::FlightRecorder::kMaxRecords},
-              {"description", kRecordHelp}}},
-            {"faults", {{"type", "boolean"}, {"description", kFaultsHelp}}},
-            {"dashboard",
-             {{"description", kDashboardHelp},
-              {"oneOf",
-               {{{"type", "boolean"}},
-                {{"type", "object"},
-                 {"additionalProperties", false},
-                 {"properties",
-                  {{"port",
-                    {{"type", "integer"},
-                     {"minimum", 0},
-                     {"maximum", 65535},
-                     {"description", kDashboardPortHelp}}}}}}}}}},
-            {"devices",
-             {{"type", "array"},
-              {"maxItems", kMaxDevices},
-              {"items", {{"oneOf", std::move(kinds)}}}}}}}};
+  return {
+      {"$schema", "https://json-schema.org/draft/2020-12/schema"},
+      {"title", "Carillon topology"},
+      {"description", "What `carillon up` brings up; see docs/cli.md"},
+      {"type", "object"},
+      {"additionalProperties", false},
+      {"properties",
+       {{"name", std::move(name)},
+        {"gpu", std::move(gpu)},
+        {"record",
+         {{"type", "integer"},
+          {"minimum", shm::FlightRecorder::kMinRecords},
+          {"maximum", shm::FlightRecorder::kMaxRecords},
+          {"description", kRecordHelp}}},
+        {"faults", {{"type", "boolean"}, {"description", kFaultsHelp}}},
+        {"dashboard", {{"type", "boolean"}, {"description", kDashboardHelp}}},
+        {"hosts",
+         {{"type", "object"},
+          {"description", "the hosts by name, for `carillon up --host NAME`"},
+          {"propertyNames", NameSchema()},
+          {"additionalProperties", std::move(host)}}},
+        {"mesh", std::move(mesh)},
+        {"devices",
+         {{"type", "array"},
+          {"maxItems", kMaxDevices},
+          {"items", {{"oneOf", std::move(kinds)}}}}}}}};
 }
 
 std::string TopologyKeysAsMarkdown() {
-  std::string text = "#### `gpu`\n\n" + MarkdownTable(GpuKeys()) +
-                     "\n#### `gpu: model`\n\n" +
-                     MarkdownTable(GpuKeys(kModelSection)) +
-                     "\n#### `gpu: tls`\n\nWhere there is `listen`, and all "
-                     "of them.\n\n" +
-                     MarkdownTable(GpuKeys(kTlsSection));
+  std::string text =
+      "#### `gpu`\n\n" + MarkdownTable(GpuKeys()) + "\n#### `gpu: model`\n\n" +
+      MarkdownTable(GpuKeys(kModelSection)) +
+      "\n#### `gpu: tls`\n\nWhere there is `listen`, and all "
+      "of them.\n\n" +
+      MarkdownTable(GpuKeys(kTlsSection)) + "\n#### `hosts: NAME`\n\n" +
+      MarkdownTable({&AddressKey(), 1}) + "\n#### `mesh`\n\n" +
+      MarkdownTable(MeshKeys()) +
+      "\n#### `mesh: tls`\n\nWhere devices and the GPU are on "
+      "different hosts, and all of them.\n\n" +
+      MarkdownTable(MeshKeys(kMeshTlsSection));
   for (const DeviceKind& kind : DeviceKinds()) {
     if (kind.keys.empty()) continue;
     text += fmt::format("\n#### `kind: {}`\n\nThe device {}.\n\n{}", kind.name,

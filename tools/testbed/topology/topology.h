@@ -3,10 +3,12 @@
 #define CARILLON_TOOLS_TESTBED_TOPOLOGY_TOPOLOGY_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/host_port.h"
 #include "tools/testbed/topology/keys.h"
 
 namespace carillon::testbed {
@@ -33,6 +35,36 @@ struct DeviceEntry {
   std::string user;
   uint64_t weight = 1;
   uint64_t max_priority = gpud::kHighestPriority;
+  std::string host;  // where there are hosts
+};
+
+struct HostEntry {
+  std::string name;
+  // Of the GPU's host: where linkds listen, HOST in numbers. The first one has
+  // this port, the next one the next.
+  std::optional<HostPort> address;
+};
+
+// What one host does of a topology with hosts (hosts.h).
+struct HostPart {
+  struct Host {
+    std::string name;
+    std::string address;  // empty: none
+    bool has_gpu = false;
+    std::vector<std::string> devices;
+  };
+  struct Link {
+    std::string peer;
+    HostPort address;  // where that link's linkd listens
+  };
+  std::string host;
+  bool has_gpu = false;
+  // On the GPU's host one for each other host that has devices; on another host
+  // the one to the GPU's.
+  std::vector<Link> links;
+  std::vector<Host> hosts;  // all of them
+  // Those of other hosts, which linkd attaches on the GPU's.
+  std::vector<DeviceEntry> other_devices;
 };
 
 struct Topology {
@@ -47,6 +79,12 @@ struct Topology {
   uint64_t dashboard_port = 0;
   RestartPolicy gpu_restart = RestartPolicy::kNever;
   std::vector<DeviceEntry> devices;
+  // Empty: one machine, as ever. In the file's order.
+  std::vector<HostEntry> hosts;
+  std::string gpu_host;
+  std::vector<Setting> mesh;  // the keys of mesh and of mesh.tls
+  // Set by PartOf(): `devices` are those of this host.
+  std::optional<HostPart> part;
 };
 
 // Sets `key` (which the kind must have), replacing its value.

@@ -10,6 +10,7 @@ namespace carillon::cli {
 Run MakeDevices(Arguments& arguments, Console& console);
 Run MakeEkt(Arguments& arguments, Console& console);
 Run MakeKernels(Arguments& arguments, Console& console);
+Run MakeLinks(Arguments& arguments, Console& console);
 Run MakePostmortem(Arguments& arguments, Console& console);
 Run MakeQueues(Arguments& arguments, Console& console);
 Run MakeRings(Arguments& arguments, Console& console);

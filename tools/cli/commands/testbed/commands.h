@@ -12,6 +12,7 @@ Run MakeDashboard(Arguments& arguments, Console& console);
 Run MakeDemo(Arguments& arguments, Console& console);
 Run MakeDown(Arguments& arguments, Console& console);
 Run MakeExec(Arguments& arguments, Console& console);
+Run MakeHosts(Arguments& arguments, Console& console);
 Run MakeKernel(Arguments& arguments, Console& console);
 Run MakeLogs(Arguments& arguments, Console& console);
 Run MakePolicy(Arguments& arguments, Console& console);

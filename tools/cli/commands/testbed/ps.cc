@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -30,6 +31,7 @@ struct Listing {
   std::string name;
   std::optional<testbed::Phase> phase;  // nothing: it is dead
   std::string directory;
+  std::string host;  // empty: there are no hosts
   pid_t supervisor = 0;
   std::vector<Process> processes;
 };
@@ -81,6 +83,7 @@ Listing List(const testbed::Testbed& testbed) {
     listing.phase = testbed::Phase::kFailed;
   }
   if (state.ok()) {
+    listing.host = state->host;
     for (const testbed::ProcessRecord& record : state->processes) {
       listing.processes.push_back(
           FromRecord(record, testbed.supervisor.has_value()));
@@ -120,24 +123,32 @@ Json ToJson(const Listing& listing) {
   }
   return {{"name", listing.name},
           {"phase", PhaseText(listing)},
+          {"host", listing.host.empty() ? Json() : Json(listing.host)},
           {"directory", listing.directory},
           {"supervisor_pid", listing.supervisor},
           {"processes", std::move(processes)}};
 }
 
-void AddRows(const Listing& listing, Table* table) {
+// `hosts`: there is a column for them.
+void AddRows(const Listing& listing, bool hosts, Table* table) {
   std::string testbed =
       listing.phase == testbed::Phase::kUp
           ? listing.name
           : fmt::format("{} ({})", listing.name, PhaseText(listing));
-  if (listing.processes.empty()) table->AddRow({testbed});
+  const auto begin = [&] {
+    std::vector<std::string> row = {testbed};
+    if (hosts) row.push_back(listing.host.empty() ? "-" : listing.host);
+    return row;
+  };
+  if (listing.processes.empty()) table->AddRow(begin());
   for (const auto& [record, state, facts] : listing.processes) {
     const std::string text =
         record.exit ? fmt::format("ended ({}){}", record.exit->ToString(),
                                   record.given_up ? ", given up" : "")
                     : state;
-    std::vector<std::string> row = {testbed, record.name, record.kind, text,
-                                    fmt::format("{}", record.identity.pid)};
+    std::vector<std::string> row = begin();
+    row.insert(row.end(), {record.name, record.kind, text,
+                           fmt::format("{}", record.identity.pid)});
     if (facts) {
       row.push_back(FormatAge(facts->age_ns));
       row.push_back(FormatNanoseconds(facts->cpu_ns));
@@ -175,15 +186,21 @@ absl::Status ListAll(const std::string& name, Console& console) {
     testbeds = {std::move(one)};
   }
   Json document = Json::array();
-  Table table({"TESTBED", "PROCESS", "KIND", "STATE", ">PID", ">AGE", ">CPU",
-               ">MEMORY", "RESTARTS", "NOTE"});
+  std::vector<Listing> listings;
   bool dead = false;
   for (const testbed::Testbed& testbed : testbeds) {
-    const Listing listing = List(testbed);
-    document.push_back(ToJson(listing));
-    AddRows(listing, &table);
+    listings.push_back(List(testbed));
+    document.push_back(ToJson(listings.back()));
     dead |= !testbed.supervisor;
   }
+  const bool hosts = std::ranges::any_of(
+      listings, [](const Listing& one) { return !one.host.empty(); });
+  std::vector<Column> columns = {"TESTBED",  "PROCESS", "KIND", "STATE",
+                                 ">PID",     ">AGE",    ">CPU", ">MEMORY",
+                                 "RESTARTS", "NOTE"};
+  if (hosts) columns.insert(columns.begin() + 1, "HOST");
+  Table table(columns);
+  for (const Listing& listing : listings) AddRows(listing, hosts, &table);
   if (console.json()) {
     console.PrintDocument({{"testbeds", std::move(document)}});
     return absl::OkStatus();

@@ -1,0 +1,143 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/status.h"
+#include "base/text.h"
+#include "tools/cli/commands/inspect/commands.h"
+#include "tools/cli/commands/inspect/inspect.h"
+#include "tools/cli/ui/rate.h"
+#include "tools/testbed/supervisor/state.h"
+#include "tools/testbed/topology/keys.h"
+#include "tools/testbed/topology/topology.h"
+
+namespace carillon::cli {
+namespace {
+
+using Host = testbed::HostPart::Host;
+
+// What one end of a link says of it; nothing: it does not know.
+struct Figures {
+  std::string state;
+  std::optional<uint64_t> connections;
+  std::optional<uint64_t> rtt_ns;
+  std::optional<uint64_t> in_flight;
+  std::optional<uint64_t> replayed;
+  std::optional<double> events_per_s;
+};
+
+template <class Counters>
+std::optional<uint64_t> Find(const Counters& counters, std::string_view name) {
+  for (const v1::Counter& counter : counters) {
+    if (counter.name() == name) return counter.value();
+  }
+  return std::nullopt;
+}
+
+template <class Counters>
+void ReadCounters(const Counters& counters, Figures* figures) {
+  figures->connections = Find(counters, "connections");
+  figures->in_flight = Find(counters, "in_flight");
+  figures->replayed = Find(counters, "replayed");
+  figures->rtt_ns = Find(counters, "rtt_ns");
+  if (figures->rtt_ns == 0u) figures->rtt_ns.reset();  // no ping has come back
+}
+
+// Of a host without the GPU: what its gpud knows.
+Figures OfNearEnd(const v1::GetStatusResponse& status,
+                  const testbed::SnapshotRates& rates) {
+  Figures figures{.events_per_s = rates.all()};
+  // "by link to b (10.0.0.6:4711), down: Connection refused"
+  const std::string& said = status.backend_description();
+  const size_t at = said.find("), ");
+  figures.state = at == said.npos ? said : said.substr(at + 3);
+  for (const v1::LaunchPath& path : status.launch_paths()) {
+    ReadCounters(path.counters(), &figures);
+  }
+  return figures;
+}
+
+// Of the GPU's host: what the linkd for that peer shows.
+Figures OfFarEnd(const v1::ListDevicesResponse& devices, const Host& peer,
+                 const testbed::SnapshotRates& rates) {
+  Figures figures{.state = "no linkd"};
+  const std::string linkd =
+      fmt::format("{}{}", testbed::kLinkdPrefix, peer.name);
+  for (const v1::Device& device : devices.devices()) {
+    if (device.name() != linkd) continue;
+    ReadCounters(device.counters(), &figures);
+    figures.state = Find(device.counters(), "up") == 1u ? "up" : "down";
+  }
+  for (const std::string& device : peer.devices) {
+    if (const auto rate = rates.OfDevice(device)) {
+      figures.events_per_s = figures.events_per_s.value_or(0) + *rate;
+    }
+  }
+  return figures;
+}
+
+Json OrNull(const std::optional<uint64_t>& value) {
+  return value ? Json(*value) : Json();
+}
+
+absl::Status Show(OpenTestbed& open, const testbed::SnapshotRates& rates,
+                  Console& console) {
+  const auto state = testbed::ReadState(open.testbed.paths.state_file());
+  if (!state.ok()) {
+    return WithHint(state.status(),
+                    "carillon links is for a testbed of this machine that "
+                    "carillon up --host has brought up");
+  }
+  ASSIGN_OR_RETURN(const auto status, open.client->GetStatus());
+  ASSIGN_OR_RETURN(const auto devices, open.client->ListDevices());
+  Json document = {{"links", Json::array()}};
+  Table table({"LINK", "STATE", "ENGINE", ">RTT", ">IN FLIGHT", ">EVENTS/S",
+               ">REPLAYED", ">CONNECTIONS"});
+  const auto own = std::ranges::find(state->hosts, state->host, &Host::name);
+  const bool has_gpu = own != state->hosts.end() && own->has_gpu;
+  for (const Host& peer : state->hosts) {
+    if (peer.name == state->host || peer.has_gpu == has_gpu ||
+        (has_gpu && peer.devices.empty())) {
+      continue;
+    }
+    const Figures figures =
+        has_gpu ? OfFarEnd(devices, peer, rates) : OfNearEnd(status, rates);
+    const std::string link = has_gpu
+                                 ? fmt::format("{}-{}", peer.name, state->host)
+                                 : fmt::format("{}-{}", state->host, peer.name);
+    const auto count = [](const std::optional<uint64_t>& value) {
+      return value ? FormatCount(*value) : std::string("-");
+    };
+    document["links"].push_back({{"link", link},
+                                 {"state", figures.state},
+                                 {"engine", "tls"},
+                                 {"rtt_ns", OrNull(figures.rtt_ns)},
+                                 {"in_flight", OrNull(figures.in_flight)},
+                                 {"events_per_s", ToJson(figures.events_per_s)},
+                                 {"replayed", OrNull(figures.replayed)},
+                                 {"connections", OrNull(figures.connections)}});
+    table.AddRow(link, figures.state, "tls",
+                 figures.rtt_ns ? FormatNanoseconds(*figures.rtt_ns) : "-",
+                 count(figures.in_flight), FormatRate(figures.events_per_s),
+                 count(figures.replayed), count(figures.connections));
+  }
+  console.Print(document, table, "no link: all of this testbed is on one host");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Run MakeLinks(Arguments& arguments, Console& console) {
+  auto inspection = std::make_shared<Inspection>("links", arguments, console);
+  return [inspection, &console] {
+    return inspection->RunOnPictures(
+        [&](OpenTestbed& open, const auto&, const auto& rates) {
+          return Show(open, rates, console);
+        });
+  };
+}
+
+}  // namespace carillon::cli

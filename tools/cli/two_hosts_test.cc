@@ -1,0 +1,313 @@
+// One topology on two hosts, each brought up by one command: here both are this
+// machine, and each has a runtime directory of its own.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/temp_directory.h"
+#include "base/testing/eventually.h"
+#include "base/testing/test_ca.h"
+#include "base/unique_fd.h"
+#include "tools/cli/cli_runner.h"
+#include "tools/testbed/supervisor/test_util.h"
+
+namespace carillon::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// A port that was free a moment ago.
+uint16_t FreePort() {
+  const UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{.sin_family = AF_INET,
+                      .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  socklen_t size = sizeof(address);
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  EXPECT_EQ(bind(fd.get(), generic, size), 0);
+  EXPECT_EQ(getsockname(fd.get(), generic, &size), 0);
+  return ntohs(address.sin_port);
+}
+
+// One of the two, with its own copy of the topology and its own certificate.
+class Host {
+ public:
+  Host(const std::string& name, const TestCa& ca, const std::string& topology)
+      : name_(name) {
+    const TlsFiles files =
+        ca.Issue({.name = name,
+                  .alternative_names = "URI:carillon:role:link,DNS:" + name});
+    const auto copy = [&](const std::string& from, const char* to) {
+      fs::copy_file(from, folder_.path() + "/" + to);
+    };
+    copy(files.certificate, "host.pem");
+    copy(files.key, "host.key");
+    copy(files.ca, "ca.pem");
+    std::ofstream(file()) << topology;
+  }
+  ~Host() {
+    if (up_) Call({"down", "--name", "lab"});
+  }
+
+  const std::string& folder() const { return folder_.path(); }
+  std::string file() const { return folder() + "/lab.yaml"; }
+  std::string testbed() const { return folder() + "/run/lab"; }
+
+  CliResult Call(std::vector<std::string> words) const {
+    setenv("CARILLON_RUNTIME_DIR", (folder() + "/run").c_str(), 1);
+    return RunCli(words);
+  }
+  CliResult Up() {
+    CliResult result =
+        Call({"up", "-d", "--host", name_, "-f", file(), "--timeout", "60"});
+    up_ |= result.code == 0;
+    return result;
+  }
+  CliResult Down() {
+    up_ = false;
+    return Call({"down", "--name", "lab"});
+  }
+  Json Document(std::vector<std::string> words) const {
+    words.insert(words.end(), {"-o", "json"});
+    const CliResult result = Call(words);
+    EXPECT_EQ(result.code, 0) << result.err;
+    return Json::parse(result.out, nullptr, false);
+  }
+  // 0: there is none.
+  pid_t PidOf(const std::string& process) const {
+    const Json state = Json::parse(testbed::FileText(testbed() + "/state.json"),
+                                   nullptr, false);
+    if (state.is_discarded()) return 0;
+    if (process == "supervisor") return state["supervisor"]["pid"];
+    for (const Json& one : state["processes"]) {
+      if (one["name"] == process && one["state"] == "ready") return one["pid"];
+    }
+    return 0;
+  }
+  uint64_t CounterOf(const std::string& device, const std::string& name) const {
+    const CliResult result = Call({"devices", device, "-o", "json"});
+    const Json json = Json::parse(result.out, nullptr, false);
+    if (result.code != 0 || !json.contains("counters")) return 0;
+    for (const Json& counter : json["counters"]) {
+      // 64-bit numbers are text in protobuf's JSON.
+      if (counter["name"] == name) {
+        return std::stoull(counter["value"].is_string()
+                               ? counter["value"].get<std::string>()
+                               : counter["value"].dump());
+      }
+    }
+    return 0;
+  }
+
+  // Kills it, and waits until another one has taken its place.
+  ::testing::AssertionResult KillAndAwaitNext(
+      const std::string& process) const {
+    const pid_t killed = PidOf(process);
+    if (killed <= 0) {
+      return ::testing::AssertionFailure() << process << " is not ready";
+    }
+    kill(killed, SIGKILL);
+    return Eventually([&] {
+      const pid_t now = PidOf(process);
+      return now > 0 && now != killed;
+    })
+               ? ::testing::AssertionSuccess()
+               : ::testing::AssertionFailure() << "no other " << process;
+  }
+
+ private:
+  const std::string name_;
+  const TempDirectory folder_ = *TempDirectory::Make();
+  bool up_ = false;
+};
+
+class TwoHostsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const TestCa ca(files_.path());
+    a_ = std::make_unique<Host>("a", ca, topology_);
+    b_ = std::make_unique<Host>("b", ca, topology_);
+  }
+  void UpBoth() {
+    for (Host* const host : {b_.get(), a_.get()}) {
+      const CliResult result = host->Up();
+      ASSERT_EQ(result.code, 0) << result.err;
+    }
+  }
+  // Waits until the device has taken more events than ever before.
+  ::testing::AssertionResult GoesOn() {
+    const uint64_t before = taken_;
+    return Eventually([&] {
+      taken_ = std::max(taken_, a_->CounterOf("echo0", "taken"));
+      return taken_ >= before + 200;
+    })
+               ? ::testing::AssertionSuccess()
+               : ::testing::AssertionFailure()
+                     << "nothing ends any more after event " << before << ": "
+                     << a_->Call({"links"}).out << a_->Call({"status"}).out;
+  }
+  // The device judges its own events: it ends with 1 if one is missing, comes
+  // twice, or has another answer. `down` says so.
+  static void EndWell(Host& host) {
+    const CliResult down = host.Down();
+    EXPECT_EQ(down.code, 0) << down.err;
+    EXPECT_FALSE(fs::exists(host.testbed()));
+    EXPECT_THAT(ProcessesOf(host), IsEmpty());
+  }
+  // Whoever has the host's folder in its command line.
+  static std::vector<std::string> ProcessesOf(const Host& host) {
+    std::vector<std::string> found;
+    for (const auto& entry : fs::directory_iterator("/proc")) {
+      std::string words = testbed::FileText(entry.path() / "cmdline");
+      if (words.find(host.folder()) == std::string::npos) continue;
+      std::replace(words.begin(), words.end(), '\0', ' ');
+      found.push_back(words);
+    }
+    return found;
+  }
+
+  const uint16_t port_ = FreePort();
+  const std::string topology_ = fmt::format(
+      R"(name: lab
+mesh:
+  lease: 120
+  tls: {{certificate: host.pem, key: host.key, ca: ca.pem}}
+hosts:
+  a:
+  b: {{address: "127.0.0.1:{}"}}
+gpu: {{host: b, backend: cpu, workers: 1, restart: on_failure}}
+devices:
+  - name: echo0
+    kind: exec
+    host: a
+    command: [{}, --pause, 5, --patience, 100000, --resume-within, 60]
+  - {{name: fpga0, kind: fpga, host: b, frames: 100}}
+)",
+      port_, fs::absolute("integration_tests/echo_device").string());
+  const TempDirectory files_ = *TempDirectory::Make();
+  std::unique_ptr<Host> a_;
+  std::unique_ptr<Host> b_;
+  uint64_t taken_ = 0;
+};
+
+TEST_F(TwoHostsTest, EachHostStartsItsPartAndShowsIt) {
+  ASSERT_NO_FATAL_FAILURE(UpBoth());
+  ASSERT_TRUE(GoesOn());
+  EXPECT_GT(a_->PidOf("echo0"), 0);
+  EXPECT_EQ(a_->PidOf("linkd-a"), 0);
+  EXPECT_EQ(a_->PidOf("fpga0"), 0);
+  EXPECT_GT(b_->PidOf("linkd-a"), 0);
+  EXPECT_EQ(b_->PidOf("echo0"), 0);
+
+  EXPECT_THAT(a_->Call({"status"}).out,
+              HasSubstr(fmt::format("by link to b (127.0.0.1:{}), up", port_)));
+  EXPECT_THAT(a_->Call({"ps"}).out,
+              ::testing::ContainsRegex("lab +a +echo0 +exec +ready"));
+  EXPECT_THAT(b_->Call({"ps"}).out,
+              ::testing::ContainsRegex("lab +b +linkd-a +link +ready"));
+  const Json at_a = a_->Document({"links"})["links"][0];
+  EXPECT_EQ(at_a["link"], "a-b");
+  EXPECT_EQ(at_a["state"], "up");
+  EXPECT_EQ(at_a["engine"], "tls");
+  EXPECT_EQ(at_a["connections"], 1);
+  EXPECT_EQ(at_a["replayed"], 0);
+  const Json at_b = b_->Document({"links"})["links"][0];
+  EXPECT_EQ(at_b["link"], "a-b");
+  EXPECT_EQ(at_b["state"], "up");
+  EXPECT_EQ(at_b["connections"], 1);
+  // Linkd looks at itself twice a second, and pings ten times.
+  EXPECT_TRUE(Eventually([&] {
+    return b_->Document({"links"})["links"][0]["rtt_ns"].get<uint64_t>() > 0;
+  }));
+  EXPECT_THAT(a_->Call({"hosts"}).out,
+              AllOf(::testing::ContainsRegex("a +yes +- +no +echo0"),
+                    ::testing::ContainsRegex(fmt::format(
+                        "b +no +127.0.0.1:{} +yes +fpga0", port_))));
+  EndWell(*a_);
+  EndWell(*b_);
+}
+
+TEST_F(TwoHostsTest, WhoeverIsKilledEachEventEndsOnce) {
+  ASSERT_NO_FATAL_FAILURE(UpBoth());
+  ASSERT_TRUE(GoesOn());
+  EXPECT_TRUE(b_->KillAndAwaitNext("linkd-a"));
+  ASSERT_TRUE(GoesOn());
+  EXPECT_TRUE(b_->KillAndAwaitNext("gpud"));
+  ASSERT_TRUE(GoesOn());
+  EXPECT_TRUE(a_->KillAndAwaitNext("gpud"));
+  ASSERT_TRUE(GoesOn());
+
+  // With the supervisor of the GPU's host all goes that it has started.
+  kill(b_->PidOf("supervisor"), SIGKILL);
+  ASSERT_TRUE(Eventually([&] { return ProcessesOf(*b_).empty(); }));
+  EXPECT_TRUE(Eventually(
+      [&] { return a_->Document({"links"})["links"][0]["state"] != "up"; }));
+  const CliResult again = b_->Up();
+  ASSERT_EQ(again.code, 0) << again.err;
+  ASSERT_TRUE(GoesOn());
+  const CliResult down = a_->Down();
+  EXPECT_EQ(down.code, 0) << down.err;
+
+  // The same of the devices' host: its next devices begin anew.
+  const CliResult other = a_->Up();
+  ASSERT_EQ(other.code, 0) << other.err;
+  taken_ = 0;
+  ASSERT_TRUE(GoesOn());
+  kill(a_->PidOf("supervisor"), SIGKILL);
+  ASSERT_TRUE(Eventually([&] { return ProcessesOf(*a_).empty(); }));
+  const CliResult third = a_->Up();
+  ASSERT_EQ(third.code, 0) << third.err;
+  taken_ = 0;
+  ASSERT_TRUE(GoesOn());
+  EndWell(*a_);
+  EndWell(*b_);
+}
+
+TEST_F(TwoHostsTest, WhatIsWrongIsOneClearLine) {
+  const auto up = [](Host& host, std::vector<std::string> words) {
+    words.insert(words.begin(), {"up", "-d", "-f", host.file()});
+    return host.Call(words);
+  };
+  EXPECT_THAT(up(*a_, {}).err, HasSubstr("say which of them this one is, as "
+                                         "--host a (of a, b)"));
+  EXPECT_THAT(up(*a_, {"--host", "x"}).err,
+              HasSubstr("--host: 'x' is no host of this topology (a, b)"));
+  // Nobody is there yet.
+  EXPECT_THAT(a_->Up().err,
+              AllOf(HasSubstr("no link to host 'b'"),
+                    HasSubstr("Connection refused; is linkd there?")));
+  // The other one's certificate.
+  ASSERT_EQ(b_->Up().code, 0);
+  for (const char* const file : {"host.pem", "host.key"}) {
+    fs::copy_file(b_->folder() + "/" + file, a_->folder() + "/" + file,
+                  fs::copy_options::overwrite_existing);
+  }
+  EXPECT_THAT(a_->Up().err,
+              HasSubstr("the certificate of CN=b is not of host 'a': ask the "
+                        "owner of the CA for one with DNS:a"));
+  fs::remove(a_->folder() + "/host.key");
+  EXPECT_THAT(a_->Up().err,
+              AllOf(HasSubstr("--link-key"), HasSubstr("host.key")));
+  EXPECT_THAT(b_->Call({"up", "-d", "-f", b_->file(), "--host", "a"}).err,
+              HasSubstr("lab"));
+  EndWell(*b_);
+}
+
+}  // namespace
+}  // namespace carillon::cli

@@ -1,0 +1,213 @@
+#include "tools/testbed/topology/hosts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "base/status.h"
+#include "base/text.h"
+
+namespace carillon::testbed {
+namespace {
+
+constexpr uint64_t kMaxPort = 65535;
+
+const HostEntry* FindHost(const Topology& topology, std::string_view name) {
+  const auto found = std::ranges::find(topology.hosts, name, &HostEntry::name);
+  return found == topology.hosts.end() ? nullptr : &*found;
+}
+
+// "a, b"
+std::string NamesOf(const Topology& topology) {
+  std::vector<std::string_view> names;
+  for (const HostEntry& host : topology.hosts) names.push_back(host.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+const Setting* FindSetting(const std::vector<Setting>& settings,
+                           std::string_view key) {
+  const auto found = std::ranges::find_if(
+      settings, [&](const Setting& one) { return one.option->key == key; });
+  return found == settings.end() ? nullptr : &*found;
+}
+
+// The hosts whose devices have their events run by link, in the file's order.
+std::vector<std::string> HostsByLink(const Topology& topology) {
+  std::vector<std::string> names;
+  for (const HostEntry& host : topology.hosts) {
+    if (host.name != topology.gpu_host &&
+        std::ranges::count(topology.devices, host.name, &DeviceEntry::host)) {
+      names.push_back(host.name);
+    }
+  }
+  return names;
+}
+
+std::string CheckPlace(const Topology& topology, const std::string& what,
+                       const std::string& host) {
+  if (host.empty()) {
+    return fmt::format("{} has no host: say which, of {}", what,
+                       NamesOf(topology));
+  }
+  if (FindHost(topology, host) != nullptr) return "";
+  return fmt::format("{}: {} is no host of this topology ({})", what,
+                     Quote(host), NamesOf(topology));
+}
+
+// Of a device that is not on the GPU's host.
+std::string CheckRemote(const Topology& topology, const DeviceEntry& device) {
+  std::string_view wants = device.kind->not_over_a_link;
+  for (const std::string_view key : {"hand_to", "take_from"}) {
+    if (FindSetting(device.settings, key) != nullptr) wants = key;
+  }
+  if (wants.empty()) return "";
+  return fmt::format(
+      "device {} ({}) is on host {}, and the GPU on {}: no link carries {}; "
+      "let "
+      "both be on one host (docs/mesh.md)",
+      Quote(device.name), device.kind->name, Quote(device.host),
+      Quote(topology.gpu_host), wants);
+}
+
+std::string CheckGpusHost(const Topology& topology, size_t links) {
+  const HostEntry& host = *FindHost(topology, topology.gpu_host);
+  if (!host.address) {
+    return fmt::format(
+        "host {} has the GPU, and no address where the other hosts find it: "
+        "give it address: HOST",
+        Quote(host.name));
+  }
+  if (host.address->port + links > kMaxPort + 1) {
+    return fmt::format("address: there are no {} ports from {} on, one a link",
+                       links, host.address->port);
+  }
+  if (FindSetting(topology.gpu, kTimingKey) != nullptr) {
+    return fmt::format("gpu: {} goes with one host: no link has simulated time",
+                       kTimingKey);
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string CheckHostName(std::string_view name) {
+  if (std::string wrong = CheckName(name); !wrong.empty()) return wrong;
+  if (name.size() <= HostKey().max) return "";
+  return fmt::format("{} has {} characters; a host's name has {} at most",
+                     Quote(name), name.size(), HostKey().max);
+}
+
+absl::StatusOr<std::optional<HostPort>> ReadHostAddress(
+    const std::string& text) {
+  const bool brackets = text.starts_with("[");
+  const auto colons = std::ranges::count(text, ':');
+  const bool has_port = brackets ? absl::StrContains(text, "]:") : colons == 1;
+  const std::string host =
+      !brackets && colons > 1 ? fmt::format("[{}]", text) : text;
+  ASSIGN_OR_RETURN(
+      HostPort address,
+      ReadListenAddress(
+          has_port ? text : fmt::format("{}:{}", host, kDefaultLinkPort)));
+  if (address.port == 0) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{} has port 0: the other hosts could not know it", Quote(text)));
+  }
+  return address;
+}
+
+std::vector<std::string> CheckHosts(const Topology& topology) {
+  std::vector<std::string> wrong;
+  const auto add = [&](std::string sentence) {
+    if (!sentence.empty()) wrong.push_back(std::move(sentence));
+  };
+  if (topology.hosts.empty()) {
+    constexpr std::string_view kNoHosts =
+        "goes with hosts: {NAME: {address: HOST}}";
+    if (!topology.gpu_host.empty()) add(fmt::format("gpu: host {}", kNoHosts));
+    for (const DeviceEntry& device : topology.devices) {
+      if (device.host.empty()) continue;
+      add(fmt::format("device {}: host {}", Quote(device.name), kNoHosts));
+    }
+    if (!topology.mesh.empty()) add(fmt::format("mesh {}", kNoHosts));
+    return wrong;
+  }
+  add(CheckPlace(topology, "gpu", topology.gpu_host));
+  for (const DeviceEntry& device : topology.devices) {
+    const std::string what = fmt::format("device {}", Quote(device.name));
+    add(CheckPlace(topology, what, device.host));
+    if (device.name.starts_with(kLinkdPrefix)) {
+      add(fmt::format("{}: what begins with {} is a link's own", what,
+                      kLinkdPrefix));
+    }
+  }
+  if (!wrong.empty()) return wrong;
+  for (const DeviceEntry& device : topology.devices) {
+    if (device.host != topology.gpu_host) add(CheckRemote(topology, device));
+  }
+  const size_t links = HostsByLink(topology).size();
+  if (links == 0) return wrong;
+  add(CheckGpusHost(topology, links));
+  if (FindSetting(topology.mesh, MeshKeys(kMeshTlsSection)[0].key) == nullptr) {
+    add("hosts need mesh: {tls: {certificate: FILE, key: FILE, ca: FILE}}, "
+        "each host its own files (docs/mesh.md); nothing goes between hosts in "
+        "plaintext");
+  }
+  return wrong;
+}
+
+absl::StatusOr<Topology> PartOf(Topology topology, const std::string& host) {
+  if (topology.hosts.empty()) {
+    if (host.empty()) return topology;
+    return absl::InvalidArgumentError(
+        fmt::format("--host: {}, but the topology has no hosts: leave it out",
+                    Quote(host)));
+  }
+  if (host.empty()) {
+    return absl::InvalidArgumentError(fmt::format(
+        "the topology has hosts: say which of them this one is, as --host {} "
+        "(of {})",
+        topology.hosts.front().name, NamesOf(topology)));
+  }
+  if (FindHost(topology, host) == nullptr) {
+    return absl::InvalidArgumentError(
+        fmt::format("--host: {} is no host of this topology ({})", Quote(host),
+                    NamesOf(topology)));
+  }
+  HostPart part{.host = host, .has_gpu = host == topology.gpu_host};
+  const std::vector<std::string> by_link = HostsByLink(topology);
+  if (!part.has_gpu && std::ranges::count(by_link, host) == 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("--host: {} has neither the GPU nor a device: there is "
+                    "nothing to bring "
+                    "up",
+                    Quote(host)));
+  }
+  for (size_t i = 0; i < by_link.size(); ++i) {
+    if (!part.has_gpu && by_link[i] != host) continue;
+    HostPort address = *FindHost(topology, topology.gpu_host)->address;
+    address.port = static_cast<uint16_t>(address.port + i);
+    part.links.push_back({.peer = part.has_gpu ? by_link[i] : topology.gpu_host,
+                          .address = std::move(address)});
+  }
+  for (const HostEntry& each : topology.hosts) {
+    part.hosts.push_back(
+        {.name = each.name,
+         .address = each.address ? each.address->ToString() : "",
+         .has_gpu = each.name == topology.gpu_host});
+  }
+  for (const DeviceEntry& device : topology.devices) {
+    const auto at =
+        std::ranges::find(part.hosts, device.host, &HostPart::Host::name);
+    at->devices.push_back(device.name);
+    if (device.host != host) part.other_devices.push_back(device);
+  }
+  topology.part = std::move(part);
+  std::erase_if(topology.devices,
+                [&](const DeviceEntry& device) { return device.host != host; });
+  return topology;
+}
+
+}  // namespace carillon::testbed

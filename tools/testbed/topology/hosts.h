@@ -1,0 +1,32 @@
+// Topologies of several hosts: what each one does of it (docs/mesh.md).
+#ifndef CARILLON_TOOLS_TESTBED_TOPOLOGY_HOSTS_H_
+#define CARILLON_TOOLS_TESTBED_TOPOLOGY_HOSTS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/host_port.h"
+#include "tools/testbed/topology/topology.h"
+
+namespace carillon::testbed {
+
+// What is wrong with it, or nothing.
+std::string CheckHostName(std::string_view name);
+
+// "10.0.0.5", "10.0.0.5:4711" or "[::1]:4711". Errors: InvalidArgument.
+absl::StatusOr<std::optional<HostPort>> ReadHostAddress(
+    const std::string& text);
+
+// What is wrong with the hosts as a whole, each a sentence. The settings and
+// devices are right by themselves.
+std::vector<std::string> CheckHosts(const Topology& topology);
+
+// What `host` does of a topology that CheckHosts() has nothing against. Without
+// hosts, and with `host` empty, that is all of it. Errors: InvalidArgument: no
+// host is named, or none that is there, or one that has nothing to do.
+absl::StatusOr<Topology> PartOf(Topology topology, const std::string& host);
+
+}  // namespace carillon::testbed
+
+#endif  // CARILLON_TOOLS_TESTBED_TOPOLOGY_HOSTS_H_

@@ -1,0 +1,205 @@
+#include "tools/testbed/topology/hosts.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tools/testbed/topology/reader.h"
+
+namespace carillon::testbed {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr char kLab[] = R"(
+name: lab
+mesh:
+  timeout: 2
+  lease: 30
+  tls: {certificate: host.pem, key: host.key, ca: ca.pem}
+hosts:
+  a: {address: 10.0.0.5}
+  b: {address: "10.0.0.6:4000"}
+  c:
+  d:
+gpu: {host: b, backend: cpu}
+devices:
+  - {name: fpga0, kind: fpga, host: a}
+  - {name: fpga1, kind: fpga, host: c, weight: 3}
+  - {name: nic0, kind: nic, host: b}
+)";
+
+std::vector<std::string> Names(const Topology& topology) {
+  std::vector<std::string> names;
+  for (const DeviceEntry& device : topology.devices) {
+    names.push_back(device.name);
+  }
+  return names;
+}
+
+// "b at 10.0.0.6:4000"
+std::vector<std::string> Links(const HostPart& part) {
+  std::vector<std::string> links;
+  for (const HostPart::Link& link : part.links) {
+    links.push_back(
+        fmt::format("{} at {}", link.peer, link.address.ToString()));
+  }
+  return links;
+}
+
+Topology Lab() {
+  const TopologyReading reading = ReadTopology(kLab, "lab");
+  for (const Problem& problem : reading.problems) {
+    ADD_FAILURE() << problem.ToString("lab.yaml");
+  }
+  return reading.topology;
+}
+
+TEST(Hosts, EachHasItsDevicesAndItsLinks) {
+  const auto a = PartOf(Lab(), "a");
+  ASSERT_TRUE(a.ok()) << a.status();
+  EXPECT_THAT(Names(*a), ElementsAre("fpga0"));
+  EXPECT_FALSE(a->part->has_gpu);
+  EXPECT_THAT(Links(*a->part), ElementsAre("b at 10.0.0.6:4000"));
+
+  const auto b = PartOf(Lab(), "b");
+  ASSERT_TRUE(b.ok()) << b.status();
+  EXPECT_THAT(Names(*b), ElementsAre("nic0"));
+  EXPECT_TRUE(b->part->has_gpu);
+  EXPECT_THAT(Links(*b->part),
+              ElementsAre("a at 10.0.0.6:4000", "c at 10.0.0.6:4001"));
+  ASSERT_EQ(b->part->other_devices.size(), 2u);
+  EXPECT_EQ(b->part->other_devices[1].weight, 3u);
+
+  const auto c = PartOf(Lab(), "c");
+  ASSERT_TRUE(c.ok()) << c.status();
+  EXPECT_THAT(Links(*c->part), ElementsAre("b at 10.0.0.6:4001"));
+}
+
+TEST(Hosts, WithoutThemATopologyStaysAsItIs) {
+  Topology topology =
+      ReadTopology("name: lab\ngpu: {backend: cpu}\n", "").topology;
+  const auto whole = PartOf(topology, "");
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_FALSE(whole->part.has_value());
+}
+
+TEST(Hosts, WhichOneThisIsMustBeSaidRightly) {
+  const auto refusal = [](Topology topology, const std::string& host) {
+    return std::string(PartOf(std::move(topology), host).status().message());
+  };
+  EXPECT_EQ(refusal(Lab(), ""),
+            "the topology has hosts: say which of them this one is, as --host "
+            "a (of a, b, c, d)");
+  EXPECT_EQ(refusal(Lab(), "e"),
+            "--host: 'e' is no host of this topology (a, b, c, d)");
+  EXPECT_EQ(refusal(Lab(), "d"),
+            "--host: 'd' has neither the GPU nor a device: there is nothing to "
+            "bring up");
+  EXPECT_EQ(refusal(ReadTopology("name: lab\n", "").topology, "a"),
+            "--host: 'a', but the topology has no hosts: leave it out");
+}
+
+TEST(Hosts, AnAddressIsInNumbersAndHasAPortThatIsKnown) {
+  EXPECT_EQ((*ReadHostAddress("10.0.0.5"))->ToString(), "10.0.0.5:4711");
+  EXPECT_EQ((*ReadHostAddress("10.0.0.5:1"))->ToString(), "10.0.0.5:1");
+  EXPECT_EQ((*ReadHostAddress("::1"))->ToString(), "[::1]:4711");
+  EXPECT_EQ((*ReadHostAddress("[::1]"))->ToString(), "[::1]:4711");
+  EXPECT_EQ((*ReadHostAddress("[::1]:4"))->ToString(), "[::1]:4");
+  for (const char* const bad :
+       {"lab.example.org", "10.0.0.5:0", "10.0.0.5:x", "", "[::1", "1:2:"}) {
+    EXPECT_FALSE(ReadHostAddress(bad).ok()) << bad;
+  }
+}
+
+struct BadCase {
+  const char* name;
+  std::string text;
+  const char* message;
+};
+std::ostream& operator<<(std::ostream& out, const BadCase& bad) {
+  return out << bad.name;
+}
+
+std::string With(std::string_view from, std::string_view to) {
+  std::string text = kLab;
+  const size_t at = text.find(from);
+  EXPECT_NE(at, text.npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+class BadHosts : public ::testing::TestWithParam<BadCase> {};
+
+TEST_P(BadHosts, IsOneClearLine) {
+  const TopologyReading reading = ReadTopology(GetParam().text, "lab");
+  ASSERT_EQ(reading.problems.size(), 1u);
+  EXPECT_THAT(reading.problems[0].ToString("lab.yaml"),
+              HasSubstr(GetParam().message));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, BadHosts,
+    ::testing::Values(
+        BadCase{"UnknownInADevice", With("fpga, host: a", "fpga, host: x"),
+                "device 'fpga0': 'x' is no host of this topology (a, b, c, d)"},
+        BadCase{"DeviceWithoutHost", With("fpga, host: a", "fpga"),
+                "device 'fpga0' has no host: say which, of a, b, c, d"},
+        BadCase{"GpuWithoutHost", With("host: b, backend", "backend"),
+                "gpu has no host: say which, of a, b, c, d"},
+        BadCase{"TwoOfOneName", With("  c:\n", "  a:\n"), "'a' "},
+        BadCase{"GpusHostWithoutAddress",
+                With("{address: \"10.0.0.6:4000\"}", ""),
+                "host 'b' has the GPU, and no address where the other hosts "
+                "find it: give it address: HOST"},
+        BadCase{"NoPortsForAllLinks", With("6:4000", "6:65535"),
+                "address: there are no 2 ports from 65535 on, one a link"},
+        BadCase{"AddressIsAName", With("10.0.0.5}", "lab.example.org}"),
+                "address: "},
+        BadCase{"KindThatNoLinkCarries",
+                With("fpga0, kind: fpga", "h0, kind: cpu_host"),
+                "device 'h0' (cpu_host) is on host 'a', and the GPU on 'b': no "
+                "link carries background kernels; let both be on one host"},
+        BadCase{"HandsOnOverALink",
+                With("{name: fpga0, kind: fpga, host: a}",
+                     "{name: fpga0, kind: fpga, host: a, hand_to: x1, source: "
+                     "cardiac, kernel: conv5x5}\n"
+                     "  - {name: x1, kind: exec, command: [sh], host: b}"),
+                "no link carries hand_to"},
+        BadCase{
+            "NoCertificates",
+            With("tls: {certificate: host.pem, key: host.key, ca: ca.pem}", ""),
+            "hosts need mesh: {tls: {certificate: FILE, key: FILE, ca: "
+            "FILE}}"},
+        BadCase{"NoKey", With("key: host.key, ", ""), "tls has no key: "},
+        BadCase{"LinkdsName", With("name: fpga0", "name: linkd-a"),
+                "device 'linkd-a': what begins with linkd- is a link's own"},
+        BadCase{"SimulatedTime",
+                With("backend: cpu", "backend: sim, timing: edge_table2"),
+                "gpu: timing goes with one host: no link has simulated time"},
+        BadCase{
+            "BackendRemote", With("backend: cpu", "backend: remote"),
+            "backend: remote is what gpud of a host without the GPU gets by "
+            "itself: name the hosts in `hosts`"},
+        BadCase{"HostWithoutHosts",
+                "devices: [{name: f, kind: fpga, host: a}]\n",
+                "device 'f': host goes with hosts: {NAME: {address: HOST}}"},
+        BadCase{"GpusHostWithoutHosts", "gpu: {host: a}\n",
+                "gpu: host goes with hosts"},
+        BadCase{"MeshWithoutHosts", "mesh: {lease: 3}\n",
+                "mesh goes with hosts"},
+        BadCase{"LongName", With("  d:\n", "  abcdefghijklmnopqrstuvwxyz0:\n"),
+                "hosts: 'abcdefghijklmnopqrstuvwxyz0' has 27 characters; a "
+                "host's name has 26 at most"},
+        BadCase{"UnknownKeyOfAHost", With("  d:\n", "  d: {adress: x}\n"),
+                "unknown key 'adress' of a host; did you mean 'address'?"},
+        BadCase{"UnknownKeyOfMesh", With("lease: 30", "leese: 30"),
+                "unknown key 'leese' of mesh; did you mean 'lease'?"}),
+    [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace carillon::testbed
