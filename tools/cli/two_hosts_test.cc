@@ -21,6 +21,7 @@
 #include "base/temp_directory.h"
 #include "base/testing/eventually.h"
 #include "base/testing/test_ca.h"
+#include "base/tls_files.h"
 #include "base/unique_fd.h"
 #include "tools/cli/cli_runner.h"
 #include "tools/testbed/supervisor/test_util.h"
@@ -50,19 +51,22 @@ class Host {
  public:
   Host(const std::string& name, const TestCa& ca, const std::string& topology)
       : name_(name) {
-    const TlsFiles files =
-        ca.Issue({.name = name,
-                  .alternative_names = "URI:carillon:role:link,DNS:" + name});
-    const auto copy = [&](const std::string& from, const char* to) {
-      fs::copy_file(from, folder_.path() + "/" + to);
-    };
-    copy(files.certificate, "host.pem");
-    copy(files.key, "host.key");
-    copy(files.ca, "ca.pem");
+    Use(ca.Issue({.name = name,
+                  .alternative_names = "URI:carillon:role:link,DNS:" + name}));
     std::ofstream(file()) << topology;
   }
   ~Host() {
     if (up_) Call({"down", "--name", "lab"});
+  }
+
+  void Use(const TlsFiles& files) const {
+    const auto copy = [&](const std::string& from, const char* to) {
+      fs::copy_file(from, folder_.path() + "/" + to,
+                    fs::copy_options::overwrite_existing);
+    };
+    copy(files.certificate, "host.pem");
+    copy(files.key, "host.key");
+    copy(files.ca, "ca.pem");
   }
 
   const std::string& folder() const { return folder_.path(); }
@@ -140,9 +144,8 @@ class Host {
 class TwoHostsTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    const TestCa ca(files_.path());
-    a_ = std::make_unique<Host>("a", ca, topology_);
-    b_ = std::make_unique<Host>("b", ca, topology_);
+    a_ = std::make_unique<Host>("a", ca_, topology_);
+    b_ = std::make_unique<Host>("b", ca_, topology_);
   }
   void UpBoth() {
     for (Host* const host : {b_.get(), a_.get()}) {
@@ -162,8 +165,11 @@ class TwoHostsTest : public ::testing::Test {
                      << "nothing ends any more after event " << before << ": "
                      << a_->Call({"links"}).out << a_->Call({"status"}).out;
   }
-  // The device judges its own events: it ends with 1 if one is missing, comes
-  // twice, or has another answer. `down` says so.
+  // The device judges its own events: it counts those that were aborted, and ends
+  // with 1 if one is missing, comes twice, or has another answer. `down` says so.
+  void ExpectAllWell() const {
+    EXPECT_EQ(a_->CounterOf("echo0", "failed"), 0u);
+  }
   static void EndWell(Host& host) {
     const CliResult down = host.Down();
     EXPECT_EQ(down.code, 0) << down.err;
@@ -197,10 +203,11 @@ devices:
     kind: exec
     host: a
     command: [{}, --pause, 5, --patience, 100000, --resume-within, 60]
-  - {{name: fpga0, kind: fpga, host: b, frames: 100}}
+  - {{name: fpga0, kind: fpga, host: b, fps: 5}}
 )",
       port_, fs::absolute("integration_tests/echo_device").string());
   const TempDirectory files_ = *TempDirectory::Make();
+  const TestCa ca_{files_.path()};
   std::unique_ptr<Host> a_;
   std::unique_ptr<Host> b_;
   uint64_t taken_ = 0;
@@ -261,6 +268,7 @@ TEST_F(TwoHostsTest, WhoeverIsKilledEachEventEndsOnce) {
   const CliResult again = b_->Up();
   ASSERT_EQ(again.code, 0) << again.err;
   ASSERT_TRUE(GoesOn());
+  ExpectAllWell();
   const CliResult down = a_->Down();
   EXPECT_EQ(down.code, 0) << down.err;
 
@@ -275,6 +283,7 @@ TEST_F(TwoHostsTest, WhoeverIsKilledEachEventEndsOnce) {
   ASSERT_EQ(third.code, 0) << third.err;
   taken_ = 0;
   ASSERT_TRUE(GoesOn());
+  ExpectAllWell();
   EndWell(*a_);
   EndWell(*b_);
 }
@@ -292,20 +301,23 @@ TEST_F(TwoHostsTest, WhatIsWrongIsOneClearLine) {
   EXPECT_THAT(a_->Up().err,
               AllOf(HasSubstr("no link to host 'b'"),
                     HasSubstr("Connection refused; is linkd there?")));
-  // The other one's certificate.
   ASSERT_EQ(b_->Up().code, 0);
-  for (const char* const file : {"host.pem", "host.key"}) {
-    fs::copy_file(b_->folder() + "/" + file, a_->folder() + "/" + file,
-                  fs::copy_options::overwrite_existing);
-  }
+  EXPECT_THAT(up(*b_, {"--host", "a"}).err, HasSubstr("is already up"));
+  EXPECT_THAT(up(*a_, {"--host", "a", "--name", "other"}).err,
+              HasSubstr("testbed 'other', and 'lab' is expected"));
+  a_->Use(ca_.Issue(
+      {.name = "b", .alternative_names = "URI:carillon:role:link,DNS:b"}));
   EXPECT_THAT(a_->Up().err,
               HasSubstr("the certificate of CN=b is not of host 'a': ask the "
                         "owner of the CA for one with DNS:a"));
+  a_->Use(ca_.Issue(
+      {.name = "v", .alternative_names = "URI:carillon:role:viewer,DNS:a"}));
+  EXPECT_THAT(a_->Up().err,
+              HasSubstr("a link needs the role link, which the certificate of "
+                        "CN=v does not carry"));
   fs::remove(a_->folder() + "/host.key");
   EXPECT_THAT(a_->Up().err,
               AllOf(HasSubstr("--link-key"), HasSubstr("host.key")));
-  EXPECT_THAT(b_->Call({"up", "-d", "-f", b_->file(), "--host", "a"}).err,
-              HasSubstr("lab"));
   EndWell(*b_);
 }
 
