@@ -1,0 +1,11 @@
+#!/bin/sh
+# browser_test.sh NODE CHROMIUM FOLDER-OF-MODULES: the page over a living testbed.
+set -eu
+CARILLON_BIN_DIR=$PWD
+# A socket's path is short.
+scratch=$(mktemp -d /tmp/browser-XXXXXX)
+trap 'rm -rf "$scratch"' EXIT
+CARILLON_RUNTIME_DIR=$scratch/run HOME=$scratch
+mkdir -m 700 "$CARILLON_RUNTIME_DIR"
+export CARILLON_BIN_DIR CARILLON_RUNTIME_DIR HOME
+"$1" tools/dashboard/browser_test/main.mjs "$2" "$3" "$scratch"

@@ -1,0 +1,72 @@
+// Parts of the page that need no testbed, and the script that gets the modules.
+import assert from "node:assert/strict";
+import {execFileSync} from "node:child_process";
+import {createHash} from "node:crypto";
+import {existsSync, mkdirSync, readFileSync, writeFileSync} from "node:fs";
+import {createServer} from "node:http";
+import {spawn} from "node:child_process";
+import {once} from "node:events";
+import {test} from "./harness.mjs";
+
+export async function testLogic(browser, links) {
+  await test("WhatARingWaitsForIsNamed", async () => {
+    const page = await browser.open(links.viewer);
+    const found = await page.evaluate(async () => {
+      const {pending, unseen, waitsFor} = await import("/rings.js");
+      const ring = {doorbell: 5, launched: 5, completed: 5, consumed: 5,
+                    counts: {rung: 9, done: 5, failed: 1, aborted: 1}};
+      const who = (change, silent = 0) => waitsFor({...ring, ...change}, silent).who;
+      return {
+        pending: pending(ring),
+        wrapped: unseen({doorbell: 2, launched: 4294967295}),
+        who: [who({}), who({doorbell: 6}), who({doorbell: 6, launched: 6}),
+              who({doorbell: 6, launched: 6, completed: 6}), who({}, 1e9)],
+      };
+    });
+    assert.deepEqual(found, {pending: 2, wrapped: 3, who: ["", "gpud", "GPU", "device", "device"]});
+    await page.context().close();
+  });
+
+  await test("ForeignTextShowsItsControlCharacters", async () => {
+    const page = await browser.open(links.viewer);
+    const found = await page.evaluate(async () => {
+      const {count, duration, visible} = await import("/text.js");
+      return [visible("a\u0007\u202eb"), visible(null), count(1234567), duration(null), duration(12345)];
+    });
+    assert.deepEqual(found, ["a\\u0007\\u202eb", "null", "1,234,567", "-", "12.3 us"]);
+    await page.context().close();
+  });
+}
+
+export async function testModules(scratch) {
+  await test("ModulesAreFetchedAsTheirLockSaysOrNotAtAll", async () => {
+    const folder = `${scratch}/modules`;
+    mkdirSync(`${folder}/package`, {recursive: true});
+    writeFileSync(`${folder}/package/package.json`, '{"version": "1.2.3"}');
+    execFileSync("tar", ["-czf", "one.tgz", "package"], {cwd: folder});
+    const archive = readFileSync(`${folder}/one.tgz`);
+    const server = createServer((request, answer) => answer.end(archive)).listen(0, "127.0.0.1");
+    await once(server, "listening");
+    const fetched = async (integrity) => {
+      writeFileSync(`${folder}/package-lock.json`, JSON.stringify({packages: {"": {}, "node_modules/one": {
+        resolved: `http://127.0.0.1:${server.address().port}/one.tgz`, integrity}}}));
+      const script = new URL("fetch_modules.mjs", import.meta.url).pathname;
+      const child = spawn(process.execPath, [script], {cwd: folder, stdio: ["ignore", "ignore", "pipe"]});
+      let said = "";
+      child.stderr.on("data", (text) => { said += text; });
+      const [code] = await once(child, "close");
+      return {code, said};
+    };
+    try {
+      const other = await fetched("sha512-AAAA");
+      assert.equal(other.code, 1);
+      assert.match(other.said, /one\.tgz is sha512-.*; the lock says sha512-AAAA/);
+      assert.equal(existsSync(`${folder}/node_modules`), false);
+      const right = `sha512-${createHash("sha512").update(archive).digest("base64")}`;
+      assert.deepEqual(await fetched(right), {code: 0, said: ""});
+      assert.equal(JSON.parse(readFileSync(`${folder}/node_modules/one/package.json`)).version, "1.2.3");
+    } finally {
+      server.close();
+    }
+  });
+}
