@@ -15,6 +15,7 @@ bringUp(scratch, `
 name: looked-at
 gpu: {backend: cpu, memory: 64MiB, trace: true, restart: on_failure}
 faults: true
+record: 4096
 devices:
   - {name: fpga0, kind: fpga, size: 64x64, fps: 100, restart: on_failure}
   - {name: fpga1, kind: fpga, size: 64x64, fps: 50, priority: 3, restart: on_failure}
@@ -83,7 +84,7 @@ try {
     await show(page, "faults");
     await agrees(page, "faults", ["Fault", "Struck"], () => ask("fault", "list").faults.map((one) =>
       ({Fault: one.name, Struck: `${one.struck}`})));
-    run("fault", "clear");
+    run("fault", "clear", "--all");
     await page.context().close();
   });
 
@@ -136,6 +137,8 @@ try {
     await page.selectOption('[data-form="inject"] [name="action"]', "kill");
     const restarts = processNamed("fpga0").restarts;
     await page.click('[data-form="inject"] button:not([type="button"])');
+    await page.waitForFunction(() => document.querySelector('[role="alert"]').textContent !== "");
+    assert.equal((await page.textContent('[role="alert"]')).trim(), "Done.");
     await eventually("a strike on the page", async () =>
       (await twin(page, "faults")).some((row) => row.Fault === "dies" && Number(row.Struck) > 0));
     await keepPicture(page, "fault-strikes");
