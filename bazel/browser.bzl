@@ -1,12 +1,12 @@
 """The @browser repository: finds what tests of the dashboard's page take, or says what is missing.
 
 @browser//:defs.bzl always exists. BROWSER_MISSING is "" where all is there: Node,
-Chromium, and the modules that tools/dashboard/browser_test/package-lock.json names, as
+Chromium, and the modules that tools/dashboard/browser/package-lock.json names, as
 `./carillon test` installs them. `bazel sync --configure` looks again.
 """
 
 _OLDEST_NODE = 18
-_LOCK = "//tools/dashboard/browser_test:package-lock.json"
+_LOCK = "//tools/dashboard/browser:package-lock.json"
 _FROM_NPM = "node_modules/"
 
 def _node_error(ctx, node):

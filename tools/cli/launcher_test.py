@@ -8,7 +8,7 @@ import tempfile
 import unittest
 
 RUNFILES = pathlib.Path.cwd()
-BROWSER_TEST = "tools/dashboard/browser_test"
+BROWSER = "tools/dashboard/browser"
 
 INSTALLED = """#!/bin/sh
 sed 's/^/installed /' "$HOME/installed"
@@ -39,12 +39,12 @@ class LauncherTest(unittest.TestCase):
         self.addCleanup(place.cleanup)
         self.home = pathlib.Path(place.name)
         self.checkout = self.home / "checkout"
-        for folder in ["bazel", "shm", BROWSER_TEST]:
+        for folder in ["bazel", "shm", BROWSER]:
             (self.checkout / folder).mkdir(parents=True)
         for file in ["WORKSPACE", "BUILD", ".bazelrc", "shm/ring.h"]:
             (self.checkout / file).touch()
         for file in ["carillon", "bazel/packages.txt", "bazel/test_packages.txt",
-                     f"{BROWSER_TEST}/package.json", f"{BROWSER_TEST}/package-lock.json"]:
+                     f"{BROWSER}/package.json", f"{BROWSER}/package-lock.json"]:
             shutil.copy(RUNFILES / file, self.checkout / file)
         # Sources are older than what is built from them.
         for path in self.checkout.rglob("*"):
@@ -179,7 +179,7 @@ class LauncherTest(unittest.TestCase):
             self.assertEqual(self.start("test").returncode, 7)
             self.assertEqual(len(self.calls("npm")), 2)
         self.assertEqual(self.calls("npm")[1], f"{cache}: ci --ignore-scripts --no-audit --no-fund")
-        lock = self.checkout / BROWSER_TEST / "package-lock.json"
+        lock = self.checkout / BROWSER / "package-lock.json"
         self.assertEqual((cache / "package-lock.json").read_text(), lock.read_text())
         lock.write_text("{}")
         os.utime(lock, (1, 1))

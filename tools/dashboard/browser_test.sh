@@ -8,4 +8,4 @@ trap 'rm -rf "$scratch"' EXIT
 CARILLON_RUNTIME_DIR=$scratch/run HOME=$scratch
 mkdir -m 700 "$CARILLON_RUNTIME_DIR"
 export CARILLON_BIN_DIR CARILLON_RUNTIME_DIR HOME
-"$1" tools/dashboard/browser_test/main.mjs "$2" "$3" "$scratch"
+"$1" tools/dashboard/browser/main.mjs "$2" "$3" "$scratch"

@@ -1,42 +1,11 @@
-// Parts of the page that need no testbed, and the script that gets the modules.
+// The script that gets the modules where there is no npm.
 import assert from "node:assert/strict";
-import {execFileSync} from "node:child_process";
+import {execFileSync, spawn} from "node:child_process";
 import {createHash} from "node:crypto";
 import {existsSync, mkdirSync, readFileSync, writeFileSync} from "node:fs";
 import {createServer} from "node:http";
-import {spawn} from "node:child_process";
 import {once} from "node:events";
 import {test} from "./harness.mjs";
-
-export async function testLogic(browser, links) {
-  await test("WhatARingWaitsForIsNamed", async () => {
-    const page = await browser.open(links.viewer);
-    const found = await page.evaluate(async () => {
-      const {pending, unseen, waitsFor} = await import("/rings.js");
-      const ring = {doorbell: 5, launched: 5, completed: 5, consumed: 5,
-                    counts: {rung: 9, done: 5, failed: 1, aborted: 1}};
-      const who = (change, silent = 0) => waitsFor({...ring, ...change}, silent).who;
-      return {
-        pending: pending(ring),
-        wrapped: unseen({doorbell: 2, launched: 4294967295}),
-        who: [who({}), who({doorbell: 6}), who({doorbell: 6, launched: 6}),
-              who({doorbell: 6, launched: 6, completed: 6}), who({}, 1e9)],
-      };
-    });
-    assert.deepEqual(found, {pending: 2, wrapped: 3, who: ["", "gpud", "GPU", "device", "device"]});
-    await page.context().close();
-  });
-
-  await test("ForeignTextShowsItsControlCharacters", async () => {
-    const page = await browser.open(links.viewer);
-    const found = await page.evaluate(async () => {
-      const {count, duration, visible} = await import("/text.js");
-      return [visible("a\u0007\u202eb"), visible(null), count(1234567), duration(null), duration(12345)];
-    });
-    assert.deepEqual(found, ["a\\u0007\\u202eb", "null", "1,234,567", "-", "12.3 us"]);
-    await page.context().close();
-  });
-}
 
 export async function testModules(scratch) {
   await test("ModulesAreFetchedAsTheirLockSaysOrNotAtAll", async () => {
