@@ -11,7 +11,7 @@ const TOKEN = "carillon-token";
 const LOG_MS = 2000;
 const HISTORY = 600;  // pictures, one a second
 const LIVES_NS = 10e9;
-const LATE_MS = 900;  // the gateway sends ten pictures a second, two while gpud is gone
+const LATE_MS = 800;  // the gateway sends ten pictures a second, two while gpud is gone
 
 /** @type {[string, string, any][]} */
 const VIEWS = [

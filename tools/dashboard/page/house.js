@@ -19,6 +19,8 @@ const STILL = matchMedia("(prefers-reduced-motion: reduce)");
 const byName = (/** @type {any} */ a, /** @type {any} */ b) =>
   a.name.localeCompare(b.name, "en", {numeric: true});
 
+const GOOD = new Set(["ready", "running"]);
+
 /** A shape beside each word, for who does not see colours. */
 const SHAPES = {good: "\u25cf", warn: "\u25a0", bad: "\u25b2"};
 
@@ -26,7 +28,7 @@ const SHAPES = {good: "\u25cf", warn: "\u25a0", bad: "\u25b2"};
  *  @returns {["good" | "warn" | "bad", string]} */
 export function health(device) {
   if (device.silent_ns > 5e8) return ["bad", "silent"];
-  return device.state === "running" ? ["good", device.state] : ["warn", device.state];
+  return [GOOD.has(device.state) ? "good" : "warn", device.state];
 }
 
 /** Where each device stands. Exported for tests: it draws nothing.

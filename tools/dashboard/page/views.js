@@ -67,6 +67,7 @@ export function HouseView({picture, peaks}) {
 
 const GOOD = new Set(["ready", "running", "live", "up"]);
 const BAD = new Set(["ended", "given up", "dead", "gone", "failed"]);
+/** @returns {"good" | "warn" | "bad"} */
 const markOf = (/** @type {string} */ word) => GOOD.has(word) ? "good" : BAD.has(word) ? "bad" : "warn";
 
 const STUCK_NS = 1e9;
@@ -256,7 +257,7 @@ function InjectForm({picture, points, post}) {
         <option value="">none: at once</option>
         ${points.map((one) => html`<option value=${one.point}>${one.point}: ${one.summary}</option>`)}</select></label>
       <label>Action <select name="action">
-        ${actions.map((/** @type {string} */ one) => html`<option>${one}</option>`)}</select></label>
+        ${actions.map((/** @type {string} */ one) => html`<option value=${one}>${one}</option>`)}</select></label>
       <label>At passage <input name="nth" inputmode="numeric" pattern="[0-9]*" /></label>
       <label>For <input name="for" placeholder="500ms" /></label>
       <button>Inject</button>
@@ -271,8 +272,9 @@ function InjectForm({picture, points, post}) {
 
 /** @type {Record<string, [string, string]>} */
 const VERDICTS = {
-  ok: ["good", "holds"], violated: ["bad", "does not hold"],
-  indeterminate: ["warn", "is not known: records are lost or cannot be read"],
+  ok: ["good", "ok: by the flight recorders, each event ended once, as it should."],
+  violated: ["bad", "violated: the flight recorders contradict what must hold."],
+  indeterminate: ["warn", "indeterminate: records are lost or cannot be read."],
 };
 
 /** @param {Sight} sight */
@@ -286,8 +288,8 @@ export function StoryView({get}) {
   if (!told) return html`<p class="note">The recorders are read.</p>`;
   if (told.error) return html`<p class="note">${visible(told.error.message)}</p>`;
   return html`
-    <p><span class=${VERDICTS[told.verdict]?.[0] ?? "warn"}>By the flight recorders, what must hold
-      ${" "}${VERDICTS[told.verdict]?.[1] ?? told.verdict}.</span> <button type="button"
+    <p><span class=${VERDICTS[told.verdict]?.[0] ?? "warn"}>${VERDICTS[told.verdict]?.[1] ??
+      told.verdict}</span> <button type="button"
       onClick=${look}>Read them again</button></p>
     <p class="note">${Object.entries(told.events).filter(([, value]) => typeof value === "number")
       .map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`).join(", ")}</p>
