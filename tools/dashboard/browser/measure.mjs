@@ -68,7 +68,7 @@ async function noteStates(page) {
 
 bringUp(scratch, `
 name: measured
-gpu: {backend: cpu, memory: 256MiB, restart: on_failure}
+gpu: {backend: cpu, memory: 256MiB, ekt_entries: 256, restart: on_failure}
 devices:
   - {name: fpga, kind: fpga, count: ${devices}, size: 8x8, fps: 1}
 `);
