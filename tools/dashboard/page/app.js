@@ -2,7 +2,7 @@
 // The page: its connection to the gateway, what it remembers, and the view that is shown.
 
 import {html, render, useEffect, useRef} from "./vendor/preact.js";
-import {addChanges, pictureOf, remember} from "./past.js";
+import {addChanges, pictureOf, remember, withTimesOfDay} from "./past.js";
 import {Peaks, Stillness, ringKey} from "./rings.js";
 import {clock, count, mebibytes, visible} from "./text.js";
 import {EktView, FaultsView, HouseView, LogsView, RatesView, SmsView, StoryView, StuckView} from "./views.js";
@@ -81,8 +81,12 @@ async function post(path, body) {
 }
 
 let heard = 0;
+let offset = /** @type {number | null} */ (null);  // from the monotonic clock to the time of day
 
-function take(/** @type {any} */ picture) {
+function take(/** @type {any} */ sent) {
+  const timed = withTimesOfDay(sent, offset);
+  const picture = timed.picture;
+  offset = timed.offset;
   page.changes = addChanges(page.changes, page.newest, picture);
   page.newest = picture;
   page.connected = true;

@@ -143,7 +143,8 @@ function ratesOf(/** @type {any[]} */ history, /** @type {number} */ place) {
 /** @param {Sight} sight */
 export function RatesView({picture, history, lives}) {
   const times = history.map((one) => one.time_ns / 1e9);
-  const strikes = picture.strikes.map((/** @type {any} */ one) => one.time_ns / 1e9);
+  const strikes = picture.strikes.filter((/** @type {any} */ one) => one.time_ns !== null)
+    .map((/** @type {any} */ one) => one.time_ns / 1e9);
   const rung = ratesOf(history, 0), done = ratesOf(history, 1);
   const failed = ratesOf(history, 2);
   const newest = history.length - 1;
@@ -257,7 +258,7 @@ export function FaultsView({picture, role, points, post}) {
     <${Table} label="Strikes" none="Nothing has struck."
       columns=${[["Time", "text"], ["Fault", "text"], ["Pid", "number"], ["Passage", "number"]]}
       rows=${[...picture.strikes].reverse().map((/** @type {any} */ one) => [
-        {text: clock(one.time_ns)}, {text: one.fault}, {text: one.pid}, {text: one.passage}])} />`;
+        {text: one.time_ns === null ? "-" : clock(one.time_ns)}, {text: one.fault}, {text: one.pid}, {text: one.passage}])} />`;
 }
 
 /** @param {{picture: any, points: any[], post: Sight["post"]}} properties */
