@@ -71,6 +71,7 @@ try {
           Aborted: count(counts.aborted)})));
       assert.ok((await twin(page, "ekt")).length >= 2);
       await show(page, "house");
+      await page.click('[data-view="house"] summary');
       await agrees(page, "house", ["Device", "Kind"], () => ask("devices").devices
         .map((one) => ({Device: one.name, Kind: one.kind}))
         .sort((a, b) => a.Device.localeCompare(b.Device)));

@@ -1,5 +1,5 @@
-// measure.mjs CHROMIUM FOLDER-OF-MODULES SCRATCH [SECONDS]: what the page costs, as JSON. Run
-// in the runfiles' root, as browser_test.sh runs main.mjs. The figures decide no test.
+// measure.mjs CHROMIUM FOLDER-OF-MODULES SCRATCH [SECONDS]: what the page and its gateway cost
+// with 64 devices, as JSON. No verdict: browser_test.sh --measure runs it by hand.
 import {once} from "node:events";
 import {readFileSync, readdirSync} from "node:fs";
 import {connect} from "node:net";
