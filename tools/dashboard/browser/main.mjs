@@ -1,5 +1,6 @@
 // main.mjs CHROMIUM FOLDER-OF-MODULES SCRATCH: tests the page, in the runfiles' root.
 import assert from "node:assert/strict";
+import {execFileSync} from "node:child_process";
 import {readFileSync} from "node:fs";
 import {Browser, VIEWS, keepPicture, rowsOf, show, stateIs, twin} from "./browser.mjs";
 import {eventually, finish, test} from "./harness.mjs";
@@ -138,11 +139,17 @@ try {
     await page.selectOption('[data-form="inject"] [name="point"]', "device.ring");
     await page.selectOption('[data-form="inject"] [name="action"]', "kill");
     const restarts = processNamed("fpga0").restarts;
+    const before = Date.now();
     await page.click('[data-form="inject"] button:not([type="button"])');
     await page.waitForFunction(() => document.querySelector('[role="alert"]').textContent !== "");
     assert.equal((await page.textContent('[role="alert"]')).trim(), "Done.");
     await eventually("a strike on the page", async () =>
       (await twin(page, "faults")).some((row) => row.Fault === "dies" && Number(row.Struck) > 0));
+    const [strike] = await rowsOf(page, '[aria-label="Strikes"]');
+    const clock = (ms) => new Date(ms).toTimeString().slice(0, 8);
+    assert.ok([before, Date.now()].some((ms) => clock(ms) === strike.Time.slice(0, 8)) ||
+      (clock(before) <= strike.Time && strike.Time <= clock(Date.now())),
+    `struck at ${strike.Time}, between ${clock(before)} and ${clock(Date.now())}`);
     await keepPicture(page, "fault-strikes");
     await eventually("a restart", () => processNamed("fpga0").restarts > restarts);
     await page.click('[data-form="clear"] button');
@@ -203,8 +210,8 @@ try {
     assert.deepEqual(violations, []);
   });
 
-  await test("ARecordedTraceIsOneThatToolsRead", async () => {
-    const page = await browser.open(links.operator ?? links.viewer);
+  await test("ARecordedTraceDecodesPacketByPacket", async () => {
+    const page = await browser.open(links.operator);
     await show(page, "house");
     await page.click('[data-button="record"]');
     await page.waitForSelector('[data-button="record"][aria-pressed="true"]');
@@ -214,7 +221,9 @@ try {
     await page.click('[data-button="record"]');
     const bytes = readFileSync(await (await download).path());
     assert.ok(bytes.length > 1000, `${bytes.length} bytes`);
-    assert.equal(bytes[0], 0x0a, "a Trace's first packet");
+    const decoded = execFileSync("protoc", ["--decode_raw"],
+                                 {input: bytes, encoding: "utf8", maxBuffer: 1 << 28});
+    assert.ok(decoded.match(/^1 \{$/gm).length > 20, "packets of a Trace");
     assert.ok(bytes.includes("fpga0"));
     await page.context().close();
   });
