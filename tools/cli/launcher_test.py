@@ -8,6 +8,7 @@ import tempfile
 import unittest
 
 RUNFILES = pathlib.Path.cwd()
+BROWSER = "tools/dashboard/browser"
 
 INSTALLED = """#!/bin/sh
 sed 's/^/installed /' "$HOME/installed"
@@ -18,7 +19,12 @@ echo "$*" >> "$HOME/apt-calls"
 [ ! -e "$HOME/apt-fails" ] || { echo "E: no space left"; exit 100; }
 case " $* " in *" install "*) for word; do echo "$word"; done >> "$HOME/installed" ;; esac
 """
+NPM = """#!/bin/sh
+echo "$PWD: $*" >> "$HOME/npm-calls"
+[ ! -e "$HOME/npm-fails" ] || { echo "npm error: EINTEGRITY"; exit 1; }
+"""
 BAZEL = """#!/bin/sh
+[ "$1" != sync ] || exit 0
 echo "$*" >> "$HOME/bazel-calls"
 [ ! -e "$HOME/build-fails" ] || { echo "INFO: noise"; echo "ERROR: shm/ring.h: no"; exit 1; }
 mkdir -p bazel-bin/tools/cli bazel-out
@@ -33,11 +39,12 @@ class LauncherTest(unittest.TestCase):
         self.addCleanup(place.cleanup)
         self.home = pathlib.Path(place.name)
         self.checkout = self.home / "checkout"
-        for folder in ["bazel", "shm"]:
+        for folder in ["bazel", "shm", BROWSER]:
             (self.checkout / folder).mkdir(parents=True)
         for file in ["WORKSPACE", "BUILD", ".bazelrc", "shm/ring.h"]:
             (self.checkout / file).touch()
-        for file in ["carillon", "bazel/packages.txt", "bazel/test_packages.txt"]:
+        for file in ["carillon", "bazel/packages.txt", "bazel/test_packages.txt",
+                     f"{BROWSER}/package.json", f"{BROWSER}/package-lock.json"]:
             shutil.copy(RUNFILES / file, self.checkout / file)
         # Sources are older than what is built from them.
         for path in self.checkout.rglob("*"):
@@ -47,6 +54,7 @@ class LauncherTest(unittest.TestCase):
         self.program("dpkg-query", INSTALLED)
         self.program("apt-get", APT_GET)
         self.program("bazel", BAZEL)
+        self.program("npm", NPM)
         self.program("id", "#!/bin/sh\necho 0\n")
         self.wanted = self.packages("packages.txt")
         self.for_tests = self.packages("test_packages.txt")
@@ -149,6 +157,41 @@ class LauncherTest(unittest.TestCase):
         install, = (call for call in self.calls("apt") if " install " in call)
         self.assertTrue(install.endswith(" ".join(sorted(self.for_tests))), install)
         self.assertEqual(set(self.wanted) & set(self.for_tests), set())
+
+    def test_a_demo_needs_no_browser(self):
+        self.assertTrue({"chromium", "nodejs"} <= set(self.for_tests))
+        self.have([])
+        for command in ["demo", "up", "dashboard", "sim"]:
+            self.assertEqual(self.start(command).returncode, 7)
+        self.assertEqual({"chromium", "nodejs"} & set(" ".join(self.calls("apt")).split()), set())
+        self.assertEqual(self.calls("npm"), [])
+
+    def test_installs_the_modules_of_the_browsers_test_by_their_lock(self):
+        cache = self.home / ".cache/carillon/browser"
+        self.have(self.wanted + self.for_tests)
+        (self.home / "npm-fails").touch()
+        done = self.start("test")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("npm error: EINTEGRITY", done.stderr)
+        self.assertEqual(self.calls("bazel"), [])
+        (self.home / "npm-fails").unlink()
+        for _ in range(2):
+            self.assertEqual(self.start("test").returncode, 7)
+            self.assertEqual(len(self.calls("npm")), 2)
+        self.assertEqual(self.calls("npm")[1], f"{cache}: ci --ignore-scripts --no-audit --no-fund")
+        lock = self.checkout / BROWSER / "package-lock.json"
+        self.assertEqual((cache / "package-lock.json").read_text(), lock.read_text())
+        lock.write_text("{}")
+        os.utime(lock, (1, 1))
+        self.assertEqual(self.start("test").returncode, 7)
+        self.assertEqual(len(self.calls("npm")), 3, "another lock")
+
+    def test_only_tells_of_modules_when_it_must_not_install(self):
+        self.have(self.wanted + self.for_tests)
+        done = self.start("test", CARILLON_NO_INSTALL="1")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"into {self.home}/.cache/carillon/browser by: npm ci", done.stderr)
+        self.assertEqual(self.calls("npm") + self.calls("bazel"), [])
 
     def test_installs_what_is_missing_and_says_why(self):
         self.have(name for name in self.wanted + self.for_tests if name not in ("spin", "libzmq3-dev"))

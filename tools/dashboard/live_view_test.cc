@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/status.h"
 #include "base/testbed_paths.h"
 #include "base/testing/eventually.h"
 #include "proto/admin.grpc.pb.h"
@@ -123,6 +124,15 @@ TEST_F(LiveViewTest, TellsHowManyEventsEndEachSecond) {
     return !rate.is_null();
   }));
   EXPECT_NEAR(rate.get<double>(), 100, 1e-6);
+}
+
+TEST_F(LiveViewTest, WithoutRecordersItSaysHowToGetThem) {
+  LiveView view(testbed_, [] {});
+  for (const absl::Status& status :
+       {view.Story().status(), view.Trace(10).status()}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
+    EXPECT_THAT(HintOf(status), HasSubstr("record: 4096"));
+  }
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // The page's modules that know of no browser: who waits for whom, and what is remembered.
 import assert from "node:assert/strict";
 
-import {addChanges, changesOf, pictureOf, remember} from "./page/past.js";
+import {addChanges, changesOf, pictureOf, remember, withTimesOfDay} from "./page/past.js";
 import {Peaks, Stillness, partsOf, pending, quantile, ringKey, unseen, waitsFor} from "./page/rings.js";
 import {duration, visible} from "./page/text.js";
 
@@ -79,6 +79,14 @@ const tests = {
     assert.deepEqual(changesOf(picture(), picture({devices: [device({pid: 8})]})).map(({text}) => text),
                      ["device nic0 came anew (pid 8)"]);
     assert.deepEqual(addChanges([], null, picture()), []);
+  },
+  "strikes have times of day, by the last picture of a living gpud"() {
+    const strikes = [{time_ns: 3e9, fault: "dies", pid: 1, passage: 1}];
+    const gone = {...picture({time_ns: 900e9, gpud: {state: "gone"}}), monotonic_ns: 4e9, strikes};
+    assert.equal(withTimesOfDay(gone, null).picture.strikes[0].time_ns, null);
+    const live = withTimesOfDay({...picture({time_ns: 504e9}), monotonic_ns: 4e9, strikes}, null);
+    assert.equal(live.picture.strikes[0].time_ns, 503e9);
+    assert.equal(withTimesOfDay(gone, live.offset).picture.strikes[0].time_ns, 503e9);
   },
   "hostile text is shown as codes"() {
     assert.equal(visible("a\u001b[31m\u202eb\n<b>"), "a\\u001b[31m\\u202eb\\u000a<b>");

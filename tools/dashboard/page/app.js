@@ -1,8 +1,8 @@
 // @ts-check
 // The page: its connection to the gateway, what it remembers, and the view that is shown.
 
-import {html, render} from "./vendor/preact.js";
-import {addChanges, pictureOf, remember} from "./past.js";
+import {html, render, useEffect, useRef} from "./vendor/preact.js";
+import {addChanges, pictureOf, remember, withTimesOfDay} from "./past.js";
 import {Peaks, Stillness, ringKey} from "./rings.js";
 import {clock, count, mebibytes, visible} from "./text.js";
 import {EktView, FaultsView, HouseView, LogsView, RatesView, SmsView, StoryView, StuckView} from "./views.js";
@@ -11,7 +11,7 @@ const TOKEN = "carillon-token";
 const LOG_MS = 2000;
 const HISTORY = 600;  // pictures, one a second
 const LIVES_NS = 10e9;
-const LATE_MS = 900;  // the gateway sends ten pictures a second, two while gpud is gone
+const LATE_MS = 800;  // the gateway sends ten pictures a second, two while gpud is gone
 
 /** @type {[string, string, any][]} */
 const VIEWS = [
@@ -81,8 +81,12 @@ async function post(path, body) {
 }
 
 let heard = 0;
+let offset = /** @type {number | null} */ (null);  // from the monotonic clock to the time of day
 
-function take(/** @type {any} */ picture) {
+function take(/** @type {any} */ sent) {
+  const timed = withTimesOfDay(sent, offset);
+  const picture = timed.picture;
+  offset = timed.offset;
   page.changes = addChanges(page.changes, page.newest, picture);
   page.newest = picture;
   page.connected = true;
@@ -192,8 +196,8 @@ async function record() {
     }
     page.recordingSince = Date.now();
     say(off && !page.switchedOn ?
-      "Recording without tracing, which an operator's link can switch on: the trace has no stages." :
-      "Recording.");
+      "Recording without tracing: the trace will not say when events were seen and dispatched. " +
+      "An operator's link switches tracing on." : "Recording.");
     return;
   }
   const seconds = Math.min(Math.ceil((Date.now() - page.recordingSince) / 1000) + 1, HISTORY);
@@ -235,10 +239,17 @@ function Controls() {
   const hold = (/** @type {any} */ picture) => { page.held = picture; show(); };
   const lookAt = (/** @type {number} */ i) =>
     hold(history[i] ? pictureOf(page.newest, history[i], history[i - 1]) : page.newest);
+  const slider = useRef(/** @type {HTMLInputElement | null} */ (null));
+  useEffect(() => {
+    if (!slider.current) return;
+    // In this order: a value above the bound that there was would be cut to it.
+    slider.current.max = String(Math.max(last, 0));
+    slider.current.value = String(at);
+  });
   return html`<div class="controls">
     <button type="button" data-button="pause" aria-pressed=${held ? "true" : "false"}
       onClick=${() => hold(held ? null : page.newest)}>${held ? "Go on" : "Pause"}</button>
-    <label>Look back <input type="range" min="0" max=${Math.max(last, 0)} value=${at}
+    <label>Look back <input type="range" min="0" ref=${slider}
       onInput=${(/** @type {any} */ event) => lookAt(Number(event.target.value))} /></label>
     <button type="button" data-button="record" aria-pressed=${page.recordingSince ? "true" : "false"}
       onClick=${record}>${page.recordingSince ? "Stop and save the trace" : "Record a trace"}</button>

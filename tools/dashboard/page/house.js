@@ -3,7 +3,7 @@
 // it. Places are fixed by the devices' names, so nothing jumps when one dies.
 
 import {pending, ringKey, ringName, waitsFor} from "./rings.js";
-import {visible} from "./text.js";
+import {markOf, visible} from "./text.js";
 
 const NARROW = 700;  // pixels: devices then stand on one side only
 const BOX = 150;
@@ -26,7 +26,7 @@ const SHAPES = {good: "\u25cf", warn: "\u25a0", bad: "\u25b2"};
  *  @returns {["good" | "warn" | "bad", string]} */
 export function health(device) {
   if (device.silent_ns > 5e8) return ["bad", "silent"];
-  return device.state === "running" ? ["good", device.state] : ["warn", device.state];
+  return [markOf(device.state), device.state];
 }
 
 /** Where each device stands. Exported for tests: it draws nothing.

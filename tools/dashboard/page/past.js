@@ -51,6 +51,20 @@ export function pictureOf(now, past, before) {
           rings, struck: past.struck};
 }
 
+/**
+ * The picture with its strikes at times of day: the board has the monotonic clock's. How far that
+ * is from the time of day only a picture of a living gpud says; until one came, times are null.
+ * @param {any} picture @param {number | null} before what an earlier picture said
+ * @returns {{picture: any, offset: number | null}}
+ */
+export function withTimesOfDay(picture, before) {
+  const known = picture.gpud.state === "live" && picture.monotonic_ns > 0;
+  const offset = known ? picture.time_ns - picture.monotonic_ns : before;
+  const strikes = picture.strikes.map((/** @type {any} */ one) =>
+    ({...one, time_ns: offset === null ? null : one.time_ns + offset}));
+  return {picture: {...picture, strikes}, offset};
+}
+
 /** @typedef {{time_ns: number, text: string, mark: "" | "good" | "warn" | "bad"}} Change */
 
 /** What differs between two pictures that follow each other.

@@ -8,6 +8,13 @@ export function visible(/** @type {unknown} */ text) {
     (one) => "\\u" + one.charCodeAt(0).toString(16).padStart(4, "0"));
 }
 
+const GOOD = new Set(["ready", "running", "live", "up"]);
+const BAD = new Set(["ended", "given up", "dead", "gone", "failed"]);
+
+/** Of a state of a process or a device. @returns {"good" | "warn" | "bad"} */
+export const markOf = (/** @type {string} */ word) =>
+  GOOD.has(word) ? "good" : BAD.has(word) ? "bad" : "warn";
+
 const whole = new Intl.NumberFormat("en-US", {maximumFractionDigits: 0});
 
 export const count = (/** @type {number} */ value) => whole.format(value);

@@ -7,7 +7,7 @@ import {House, health, houseRows} from "./house.js";
 import {Lanes} from "./lanes.js";
 import {STAGES, partsOf, pending, quantile, ringKey, ringName, waitsFor} from "./rings.js";
 import {Table} from "./table.js";
-import {clock, count, duration, mebibytes, precise, visible} from "./text.js";
+import {clock, count, duration, markOf, mebibytes, precise, visible} from "./text.js";
 
 /** @typedef {import("./rings.js").Ring} Ring */
 /**
@@ -22,8 +22,19 @@ import {clock, count, duration, mebibytes, precise, visible} from "./text.js";
 const silenceOf = (/** @type {any} */ picture, /** @type {string} */ name) =>
   picture.devices.find((/** @type {any} */ one) => one.name === name)?.silent_ns ?? 0;
 
+/** A table that is made anew with each picture only while it is open, else once a second.
+ * @param {{children: () => any}} properties */
+function Twin({children}) {
+  const [open, setOpen] = useState(false);
+  const made = useRef({time: -Infinity, table: /** @type {any} */ (null)});
+  const now = performance.now();
+  if (open || now - made.current.time >= 1000) made.current = {time: now, table: children()};
+  return html`<details onToggle=${(/** @type {any} */ event) => setOpen(event.target.open)}>
+    <summary>The same as a table</summary>${made.current.table}</details>`;
+}
+
 /** @param {Sight} sight */
-export function HouseView({picture, peaks}) {
+export function HouseView({picture, peaks, role, post}) {
   const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
   const house = useRef(/** @type {House | null} */ (null));
   useEffect(() => {
@@ -36,12 +47,13 @@ export function HouseView({picture, peaks}) {
       the last 15 seconds. Dots go by its rate, ten times as many events twice as fast.</p>
     <div class="house"><canvas ref=${canvas} role="img"
       aria-label="The GPU between its devices; the table below says the same"></canvas></div>
-    <details><summary>The same as a table</summary>
+    <${Twin}>${() => html`
       <${Table} label="House picture as a table" twin="house" none="No device is attached."
         columns=${[["Device", "text"], ["Kind", "text"], ["State", "text"], ["Event", "text"],
                    ["Kernel", "text"], ["Pending", "number"], ["Peak", "number"], ["Slots", "number"]]}
-        rows=${houseRows(picture, peaks)} /></details>
+        rows=${houseRows(picture, peaks)} />`}<//>
     <h2>Processes</h2>
+    ${role === "operator" ? html`<${Operate} picture=${picture} post=${post} />` : null}
     <${Table} label="Processes" none="No supervisor tells of any." sortable
       columns=${[["Process", "text"], ["Kind", "text"], ["State", "text"], ["Pid", "number"],
                  ["CPU", "number"], ["Memory", "number"], ["Restarts", "number"], ["Note", "text"]]}
@@ -65,9 +77,26 @@ export function HouseView({picture, peaks}) {
           .map((/** @type {any} */ each) => `${each.name} ${count(each.value)}`).join(", ")}])} />`;
 }
 
-const GOOD = new Set(["ready", "running", "live", "up"]);
-const BAD = new Set(["ended", "given up", "dead", "gone", "failed"]);
-const markOf = (/** @type {string} */ word) => GOOD.has(word) ? "good" : BAD.has(word) ? "bad" : "warn";
+/** What an operator's link may do. @param {{picture: any, post: Sight["post"]}} properties */
+function Operate({picture, post}) {
+  const fields = (/** @type {SubmitEvent} */ event) => {
+    event.preventDefault();
+    return Object.fromEntries(new FormData(/** @type {HTMLFormElement} */ (event.target)));
+  };
+  return html`
+    <form data-form="restart"
+      onSubmit=${(/** @type {SubmitEvent} */ event) => post("api/v1/restart", fields(event))}>
+      <label>Process <select name="process">${picture.processes.map((/** @type {any} */ one) =>
+        html`<option value=${one.name}>${visible(one.name)}</option>`)}</select></label>
+      <button>Restart</button>
+    </form>
+    <form data-form="policy"
+      onSubmit=${(/** @type {SubmitEvent} */ event) => post("api/v1/policy", fields(event))}>
+      <label>Policy <input name="policy" required maxlength="40"
+        placeholder=${visible(picture.totals.policy)} /></label>
+      <button>Set</button>
+    </form>`;
+}
 
 const STUCK_NS = 1e9;
 const VERDICT_ORDER = ["stopped", "stuck", "moving", "idle"];
@@ -114,7 +143,8 @@ function ratesOf(/** @type {any[]} */ history, /** @type {number} */ place) {
 /** @param {Sight} sight */
 export function RatesView({picture, history, lives}) {
   const times = history.map((one) => one.time_ns / 1e9);
-  const strikes = picture.strikes.map((/** @type {any} */ one) => one.time_ns / 1e9);
+  const strikes = picture.strikes.filter((/** @type {any} */ one) => one.time_ns !== null)
+    .map((/** @type {any} */ one) => one.time_ns / 1e9);
   const rung = ratesOf(history, 0), done = ratesOf(history, 1);
   const failed = ratesOf(history, 2);
   const newest = history.length - 1;
@@ -124,13 +154,13 @@ export function RatesView({picture, history, lives}) {
       times=${times} strikes=${strikes} lines=${[
         {name: "rung", colour: "accent", values: rung}, {name: "done", colour: "good", values: done},
         {name: "failed", colour: "bad", values: failed}]} />
-    <details><summary>The same as a table</summary>
+    <${Twin}>${() => html`
       <${Table} label="Events a second as a table" twin="rates" none="Nothing yet."
         columns=${[["Time", "text"], ["Rung/s", "number"], ["Done/s", "number"], ["Failed/s", "number"]]}
         rows=${history.map((one, i) => i).slice(-60).reverse().map((i) => [
           {text: clock(history[i].time_ns)},
           ...[rung, done, failed].map((rates) => ({text: rates[i] === null ? "-" : count(rates[i] ?? 0)}))])} />
-    </details>
+    `}<//>
     <p class="note">Vertical lines: a fault struck. Newest second: ${
       newest < 0 || rung[newest] === null ? "-" : count(rung[newest] ?? 0)} rung.</p>
     <h2>What an event waits for</h2>
@@ -228,7 +258,7 @@ export function FaultsView({picture, role, points, post}) {
     <${Table} label="Strikes" none="Nothing has struck."
       columns=${[["Time", "text"], ["Fault", "text"], ["Pid", "number"], ["Passage", "number"]]}
       rows=${[...picture.strikes].reverse().map((/** @type {any} */ one) => [
-        {text: clock(one.time_ns)}, {text: one.fault}, {text: one.pid}, {text: one.passage}])} />`;
+        {text: one.time_ns === null ? "-" : clock(one.time_ns)}, {text: one.fault}, {text: one.pid}, {text: one.passage}])} />`;
 }
 
 /** @param {{picture: any, points: any[], post: Sight["post"]}} properties */
@@ -256,7 +286,7 @@ function InjectForm({picture, points, post}) {
         <option value="">none: at once</option>
         ${points.map((one) => html`<option value=${one.point}>${one.point}: ${one.summary}</option>`)}</select></label>
       <label>Action <select name="action">
-        ${actions.map((/** @type {string} */ one) => html`<option>${one}</option>`)}</select></label>
+        ${actions.map((/** @type {string} */ one) => html`<option value=${one}>${one}</option>`)}</select></label>
       <label>At passage <input name="nth" inputmode="numeric" pattern="[0-9]*" /></label>
       <label>For <input name="for" placeholder="500ms" /></label>
       <button>Inject</button>
@@ -271,8 +301,9 @@ function InjectForm({picture, points, post}) {
 
 /** @type {Record<string, [string, string]>} */
 const VERDICTS = {
-  ok: ["good", "holds"], violated: ["bad", "does not hold"],
-  indeterminate: ["warn", "is not known: records are lost or cannot be read"],
+  ok: ["good", "ok: by the flight recorders, each event ended once, as it should."],
+  violated: ["bad", "violated: the flight recorders contradict what must hold."],
+  indeterminate: ["warn", "indeterminate: records are lost or cannot be read."],
 };
 
 /** @param {Sight} sight */
@@ -286,8 +317,8 @@ export function StoryView({get}) {
   if (!told) return html`<p class="note">The recorders are read.</p>`;
   if (told.error) return html`<p class="note">${visible(told.error.message)}</p>`;
   return html`
-    <p><span class=${VERDICTS[told.verdict]?.[0] ?? "warn"}>By the flight recorders, what must hold
-      ${" "}${VERDICTS[told.verdict]?.[1] ?? told.verdict}.</span> <button type="button"
+    <p><span class=${VERDICTS[told.verdict]?.[0] ?? "warn"}>${VERDICTS[told.verdict]?.[1] ??
+      told.verdict}</span> <button type="button"
       onClick=${look}>Read them again</button></p>
     <p class="note">${Object.entries(told.events).filter(([, value]) => typeof value === "number")
       .map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`).join(", ")}</p>
