@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/subprocess.h"
 #include "fmt/format.h"
 
 namespace carillon {
@@ -21,12 +22,16 @@ inline uint64_t ContentHash(std::string_view bytes) {
   return hash;
 }
 
+// Of nothing, if it cannot be read.
+inline uint64_t HashOfFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return ContentHash(std::string(std::istreambuf_iterator<char>(file), {}));
+}
+
 // Of this program's file: another build may do otherwise.
 inline const std::string& OwnProgramHash() {
   static const auto* const hash = [] {
-    std::ifstream file("/proc/self/exe", std::ios::binary);
-    const std::string bytes(std::istreambuf_iterator<char>(file), {});
-    return new std::string(fmt::format("{:016x}", ContentHash(bytes)));
+    return new std::string(fmt::format("{:016x}", HashOfFile(OwnProgram())));
   }();
   return *hash;
 }

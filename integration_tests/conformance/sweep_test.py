@@ -361,6 +361,8 @@ expect: {{indeterminate: {{device_died: any}}, restarts: {expected}}}
                 (["figure", "fig12", *out, "--etcd", "http://127.0.0.1:1"], 4, "etcd does not answer: http://127.0.0.1:1"),
                 (["figure", "fig12", *out, "--etcd", "https://127.0.0.1:1", "--tls-ca", "none.pem"], 2,
                  "missing: --tls-cert, --tls-key"),
+                (["figure", "fig12", *out, "--tls-ca", "none.pem"], 2, "are for an --etcd of https://"),
+                (["figure", "fig12", *out, "--slurm", "--etcd", "unix:a"], 2, "cannot open a unix: etcd"),
                 (["figure", "fig12", "--out", "/proc/none"], 5, "/proc/none"),
                 (["work", self.out], 3, f"cannot read {self.out}/sweep.json"),
         ]:
@@ -369,6 +371,24 @@ expect: {{indeterminate: {{device_died: any}}, restarts: {expected}}}
         (self.out).mkdir(exist_ok=True)
         (self.out / "sweep.json").write_text("{}")
         self.assertIn("is no file of a sweep", self.run_("sweep", "work", self.out, code=2))
+
+    def test_two_sweeps_in_one_folder(self):
+        sweep = self.start_sweep("--workers", "1")
+        until(self.begun, "a run")
+        self.assertIn(f"another carillon sweep works on {self.out}",
+                      self.run_("sweep", *FIGURE, "--out", self.out, code=1))
+        self.assertEqual(sweep.wait(LIMIT_S), 0, self.text())
+        self.assert_same_figure()
+
+    def test_a_worker_of_another_build_is_refused(self):
+        [port] = free_ports(1)
+        self.start_etcd(port)
+        sweep = self.start_sweep("--workers", "1", "--etcd", f"http://127.0.0.1:{port}")
+        until(self.begun, "a run")
+        sweep.kill()
+        file = self.out / "sweep.json"
+        file.write_text(re.sub(r'"runs": "[0-9a-f]+"', '"runs": "0"', file.read_text()))
+        self.assertIn("is of another build of carillon", self.run_("sweep", "work", self.out, code=1))
 
     def test_without_etcd_it_says_what_to_install(self):
         self.assertIn("apt-get install etcd-server",

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
@@ -17,11 +18,25 @@
 #include "base/text.h"
 #include "tools/cli/ui/exit_code.h"
 #include "tools/testbed/fault_plans/plan.h"
+#include "tools/testbed/supervisor/launch_plan.h"
 
 namespace carillon::cli {
 namespace {
 
 constexpr uint64_t kMostSeeds = 1'000'000;
+
+// Of this program and of those that a testbed is made of.
+std::string ProgramsHash() {
+  std::string hashes = OwnProgramHash();
+  for (const char* const program :
+       {"gpu_daemon/gpud", "devices/nic/nic", "devices/fpga/fpga",
+        "devices/cpu_host/cpu_host", "devices/router/router",
+        "devices/link/linkd"}) {
+    const auto path = testbed::FindCarillonProgram(program);
+    if (path.ok()) hashes += fmt::format("{:016x}", HashOfFile(*path));
+  }
+  return hashes;
+}
 
 // What `carillon fault run -o json` says of its one plan.
 absl::StatusOr<Json> PlanIn(std::string_view text, const std::string& source) {
@@ -45,6 +60,7 @@ absl::StatusOr<std::unique_ptr<FaultRuns>> FaultRuns::Make(
         "is the most",
         choice.first_seed, choice.last_seed, FormatPlural(kMostSeeds, "seed")));
   }
+  const std::string programs = ProgramsHash();
   std::vector<Plan> plans;
   std::set<std::string> names;
   for (const std::string& file : choice.plans) {
@@ -59,10 +75,17 @@ absl::StatusOr<std::unique_ptr<FaultRuns>> FaultRuns::Make(
       return absl::InvalidArgumentError(
           fmt::format("two plans have the name {}", plan.name));
     }
-    ASSIGN_OR_RETURN(const auto text, ReadFile(file, "a fault plan"));
+    ASSIGN_OR_RETURN(auto text, ReadFile(file, "a fault plan"));
+    if (!plan.topology_file.empty()) {
+      const auto topology =
+          std::filesystem::path(file).parent_path() / plan.topology_file;
+      ASSIGN_OR_RETURN(const auto more,
+                       ReadFile(topology.string(), "a topology"));
+      text += more;
+    }
     plans.push_back({.file = file,
                      .name = plan.name,
-                     .hash = ContentHash(text + OwnProgramHash())});
+                     .hash = ContentHash(text + programs)});
   }
   return std::unique_ptr<FaultRuns>(
       new FaultRuns(std::move(plans), choice, directory));

@@ -34,7 +34,7 @@ class FaultRuns : public RunSet {
   struct Plan {
     std::string file;
     std::string name;
-    uint64_t hash = 0;  // of the file and of this program
+    uint64_t hash = 0;  // of the file, its topology and the programs
   };
 
   FaultRuns(std::vector<Plan> plans, const FaultChoice& choice,

@@ -27,33 +27,37 @@ std::string LastLineOf(const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<OwnEtcd> OwnEtcd::Start() {
-  ASSIGN_OR_RETURN(auto directory, TempDirectory::Make());
-  const std::string& folder = directory.path();
-  // Sockets of etcd have a name with a port, below the folder that it runs in.
-  const std::string clients = "unix://clients:0", peers = "unix://peers:0";
-  auto process = Subprocess::Start(
-      {.argv = {"etcd", "--data-dir=data", "--listen-client-urls=" + clients,
-                "--advertise-client-urls=" + clients,
-                "--listen-peer-urls=" + peers,
-                "--initial-advertise-peer-urls=" + peers,
-                "--initial-cluster=default=" + peers},
-       .directory = folder,
-       .log_path = folder + "/log",
-       .own_group = true});
-  if (!process.ok()) {
-    return WithHint(process.status(),
+absl::StatusOr<OwnEtcd> OwnEtcd::Start(const std::function<bool()>& stopped) {
+  const auto program = FindProgram("etcd");
+  if (!program.ok()) {
+    return WithHint(program.status(),
                     "apt-get install etcd-server, or name one that runs with "
                     "--etcd");
   }
-  OwnEtcd own(std::move(directory), *std::move(process),
+  ASSIGN_OR_RETURN(auto directory, TempDirectory::Make());
+  const std::string folder = directory.path();
+  // Sockets of etcd have a name with a port, below the folder that it runs in.
+  const std::string clients = "unix://clients:0", peers = "unix://peers:0";
+  ASSIGN_OR_RETURN(
+      auto process,
+      Subprocess::Start(
+          // Its options may also come from the environment: without one.
+          {.argv = {"env", "-i", *program, "--name=default", "--data-dir=data",
+                    "--listen-client-urls=" + clients,
+                    "--advertise-client-urls=" + clients,
+                    "--listen-peer-urls=" + peers,
+                    "--initial-advertise-peer-urls=" + peers,
+                    "--initial-cluster=default=" + peers},
+           .directory = folder,
+           .log_path = folder + "/log",
+           .own_group = true}));
+  OwnEtcd own(std::move(directory), std::move(process),
               fmt::format("unix:{}/clients:0", folder));
   ASSIGN_OR_RETURN(const auto client, mesh::Etcd::Make({own.address()}, {}));
   const auto end = Clock::now() + kStartPatience;
-  absl::Status status;
   do {
-    status = client->List("/").status();
-    if (status.ok()) return own;
+    if (client->List("/").ok()) return own;
+    if (stopped()) return absl::CancelledError();
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   } while (!own.process_.ended() && Clock::now() < end);
   return absl::UnavailableError(

@@ -2,6 +2,7 @@
 #ifndef CARILLON_TOOLS_CLI_SWEEP_OWN_ETCD_H_
 #define CARILLON_TOOLS_CLI_SWEEP_OWN_ETCD_H_
 
+#include <functional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -14,8 +15,8 @@ namespace carillon::cli {
 class OwnEtcd {
  public:
   // Answers when this returns. Errors: NotFound (no program etcd), Unavailable
-  // (with what it wrote).
-  static absl::StatusOr<OwnEtcd> Start();
+  // (with what it wrote), Cancelled (`stopped` said so).
+  static absl::StatusOr<OwnEtcd> Start(const std::function<bool()>& stopped);
 
   // As mesh::Etcd::Make() takes it. Only this user gets through to it.
   const std::string& address() const { return address_; }

@@ -1,7 +1,10 @@
 #include "tools/cli/sweep/run_set.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
+#include "base/results/content_hash.h"
 #include "base/status.h"
 #include "sim/experiments/result_folder.h"
 #include "sim/experiments/run_jobs.h"
@@ -49,6 +52,12 @@ absl::StatusOr<std::unique_ptr<RunSet>> MakeRunSet(
   }
   ASSIGN_OR_RETURN(auto runs, ChooseFigures(sweep.figures));
   return std::make_unique<FigureRunSet>(std::move(runs), directory);
+}
+
+std::string RunsHash(const RunSet& runs) {
+  std::string names;
+  for (size_t run = 0; run < runs.size(); ++run) names += runs.NameOf(run);
+  return fmt::format("{:016x}", ContentHash(names));
 }
 
 }  // namespace carillon::cli

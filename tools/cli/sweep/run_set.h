@@ -33,6 +33,10 @@ class RunSet {
 absl::StatusOr<std::unique_ptr<RunSet>> MakeRunSet(
     const SweepFile& sweep, const std::string& directory);
 
+// Of all their names: of another build, or of a plan that was changed meanwhile,
+// it is another one.
+std::string RunsHash(const RunSet& runs);
+
 }  // namespace carillon::cli
 
 #endif  // CARILLON_TOOLS_CLI_SWEEP_RUN_SET_H_

@@ -19,6 +19,7 @@ std::string SweepFilePath(const std::string& directory) {
 absl::Status WriteSweepFile(const std::string& directory,
                             const SweepFile& sweep) {
   const Json json{{"id", sweep.id},
+                  {"runs", sweep.runs},
                   {"figures", sweep.figures.names},
                   {"gpu", sweep.figures.gpu},
                   {"seed", sweep.figures.seed},
@@ -45,6 +46,7 @@ absl::StatusOr<SweepFile> ReadSweepFile(const std::string& directory) {
   SweepFile sweep;
   try {
     sweep.id = json.at("id").get<std::string>();
+    sweep.runs = json.at("runs").get<std::string>();
     sweep.figures.names = json.at("figures").get<std::vector<std::string>>();
     sweep.figures.gpu = json.at("gpu").get<std::string>();
     sweep.figures.seed = json.at("seed").get<uint32_t>();

@@ -20,7 +20,8 @@ struct FaultChoice {
 };
 
 struct SweepFile {
-  std::string id;  // another one for each sweep
+  std::string id;    // of its claims
+  std::string runs;  // RunsHash() of whoever began it
   // One of the two; the other names nothing.
   FigureChoice figures;
   FaultChoice faults;

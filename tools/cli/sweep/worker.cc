@@ -114,6 +114,13 @@ absl::Status FailureOf(const std::string& directory, const std::string& run) {
 absl::Status WorkOn(const std::string& directory, Console& console) {
   ASSIGN_OR_RETURN(const auto sweep, ReadSweepFile(directory));
   ASSIGN_OR_RETURN(const auto runs, MakeRunSet(sweep, directory));
+  if (RunsHash(*runs) != sweep.runs) {
+    return absl::FailedPreconditionError(
+        fmt::format("{} is of another build of carillon, or a plan was changed "
+                    "since: begin "
+                    "the sweep anew",
+                    SweepFilePath(directory)));
+  }
   if (runs->size() == 0) return absl::OkStatus();
   TlsPems pems;
   if (sweep.tls.any()) {

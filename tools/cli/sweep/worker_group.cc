@@ -11,6 +11,7 @@
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <sstream>
 #include <system_error>
 #include <utility>
 
@@ -117,28 +118,47 @@ class SlurmArray : public WorkerGroup {
     } else {
       asked_ = now;
     }
-    ASSIGN_OR_RETURN(
-        const auto queue,
-        RunProgram({"squeue", "--noheader", "--jobs=" + job_, "--format=%T"}));
-    if (queue.exit.ok()) {
-      working_ = !queue.text.empty();
-    } else if (queue.text.find("Invalid job id") != std::string::npos) {
+    const auto queue =
+        RunProgram({"squeue", "--noheader", "--jobs=" + job_,
+                    std::string("--format=") + kTask + "%T (%r)"});
+    if (queue.ok() && queue->exit.ok()) {
+      Judge(queue->text, said);
+    } else if (queue.ok() &&
+               queue->text.find("Invalid job id") != std::string::npos) {
       working_ = false;  // it ended long ago
-    } else if (queue.text != error_) {
+    } else {
       // The workers need no squeue.
-      error_ = queue.text;
-      said.push_back("squeue: " + queue.text);
+      SayOnce(queue.ok() ? queue->text : std::string(queue.status().message()),
+              said);
     }
     return working_;
   }
 
  private:
   static constexpr std::chrono::seconds kPeriod{2};
+  // Begins a line about a task; others are warnings.
+  static constexpr char kTask[] = "task ";
+
+  void Judge(const std::string& text, std::vector<std::string>& said) {
+    working_ = false;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      if (!line.starts_with(kTask)) continue;
+      working_ = true;
+      // It waits for somebody to release it.
+      if (line.find("held") != line.npos) SayOnce(line, said);
+    }
+  }
+  void SayOnce(const std::string& text, std::vector<std::string>& said) {
+    if (text == told_) return;
+    told_ = text;
+    said.push_back("squeue: " + text);
+  }
 
   const std::string job_;
   Clock::time_point asked_{};
   bool working_ = true;
-  std::string error_;
+  std::string told_;
 };
 
 absl::Status PrepareLogs(const std::string& directory) {

@@ -1,7 +1,11 @@
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -17,6 +21,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "base/tls_files.h"
+#include "base/unique_fd.h"
 #include "mesh/etcd/etcd.h"
 #include "tools/cli/commands/sweep/commands.h"
 #include "tools/cli/sim/figures.h"
@@ -77,6 +82,19 @@ absl::Status Check(const Options& options) {
         "--slurm needs --etcd: workers on other machines claim their runs "
         "there");
   }
+  const auto is = [&](std::string_view scheme) {
+    return std::ranges::any_of(options.etcd, [&](const std::string& member) {
+      return member.starts_with(scheme);
+    });
+  };
+  if (options.slurm && is("unix:")) {
+    return absl::InvalidArgumentError(
+        "--slurm: workers on other machines cannot open a unix: etcd");
+  }
+  if (options.tls.any() && !is("https://")) {
+    return absl::InvalidArgumentError(
+        "--tls-cert, --tls-key and --tls-ca are for an --etcd of https://");
+  }
   if (!options.slurm && !options.sbatch_arguments.empty()) {
     return absl::InvalidArgumentError("--sbatch needs --slurm");
   }
@@ -105,32 +123,60 @@ class Sweep {
   // Until every run has a result.
   absl::Status Run(SweepFile file) {
     RETURN_IF_ERROR(plots::CheckWritable(directory_));
+    ASSIGN_OR_RETURN(const auto alone, Lock());
     RETURN_IF_ERROR(PrepareFolders());
     for (size_t run = 0; run < runs_.size(); ++run) {
       if (!runs_.HasResult(run)) left_.push_back(run);
     }
     if (left_.empty()) return absl::OkStatus();
     std::optional<OwnEtcd> own;
-    file.id = NewId();
+    file.runs = RunsHash(runs_);
     file.etcd = options_.etcd;
     file.tls = options_.tls;
+    for (std::string* const path :
+         {&file.tls.certificate, &file.tls.key, &file.tls.ca}) {
+      if (!path->empty()) *path = Absolute(*path);
+    }
     if (file.etcd.empty()) {
-      ASSIGN_OR_RETURN(auto started, OwnEtcd::Start());
+      ASSIGN_OR_RETURN(auto started,
+                       OwnEtcd::Start([this] { return stop_.Take() > 0; }));
       own.emplace(std::move(started));
       file.etcd = {own->address()};
     } else {
       RETURN_IF_ERROR(CheckEtcd());
     }
+    // Workers of a sweep that was cut off may live on: their claims hold.
+    const auto before = ReadSweepFile(directory_);
+    const bool goes_on =
+        before.ok() && before->runs == file.runs && before->etcd == file.etcd;
+    file.id = goes_on ? before->id : NewId();
     RETURN_IF_ERROR(WriteSweepFile(directory_, file));
     ASSIGN_OR_RETURN(const auto workers,
                      options_.slurm
                          ? StartSlurmArray(directory_, options_.workers,
                                            options_.sbatch_arguments)
                          : StartHere(directory_, options_.workers));
-    return Await(*workers);
+    const absl::Status status = Await(*workers);
+    if (!absl::IsUnavailable(status)) return status;
+    // Workers that end without a word may have found no room for one.
+    RETURN_IF_ERROR(WriteSweepFile(directory_, file));
+    return status;
   }
 
  private:
+  // So that no other sweep of this machine uses the folder meanwhile.
+  absl::StatusOr<UniqueFd> Lock() const {
+    const std::string path = directory_ + "/lock";
+    UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    if (!fd) {
+      return absl::PermissionDeniedError(
+          fmt::format("cannot write {}: {}", path, std::strerror(errno)));
+    }
+    if (flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
+    return absl::FailedPreconditionError(
+        fmt::format("another carillon sweep works on {}", directory_));
+  }
+
   // Failures of an earlier sweep are forgotten.
   absl::Status PrepareFolders() const {
     std::error_code error;
@@ -158,16 +204,15 @@ class Sweep {
   // Drops what has ended. Errors: a run's failure.
   absl::Status Look() {
     absl::Status failure;
-    std::erase_if(left_, [&](size_t run) {
-      if (runs_.HasResult(run)) return true;
+    // Of all: a run may have a result and, of a second worker, another one.
+    for (size_t run = 0; run < runs_.size() && failure.ok(); ++run) {
       const absl::Status failed = FailureOf(directory_, runs_.NameOf(run));
-      if (failure.ok() && !failed.ok()) {
-        failure = absl::Status(
-            failed.code(),
-            fmt::format("{}: {}", runs_.TitleOf(run), failed.message()));
-      }
-      return false;
-    });
+      if (failed.ok()) continue;
+      failure = absl::Status(
+          failed.code(),
+          fmt::format("{}: {}", runs_.TitleOf(run), failed.message()));
+    }
+    std::erase_if(left_, [&](size_t run) { return runs_.HasResult(run); });
     return failure;
   }
 
@@ -213,7 +258,9 @@ absl::Status SweepFigures(const Options& options, const FigureChoice& figures,
                     "carillon sim figure lists them");
   }
   RETURN_IF_ERROR(Check(options));
-  const SweepFile file{.figures = figures};
+  SweepFile file{.figures = figures};
+  // A preset, or a file.
+  if (fs::exists(figures.gpu)) file.figures.gpu = Absolute(figures.gpu);
   const std::string directory = Absolute(options.out);
   ASSIGN_OR_RETURN(const auto runs, MakeRunSet(file, directory));
   RETURN_IF_ERROR(Sweep(options, directory, *runs, console).Run(file));
