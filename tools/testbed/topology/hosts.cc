@@ -14,6 +14,7 @@ namespace carillon::testbed {
 namespace {
 
 constexpr uint64_t kMaxPort = 65535;
+constexpr uint64_t kSecond = 1'000'000'000;
 
 const HostEntry* FindHost(const Topology& topology, std::string_view name) {
   const auto found = std::ranges::find(topology.hosts, name, &HostEntry::name);
@@ -72,6 +73,25 @@ std::string CheckRemote(const Topology& topology, const DeviceEntry& device) {
       Quote(topology.gpu_host), wants);
 }
 
+// Of a device on the GPU's host.
+std::string CheckPartner(const Topology& topology, const DeviceEntry& device) {
+  for (const std::string_view key : {"hand_to", "take_from"}) {
+    const Setting* const setting = FindSetting(device.settings, key);
+    if (setting == nullptr) continue;
+    const auto partner =
+        std::ranges::find(topology.devices, setting->text, &DeviceEntry::name);
+    if (partner == topology.devices.end() || partner->host == device.host) {
+      continue;
+    }
+    return fmt::format(
+        "device {}: {} names {}, which is on host {}: no link carries {}; let "
+        "both be on one host (docs/mesh.md)",
+        Quote(device.name), key, Quote(partner->name), Quote(partner->host),
+        key);
+  }
+  return "";
+}
+
 std::string CheckGpusHost(const Topology& topology, size_t links) {
   const HostEntry& host = *FindHost(topology, topology.gpu_host);
   if (!host.address) {
@@ -83,6 +103,12 @@ std::string CheckGpusHost(const Topology& topology, size_t links) {
   if (host.address->port + links > kMaxPort + 1) {
     return fmt::format("address: there are no {} ports from {} on, one a link",
                        links, host.address->port);
+  }
+  if (topology.devices.size() + links > kMaxDevices) {
+    return fmt::format(
+        "gpud takes {} devices, and each link is one: here are {} devices and "
+        "{} links",
+        kMaxDevices, topology.devices.size(), links);
   }
   if (FindSetting(topology.gpu, kTimingKey) != nullptr) {
     return fmt::format("gpu: {} goes with one host: no link has simulated time",
@@ -111,6 +137,12 @@ absl::StatusOr<std::optional<HostPort>> ReadHostAddress(
       HostPort address,
       ReadListenAddress(
           has_port ? text : fmt::format("{}:{}", host, kDefaultLinkPort)));
+  if (address.host.find_first_not_of("0:.") == std::string::npos) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} is every address of a machine: the other hosts need "
+                    "one that is its own",
+                    Quote(text)));
+  }
   if (address.port == 0) {
     return absl::InvalidArgumentError(fmt::format(
         "{} has port 0: the other hosts could not know it", Quote(text)));
@@ -145,10 +177,24 @@ std::vector<std::string> CheckHosts(const Topology& topology) {
   }
   if (!wrong.empty()) return wrong;
   for (const DeviceEntry& device : topology.devices) {
-    if (device.host != topology.gpu_host) add(CheckRemote(topology, device));
+    add(device.host == topology.gpu_host ? CheckPartner(topology, device)
+                                         : CheckRemote(topology, device));
   }
   const size_t links = HostsByLink(topology).size();
   if (links == 0) return wrong;
+  const auto seconds = [&](std::string_view key, uint64_t otherwise) {
+    const Setting* const setting = FindSetting(topology.mesh, key);
+    return setting == nullptr ? otherwise : setting->number;
+  };
+  const link::LinkdOptions defaults;
+  const uint64_t timeout = seconds("timeout", defaults.times.timeout / kSecond);
+  const uint64_t lease = seconds("lease", defaults.times.lease / kSecond);
+  if (lease <= timeout) {
+    add(
+        fmt::format("mesh: lease {} is to be longer than timeout {}, after "
+                    "which a connection is made again",
+                    lease, timeout));
+  }
   add(CheckGpusHost(topology, links));
   if (FindSetting(topology.mesh, MeshKeys(kMeshTlsSection)[0].key) == nullptr) {
     add("hosts need mesh: {tls: {certificate: FILE, key: FILE, ca: FILE}}, "

@@ -158,6 +158,23 @@ INSTANTIATE_TEST_SUITE_P(
                 "find it: give it address: HOST"},
         BadCase{"NoPortsForAllLinks", With("6:4000", "6:65535"),
                 "address: there are no 2 ports from 65535 on, one a link"},
+        BadCase{"AddressIsEveryOne", With("10.0.0.6:4000", "0.0.0.0:4000"),
+                "'0.0.0.0:4000' is every address of a machine"},
+        BadCase{"ShortLease", With("lease: 30", "lease: 2"),
+                "mesh: lease 2 is to be longer than timeout 2"},
+        BadCase{"TooManyWithLinks",
+                With("  - {name: nic0",
+                     "  - {name: n, kind: fpga, host: b, "
+                     "count: 123}\n  - {name: nic0"),
+                "gpud takes 127 devices, and each link is one: here are 126 "
+                "devices and 2 links"},
+        BadCase{"PartnerOnAnotherHost",
+                With("{name: fpga0, kind: fpga, host: a}",
+                     "{name: x1, kind: exec, command: [sh], host: a}\n"
+                     "  - {name: f9, kind: fpga, host: b, hand_to: x1, source: "
+                     "cardiac, kernel: conv5x5}"),
+                "device 'f9': hand_to names 'x1', which is on host 'a': no "
+                "link carries hand_to"},
         BadCase{"AddressIsAName", With("10.0.0.5}", "lab.example.org}"),
                 "address: "},
         BadCase{"KindThatNoLinkCarries",
