@@ -243,7 +243,7 @@ export function FaultsView({picture, role, points, post}) {
   return html`
     <p class="note">${!picture.board ?
       "This testbed has no board of faults: faults: true in its topology gives it one." :
-      `${count(picture.struck)} strikes.`} ${role === "fault-injector" ? "" :
+      picture.struck === 1 ? "1 strike." : `${count(picture.struck)} strikes.`} ${role === "fault-injector" ? "" :
       "To put faults here: carillon dashboard --role fault-injector, or carillon fault inject."}</p>
     <${Table} label="Faults on the board" none="None." twin="faults"
       columns=${[["Fault", "text"], ["Does", "text"], ["Passages", "number"], ["Struck", "number"],
