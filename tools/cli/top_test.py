@@ -38,12 +38,14 @@ class TopTest(unittest.TestCase):
                               stderr=subprocess.STDOUT, text=True, env=self.environment, timeout=LIMIT_S).stdout
 
     def tmux(self, *command, check=True):
-        return self.run_("tmux", "-u", "-S", self.home / "tmux", "-f", "/dev/null", *command, check=check)
+        return self.run_("tmux", "-u", "-S", self.socket, "-f", "/dev/null", *command, check=check)
 
     def start(self, command, width, height, first="trap : INT QUIT", then=":"):
         """In a shell that outlives Ctrl-C and Ctrl-\\, tells the exit code, and waits."""
         words = shlex.join(str(word) for word in command)
         line = "%s; %s; echo ENDED $?; %s; exec cat" % (first, words, then)
+        # A server that is killed may still answer for a moment.
+        self.socket = pathlib.Path(tempfile.mkdtemp(dir=self.home)) / "tmux"
         self.addCleanup(self.tmux, "kill-server", check=False)
         self.tmux("new-session", "-d", "-x", width, "-y", height, line)
 
