@@ -24,7 +24,8 @@
 #include "tools/dashboard/test_http_client.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#include <sanitizer/allocator_interface.h>
+// Of sanitizer/allocator_interface.h, which gcc's packages lack.
+extern "C" size_t __sanitizer_get_current_allocated_bytes();
 #endif
 
 namespace carillon::dashboard {
