@@ -68,16 +68,19 @@ function say(/** @type {string} */ text) {
   show();
 }
 
-/** @param {string} path @param {object} body */
+/** Whether it was done. @param {string} path @param {object} body */
 async function post(path, body) {
+  let done = false;
   try {
     const response = await ask(path, {method: "POST", body: JSON.stringify(body),
                                       headers: {"Content-Type": "application/json"}});
     const answer = await response.json();
-    say(response.ok ? "Done." : answer.error.message);
+    done = response.ok;
+    say(done ? "Done." : answer.error.message);
   } catch (error) {
     say(`The dashboard does not answer: ${error instanceof Error ? error.message : error}`);
   }
+  return done;
 }
 
 let heard = 0;
@@ -191,8 +194,8 @@ async function record() {
   if (!page.recordingSince) {
     const off = !page.newest.totals.tracing;
     if (off && page.role === "operator") {
-      await post("api/v1/tracing", {on: true});
-      page.switchedOn = true;
+      page.switchedOn = await post("api/v1/tracing", {on: true});
+      if (!page.switchedOn) return;
     }
     page.recordingSince = Date.now();
     say(off && !page.switchedOn ?
@@ -202,17 +205,23 @@ async function record() {
   }
   const seconds = Math.min(Math.ceil((Date.now() - page.recordingSince) / 1000) + 1, HISTORY);
   page.recordingSince = 0;
-  const response = await ask(`api/v1/trace.pftrace?last=${seconds}`);
-  if (page.switchedOn) {
-    page.switchedOn = false;
-    await post("api/v1/tracing", {on: false});
-  }
-  if (!response.ok) {
-    say((await response.json()).error.message);
+  /** @type {Blob} */ let trace;
+  try {
+    const response = await ask(`api/v1/trace.pftrace?last=${seconds}`);
+    if (!response.ok) throw new Error((await response.json()).error.message);
+    trace = await response.blob();
+  } catch (error) {
+    say(`No trace was saved: ${error instanceof Error ? error.message : error}`);
     return;
+  } finally {
+    if (page.switchedOn) {
+      page.switchedOn = false;
+      await ask("api/v1/tracing", {method: "POST", body: JSON.stringify({on: false}),
+                                   headers: {"Content-Type": "application/json"}}).catch(() => {});
+    }
   }
   const link = document.createElement("a");
-  link.href = URL.createObjectURL(await response.blob());
+  link.href = URL.createObjectURL(trace);
   link.download = `${page.newest.testbed}.pftrace`;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60000);

@@ -16,7 +16,7 @@ import {clock, count, duration, markOf, mebibytes, precise, visible} from "./tex
  *   lives: {ring: string, time: number, life: import("./rings.js").Life}[], role: string,
  *   logs: any[], changes: import("./past.js").Change[], points: any[],
  *   get: (path: string) => Promise<Response>,
- *   post: (path: string, body: object) => Promise<void>}} Sight
+ *   post: (path: string, body: object) => Promise<boolean>}} Sight
  */
 
 const silenceOf = (/** @type {any} */ picture, /** @type {string} */ name) =>
