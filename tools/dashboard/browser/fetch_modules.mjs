@@ -4,9 +4,13 @@ import {execFileSync} from "node:child_process";
 import {createHash} from "node:crypto";
 import {mkdirSync, readFileSync} from "node:fs";
 
+const registry = process.env.npm_config_registry;
+if (!registry) throw new Error("install npm, or set npm_config_registry to the URL of a registry");
 const {packages} = JSON.parse(readFileSync("package-lock.json", "utf8"));
-for (const [path, {resolved, integrity}] of Object.entries(packages)) {
+for (const [path, {version, integrity}] of Object.entries(packages)) {
   if (path === "") continue;
+  const name = path.slice("node_modules/".length);
+  const resolved = `${registry.replace(/\/$/, "")}/${name}/-/${name}-${version}.tgz`;
   const response = await fetch(resolved);
   if (!response.ok) throw new Error(`${resolved}: HTTP ${response.status}`);
   const archive = Buffer.from(await response.arrayBuffer());

@@ -18,9 +18,11 @@ export async function testModules(scratch) {
     await once(server, "listening");
     const fetched = async (integrity) => {
       writeFileSync(`${folder}/package-lock.json`, JSON.stringify({packages: {"": {}, "node_modules/one": {
-        resolved: `http://127.0.0.1:${server.address().port}/one.tgz`, integrity}}}));
+        version: "1.2.3", integrity}}}));
       const script = new URL("fetch_modules.mjs", import.meta.url).pathname;
-      const child = spawn(process.execPath, [script], {cwd: folder, stdio: ["ignore", "ignore", "pipe"]});
+      const child = spawn(process.execPath, [script], {
+        cwd: folder, stdio: ["ignore", "ignore", "pipe"],
+        env: {...process.env, npm_config_registry: `http://127.0.0.1:${server.address().port}/`}});
       let said = "";
       child.stderr.on("data", (text) => { said += text; });
       const [code] = await once(child, "close");
@@ -29,7 +31,7 @@ export async function testModules(scratch) {
     try {
       const other = await fetched("sha512-AAAA");
       assert.equal(other.code, 1);
-      assert.match(other.said, /one\.tgz is sha512-.*; the lock says sha512-AAAA/);
+      assert.match(other.said, /one-1\.2\.3\.tgz is sha512-.*; the lock says sha512-AAAA/);
       assert.equal(existsSync(`${folder}/node_modules`), false);
       const right = `sha512-${createHash("sha512").update(archive).digest("base64")}`;
       assert.deepEqual(await fetched(right), {code: 0, said: ""});
