@@ -162,6 +162,12 @@ void DoorbellPoller::TellTracing(const DeviceMemory& device) const {
       .store(options_.tracing ? 1 : 0, std::memory_order_relaxed);
 }
 
+// Most events are rung where the one before was.
+inline void DoorbellPoller::KeepHot(Line& line) {
+  line.quiet_rounds = 0;
+  if (hot_.empty() || hot_.front() != &line) PutFirst(line);
+}
+
 void DoorbellPoller::LookAt(const EventKernel& event) {
   const auto line = FindLine(event);
   if (line == lines_.end() || !(*line)->Has(event)) return;
@@ -169,9 +175,7 @@ void DoorbellPoller::LookAt(const EventKernel& event) {
   KeepHot(**line);
 }
 
-void DoorbellPoller::KeepHot(Line& line) {
-  line.quiet_rounds = 0;
-  if (!hot_.empty() && hot_.front() == &line) return;
+void DoorbellPoller::PutFirst(Line& line) {
   if (!line.hot) {
     if (hot_.size() == kHotLines) Cool(*hot_.back());
     line.hot = true;

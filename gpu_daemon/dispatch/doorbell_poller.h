@@ -112,6 +112,7 @@ class DoorbellPoller {
   Ticks SortRung();
   void ChargeSort(Ticks ticks);
   void KeepHot(Line& line);
+  void PutFirst(Line& line);
   void Cool(Line& line);
   // Returns how many events it has served: `count`, unless the device's share
   // of the front-end is used up before.
