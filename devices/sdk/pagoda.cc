@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "fmt/format.h"
+#include "shm/event_status_text.h"
 
 namespace carillon::pagoda {
 namespace {
@@ -34,11 +35,13 @@ absl::Status OutcomeOf(TaskId id, const edge::Completion& completion) {
     case edge::EventState::kDone:
       return absl::OkStatus();
     case edge::EventState::kAborted:
-      return absl::AbortedError(fmt::format("task {} was aborted: status {}",
-                                            Number(id), completion.status));
+      return absl::AbortedError(
+          fmt::format("task {} was aborted: {}", Number(id),
+                      shm::EventStatusText(completion.status)));
     default:
-      return absl::InternalError(fmt::format("task {} has failed: status {}",
-                                             Number(id), completion.status));
+      return absl::InternalError(
+          fmt::format("task {} has failed: {}", Number(id),
+                      shm::EventStatusText(completion.status)));
   }
 }
 

@@ -208,7 +208,7 @@ TEST_F(PagodaTest, HowATaskHasEndedIsSaidOnce) {
   End(3, EventState::kFailed, 1235);
   const absl::Status status = tasks_->wait(failed, seconds(10));
   EXPECT_EQ(status.code(), StatusCode::kInternal);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("status 1234"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the kernel failed with code 234"));
   EXPECT_EQ(tasks_->wait(aborted, seconds(10)).code(), StatusCode::kAborted);
   EXPECT_EQ(tasks_->waitAll(seconds(10)).code(), StatusCode::kInternal);
   EXPECT_EQ(tasks_->wait(third, seconds(10)).code(),

@@ -160,6 +160,8 @@ TEST_F(KmuTest, ACancelledLaunchRunsNoFurtherBlocksAndEndsAsAborted) {
   EXPECT_EQ(second.status, static_cast<uint32_t>(EventStatus::kDeviceGone));
   EXPECT_EQ(kmu_->Cancel(LaunchFilter::OfToken(11), EventStatus::kDeviceGone),
             1u);
+  ASSERT_EQ(kmu_->launches().size(), 1u);
+  EXPECT_EQ(kmu_->launches()[0].blocks, 1u) << "no further one will run";
   gate_.LetPass(1);
   const LaunchResult first = Get(std::move(running));
   EXPECT_EQ(first.state, EventState::kAborted);

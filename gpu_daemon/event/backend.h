@@ -53,7 +53,8 @@ inline LaunchProgress ProgressOf(const KernelLaunch& launch) {
           .event = launch.is_event(),
           .sequence = launch.is_event() ? launch.sequence.value() : 0,
           .priority = launch.priority,
-          .blocks = launch.kmd.blocks(),
+          // Of one that was cancelled, no further block begins.
+          .blocks = launch.cancelled ? launch.next_block : launch.kmd.blocks(),
           .running = launch.running(),
           .ended = launch.ended_blocks,
           .slices = launch.slices};

@@ -15,6 +15,8 @@ struct GpuModel {
   uint32_t threads_per_sm = 2048;
   uint32_t registers_per_sm = 65536;
   uint32_t shared_bytes_per_sm = 48 * 1024;
+
+  bool operator==(const GpuModel&) const = default;
 };
 
 // What one thread block takes from its SM.

@@ -107,6 +107,26 @@ absl::Status CheckFor(std::string_view backend, const BackendOptions& options) {
         "--event-log: it goes with --timing (timing): in wall time, let "
         "devices trace their events");
   }
+  if (!options.timing.empty() && options.workers != 0) {
+    return absl::InvalidArgumentError(
+        "--workers: it does not go with --timing (timing): one thread is the "
+        "simulated GPU");
+  }
+  if (!options.timing.empty() && options.gpu != GpuModel{}) {
+    return absl::InvalidArgumentError(
+        "the GPU's model (--sms, --blocks-per-sm, ...; model) does not go with "
+        "--timing (timing), whose configuration has its own: change a copy of "
+        "that one");
+  }
+  if (backend == kCpuBackend ||
+      (backend == kSimBackend && options.timing.empty())) {
+    if (options.reserved_sms >= options.gpu.sms) {
+      return absl::InvalidArgumentError(fmt::format(
+          "--reserve-sms: {} of {} SMs for events: each side needs one; have "
+          "more --sms (sms)",
+          options.reserved_sms, options.gpu.sms));
+    }
+  }
   // Who "auto" is, its own Create() knows (backends/registry.cc).
   if (backend == kAutoBackend) {
     if (options.policy.empty() || FindPolicy(options.policy) != nullptr) {

@@ -217,8 +217,18 @@ TEST_F(CliIntegration, ShowsWhatTheDevicesDo) {
   EXPECT_EQ(typo.err,
             "carillon: there is no kernel 'memc_gte'; did you mean "
             "'memc_get'?\n");
-  const CliResult policy = RunCli({"policy", "priorty"});
-  EXPECT_EQ(policy.code, 3) << policy.err;
+  // All of it is refused.
+  for (const auto& [name, weight] :
+       {std::pair("priorty", "77"), std::pair("priority", "101")}) {
+    const CliResult policy =
+        RunCli({"policy", name, "--device", "fpga0", "--weight", weight});
+    EXPECT_NE(policy.code, 0) << policy.err;
+  }
+  EXPECT_EQ(
+      RunCli({"devices", "fpga0", "-o", "json"}).json()["share"]["weight"], 1);
+  EXPECT_EQ(RunCli({"policy", "-o", "json"}).json()["policy"], "first_come");
+  EXPECT_THAT(RunCli({"policy", "--device", "nix", "--weight", "3"}).err,
+              HasSubstr("no device of this name is attached"));
 }
 
 TEST_F(CliIntegration, TwoTestbedsAreUpAtOnce) {

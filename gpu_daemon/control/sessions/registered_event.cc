@@ -9,9 +9,9 @@
 #include "base/status.h"
 #include "fmt/format.h"
 #include "gpu_daemon/control/error_detail.h"
-#include "gpu_daemon/control/sessions/event_status_text.h"
 #include "gpu_daemon/control/sessions/kernel_request.h"
 #include "gpu_daemon/control/sessions/names.h"
+#include "shm/event_status_text.h"
 
 namespace carillon::gpud {
 namespace {
@@ -206,7 +206,7 @@ void RegisteredEvent::PublishFailures(TelemetryBus* bus) {
   const EventKernel::Failure last = event_.last_failure();
   event->set_sequence(last.sequence);
   event->set_status(last.status);
-  event->set_reason(EventStatusText(last.status));
+  event->set_reason(shm::EventStatusText(last.status));
   event->set_count(failed - before);
   bus->Publish(std::move(message));
 }

@@ -218,8 +218,10 @@ GrpcReadinessProbe::GrpcReadinessProbe(const TestbedPaths& paths)
 absl::Status GrpcReadinessProbe::Gpud(std::string* note) {
   RETURN_IF_ERROR(client_.CheckHealth());
   ASSIGN_OR_RETURN(const auto status, client_.GetStatus());
-  *note = fmt::format("{} back-end: {}; policy {}", status.backend(),
-                      status.backend_description(), status.policy());
+  // What changes is for `status`: the note stays as long as gpud does.
+  const std::string& description = status.backend_description();
+  *note = fmt::format("{} back-end: {}", status.backend(),
+                      description.substr(0, description.find(", now ")));
   if (!status.listen().empty()) {
     *note += fmt::format("; listens on {}, with TLS", status.listen());
   }

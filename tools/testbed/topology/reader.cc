@@ -71,7 +71,10 @@ class Reader : StrictReader {
         Complain(mark, fmt::format("{}: {}", UserKey().key, wrong));
       }
     }
-    if (reading_.problems.empty()) CheckPartners();
+    if (reading_.problems.empty()) {
+      CheckPartners();
+      CheckPriorities();
+    }
     if (!reading_.problems.empty()) return;
     for (std::string& sentence : CheckHosts(reading_.topology)) {
       Complain(root, std::move(sentence));
@@ -345,7 +348,9 @@ class Reader : StrictReader {
     if (!complete) return;
     size_t added = reading_.topology.devices.size();
     AddDevices(device, counted, count, name->node);
+    const Entry* const priority = FindEntry(entries, "priority");
     for (; added < reading_.topology.devices.size(); ++added) {
+      device_marks_.push_back((priority ? priority->node : node).Mark());
       for (const std::string_view key : {kHandTo, kTakeFrom}) {
         if (const Entry* const entry = FindEntry(entries, key)) {
           partners_.push_back({entry->node.Mark(), key, added});
@@ -478,6 +483,33 @@ class Reader : StrictReader {
     return set == device.settings.end() ? nullptr : &set->text;
   }
 
+  // gpud would refuse what a device asks for.
+  void CheckPriorities() {
+    uint64_t gpus_most = gpud::kHighestPriority;
+    for (const Setting& setting : reading_.topology.gpu) {
+      if (setting.option->key == MaxPriorityKey().key) {
+        gpus_most = setting.number;
+      }
+    }
+    for (size_t i = 0; i < reading_.topology.devices.size(); ++i) {
+      const DeviceEntry& device = reading_.topology.devices[i];
+      const Option* const key = FindKey(device.kind->keys, "priority");
+      if (key == nullptr) continue;
+      const auto set =
+          std::ranges::find(device.settings, key, &Setting::option);
+      const uint64_t asked = set == device.settings.end()
+                                 ? std::stoull(ValueOf(*key))
+                                 : set->number;
+      if (asked <= std::min(gpus_most, device.max_priority)) continue;
+      Complain(device_marks_[i],
+               fmt::format("priority: {} asks for {}, and the {} is {}",
+                           Quote(device.name), asked,
+                           device.max_priority < asked ? "device's max_priority"
+                                                       : "max_priority of gpu",
+                           std::min(gpus_most, device.max_priority)));
+    }
+  }
+
   // Whoever hands on, and whoever takes, must name each other: neither would
   // see the other's frames. A user's own device says in its code what it does.
   void CheckPartners() {
@@ -524,6 +556,7 @@ class Reader : StrictReader {
     size_t device = 0;
   };
   std::vector<Partner> partners_;
+  std::vector<YAML::Mark> device_marks_;  // of its priority, if it has one
 };
 
 }  // namespace

@@ -306,6 +306,27 @@ constexpr BadFile kBadFiles[] = {
      "t.yaml:1:34: reserve_sms: it goes with the policies reservation and "
      "dynamic_reservation here (policy), and without one with --backend cuda "
      "(backend)"},
+    {"AllSmsReserved",
+     "gpu: {backend: cpu, policy: reservation, reserve_sms: 16}\n",
+     "t.yaml:1:55: reserve_sms: 16 of 16 SMs for events: each side needs one; "
+     "have more --sms (sms)"},
+    {"WorkersInSimulatedTime",
+     "gpu: {backend: sim, timing: tiny, workers: 2}\n",
+     "t.yaml:1:44: workers: it does not go with --timing (timing): one thread "
+     "is the simulated GPU"},
+    {"ModelInSimulatedTime",
+     "gpu: {backend: sim, timing: tiny, model: {sms: 1}}\n",
+     "t.yaml:1:1: the GPU's model (--sms, --blocks-per-sm, ...; model) does "
+     "not go with --timing (timing), whose configuration has its own: change "
+     "a copy of that one"},
+    {"PriorityAboveTheDevices",
+     "devices: [{name: x, kind: cpu_host, priority: 5, max_priority: 3}]\n",
+     "t.yaml:1:47: priority: 'x' asks for 5, and the device's max_priority is "
+     "3"},
+    {"PriorityAboveTheGpus",
+     "gpu: {max_priority: 2}\ndevices: [{name: x, kind: cpu_host, priority: "
+     "5}]\n",
+     "t.yaml:2:47: priority: 'x' asks for 5, and the max_priority of gpu is 2"},
     {"HeapThatCudaMakes", "gpu: {backend: cuda, heap: 16MiB}\n",
      "t.yaml:1:28: heap: the cuda back-end leaves the heap of malloc() as CUDA "
      "makes it; leave it out"},

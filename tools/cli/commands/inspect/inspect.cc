@@ -157,6 +157,10 @@ std::string FormatDim3(const v1::Dim3& dim) {
   return fmt::format("{}", dim.x());
 }
 
+std::string FormatWait(uint64_t ns) {
+  return ns < 1'000'000'000 ? FormatNanoseconds(ns) : FormatAge(ns);
+}
+
 std::string WithLabel(const std::string& kernel, const std::string& label) {
   return label.empty() ? kernel
                        : fmt::format("{} ({})", kernel, ForTerminal(label));

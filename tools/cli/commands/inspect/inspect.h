@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -105,6 +106,9 @@ absl::Status ShowOne(const Items& items, const std::string& name,
 
 // Leaves out trailing ones: "32", "4x4", "2x1x3".
 std::string FormatDim3(const v1::Dim3& dim);
+
+// How long a launch has waited; in simulated time that is less than a second.
+std::string FormatWait(uint64_t ns);
 
 // An event kernel by its kernel and what its device calls it:
 // "memc_get (get-large)".

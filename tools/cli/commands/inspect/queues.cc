@@ -34,7 +34,7 @@ absl::Status Show(OpenTestbed& open, Console& console) {
                     FormatCount(launch.blocks_running()),
                     FormatCount(launch.blocks() - launch.blocks_ended()),
                     launch.slices() != 0 ? FormatCount(launch.slices()) : "-",
-                    launch.wait_ns() != 0 ? FormatAge(launch.wait_ns()) : "-");
+                    launch.wait_ns() != 0 ? FormatWait(launch.wait_ns()) : "-");
   }
   Table copies({"DEVICE", "COPY", ">PRIORITY", ">BYTES", ">LEFT", ">AGE"});
   for (const v1::Copy& copy : queues.copies()) {

@@ -197,7 +197,7 @@ std::string Overview(const v1::GetStatusResponse& status, const Fates& fates,
       !launch.kernel().empty()) {
     line("waits", fmt::format("{} of {}, priority {}, longest: {}",
                               launch.kernel(), launch.device(),
-                              launch.priority(), FormatAge(launch.wait_ns())));
+                              launch.priority(), FormatWait(launch.wait_ns())));
   }
   line("telemetry", fmt::format("{} messages, {} dropped",
                                 FormatCount(status.telemetry_sent()),

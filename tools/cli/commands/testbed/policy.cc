@@ -1,13 +1,16 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/option_table.h"
 #include "base/status.h"
 #include "tools/cli/commands/inspect/inspect.h"
 #include "tools/cli/commands/testbed/commands.h"
 #include "tools/cli/ui/proto_json.h"
+#include "tools/testbed/topology/keys.h"
 
 namespace carillon::cli {
 namespace {
@@ -19,30 +22,49 @@ struct Options {
   std::string max_priority;
 };
 
-absl::Status SetShare(OpenTestbed& open, const Options& options,
-                      Console& console) {
+// Nothing, if no share is to be set.
+absl::StatusOr<std::optional<v1::DeviceShare>> ShareOf(const Options& options) {
   const bool any = !options.weight.empty() || !options.max_priority.empty();
   if (any == options.device.empty()) {
     return absl::InvalidArgumentError(
         "--device goes with --weight or --max-priority, and they with it");
   }
-  if (!any) return absl::OkStatus();
+  if (!any) return std::nullopt;
   v1::DeviceShare share;
   share.set_device(options.device);
-  // gpud says which are too large.
   if (!options.weight.empty()) {
     ASSIGN_OR_RETURN(const auto weight,
-                     ReadInteger(options.weight, 1, UINT32_MAX));
+                     ReadInteger(options.weight, testbed::WeightKey().min,
+                                 testbed::WeightKey().max));
     share.set_weight(static_cast<uint32_t>(weight));
   }
   if (!options.max_priority.empty()) {
-    ASSIGN_OR_RETURN(const auto priority,
-                     ReadInteger(options.max_priority, 0, UINT32_MAX));
+    ASSIGN_OR_RETURN(
+        const auto priority,
+        ReadInteger(options.max_priority, testbed::MaxPriorityKey().min,
+                    testbed::MaxPriorityKey().max));
     share.set_max_priority(static_cast<uint32_t>(priority));
   }
+  return share;
+}
+
+absl::Status SetShare(OpenTestbed& open, const v1::DeviceShare& share,
+                      Console& console) {
   RETURN_IF_ERROR(open.client->SetShare(share));
-  if (!console.json()) {
-    console.Say(fmt::format("the share of {} is set", options.device));
+  if (console.json()) return absl::OkStatus();
+  console.Say(fmt::format("the share of {} is set", share.device()));
+  ASSIGN_OR_RETURN(const auto devices, open.client->ListDevices());
+  const bool attached =
+      std::ranges::any_of(devices.devices(), [&](const v1::Device& device) {
+        return device.name() == share.device();
+      });
+  if (!attached) {
+    console.Say(
+        "no device of this name is attached; it counts from when one is");
+  }
+  if (share.has_max_priority()) {
+    console.Say(
+        "background kernels that it launches at a higher priority are refused");
   }
   return absl::OkStatus();
 }
@@ -59,12 +81,14 @@ Table TableOf(const v1::GetStatusResponse& status) {
 }
 
 absl::Status Show(OpenTestbed& open, const Options& options, Console& console) {
-  RETURN_IF_ERROR(SetShare(open, options, console));
+  // Before anything is changed.
+  ASSIGN_OR_RETURN(const auto share, ShareOf(options));
   ASSIGN_OR_RETURN(const auto status, open.client->GetStatus());
   std::string previous = status.policy();
   if (!options.policy.empty()) {
     ASSIGN_OR_RETURN(previous, open.client->SetPolicy(options.policy));
   }
+  if (share) RETURN_IF_ERROR(SetShare(open, *share, console));
   const std::string current =
       options.policy.empty() ? previous : options.policy;
   if (console.json()) {

@@ -1,4 +1,4 @@
-#include "gpu_daemon/control/sessions/event_status_text.h"
+#include "shm/event_status_text.h"
 
 #include <gtest/gtest.h>
 
@@ -6,12 +6,12 @@
 
 #include "shm/layout.h"
 
-namespace carillon::gpud {
+namespace carillon::shm {
 namespace {
 
 TEST(EventStatusText, EveryStatusHasItsOwnPhrase) {
   std::set<std::string> phrases;
-  const auto last = static_cast<uint32_t>(shm::EventStatus::kNotLaunched);
+  const auto last = static_cast<uint32_t>(EventStatus::kNotTaken);
   for (uint32_t status = 0; status <= last; ++status) {
     EXPECT_TRUE(phrases.insert(EventStatusText(status)).second) << status;
     EXPECT_EQ(EventStatusText(status).find("unknown status"), std::string::npos)
@@ -25,4 +25,4 @@ TEST(EventStatusText, AKernelsOwnCodeIsShownAsTheKernelGaveIt) {
 }
 
 }  // namespace
-}  // namespace carillon::gpud
+}  // namespace carillon::shm

@@ -1,12 +1,11 @@
-#include "gpu_daemon/control/sessions/event_status_text.h"
+#include "shm/event_status_text.h"
 
 #include "fmt/format.h"
 #include "shm/layout.h"
 
-namespace carillon::gpud {
+namespace carillon::shm {
 
 std::string EventStatusText(uint32_t status) {
-  using shm::EventStatus;
   switch (static_cast<EventStatus>(status)) {
     case EventStatus::kOk:
       return "ok";
@@ -57,4 +56,4 @@ std::string EventStatusText(uint32_t status) {
   return fmt::format("unknown status {}", status);
 }
 
-}  // namespace carillon::gpud
+}  // namespace carillon::shm
