@@ -48,6 +48,7 @@ void AddRecordingsOption(Arguments& arguments, RecordingsOption& option) {
       .Texts("--dir DIR", option.directories,
              "The directory of a testbed, or a copy of it; once for each host, "
              "if there are several (docs/mesh.md)")
+      .OneAtATime()
       .Excludes("--name");
 }
 
