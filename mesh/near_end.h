@@ -92,6 +92,8 @@ class NearEnd {
   // It is lost because a newer host of this name has come.
   bool is_fenced() const { return fenced_; }
   std::optional<Nanoseconds> rtt() const { return pulse_.rtt(); }
+  // The far end's.
+  std::optional<ClockSample> clock() const { return pulse_.clock(); }
   // Events that are rung, and whose ends are not stored.
   uint64_t in_flight() const;
   // Events that are sent again: those that had been sent and that the far end

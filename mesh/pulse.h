@@ -3,6 +3,7 @@
 #ifndef CARILLON_MESH_PULSE_H_
 #define CARILLON_MESH_PULSE_H_
 
+#include <cstdint>
 #include <optional>
 
 #include "mesh/link_options.h"
@@ -13,6 +14,12 @@ namespace carillon::mesh {
 inline Nanoseconds Since(Nanoseconds then, Nanoseconds now) {
   return now > then ? now - then : 0;
 }
+
+// How the other end's clock differs from this one's.
+struct ClockSample {
+  int64_t offset = 0;     // the other one less this one, in ns
+  Nanoseconds error = 0;  // half of the way there and back
+};
 
 // Not thread safe.
 class Pulse {
@@ -39,7 +46,12 @@ class Pulse {
       if (ping.echoed > sent_) return false;
       // The other host's clock may run faster: then it is no sample.
       const Nanoseconds passed = Since(ping.echoed, now);
-      if (ping.held <= passed) rtt_ = passed - ping.held;
+      if (ping.held <= passed) {
+        rtt_ = passed - ping.held;
+        TakeClock({static_cast<int64_t>(ping.sent + *rtt_ / 2 - now),
+                   (*rtt_ + 1) / 2},
+                  now);
+      }
     }
     echo_ = ping.sent;
     echo_came_ = now;
@@ -48,14 +60,30 @@ class Pulse {
 
   // There and back, of the newest ping that was answered.
   std::optional<Nanoseconds> rtt() const { return rtt_; }
+  // The best of the pings that were answered.
+  std::optional<ClockSample> clock() const { return clock_; }
 
  private:
+  // By how much two crystals may part meanwhile: 100 ppm.
+  static constexpr Nanoseconds kDriftOf = 10'000;
+
+  void TakeClock(const ClockSample& sample, Nanoseconds now) {
+    if (clock_ &&
+        sample.error > clock_->error + Since(clock_at_, now) / kDriftOf) {
+      return;
+    }
+    clock_ = sample;
+    clock_at_ = now;
+  }
+
   LinkTimes times_;
   Nanoseconds heard_;
   Nanoseconds sent_;
   Nanoseconds echo_ = 0;
   Nanoseconds echo_came_ = 0;
   std::optional<Nanoseconds> rtt_;
+  std::optional<ClockSample> clock_;
+  Nanoseconds clock_at_ = 0;
 };
 
 }  // namespace carillon::mesh

@@ -180,6 +180,7 @@ LinkStatus TlsNearLink::status() {
   status.lost = near_.is_lost();
   status.fenced = near_.is_fenced();
   status.rtt = near_.rtt();
+  status.clock = near_.clock();
   status.in_flight = near_.in_flight();
   status.replayed = near_.replayed();
   return status;

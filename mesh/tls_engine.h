@@ -34,6 +34,7 @@ struct LinkStatus {
   uint64_t refused = 0;      // that did not
   std::string error;         // of the last one that did not, or has ended
   std::optional<Nanoseconds> rtt;
+  std::optional<ClockSample> clock;  // of the near end: the far end's
   uint64_t in_flight = 0;  // events that are rung and not stored, or freed
   // Of the near end: events that were sent again on a later connection.
   uint64_t replayed = 0;

@@ -186,6 +186,9 @@ absl::Status ControlPlane::Open() {
 
   BackendOptions backend_options = options_.backend_options;
   backend_options.remote.testbed = options_.testbed;
+  if (options_.record != 0) {
+    backend_options.remote.recorder_directory = paths.recorder_directory();
+  }
   backend_options.on_violation =
       [this](const std::shared_ptr<DeviceMemory>& memory, std::string reason) {
         loop_->Post([this, memory, reason = std::move(reason)] {

@@ -4,7 +4,9 @@
 
 #include <utility>
 
+#include "absl/strings/str_split.h"
 #include "base/status.h"
+#include "base/text.h"
 
 namespace carillon::gpud {
 namespace {
@@ -79,6 +81,27 @@ absl::Status CheckLink(std::string_view backend,
 
 }  // namespace
 
+absl::StatusOr<DeviceLatencies> ReadDeviceLatencies(std::string_view text) {
+  DeviceLatencies latencies;
+  if (text.empty()) return latencies;
+  const std::vector<std::string> words = absl::StrSplit(std::string(text), ',');
+  for (const std::string& word : words) {
+    const size_t equals = word.find('=');
+    if (equals == 0 || equals == std::string::npos) {
+      return absl::InvalidArgumentError(fmt::format(
+          "--device-latencies: '{}' is not NAME=TIME, like fpga0=2us", word));
+    }
+    const auto latency = ParseDuration(word.substr(equals + 1));
+    if (!latency.ok()) {
+      return absl::InvalidArgumentError(
+          fmt::format("--device-latencies: {}: {}", word.substr(0, equals),
+                      std::string(latency.status().message())));
+    }
+    if (*latency != 0) latencies[word.substr(0, equals)] = *latency;
+  }
+  return latencies;
+}
+
 absl::Status CheckFor(std::string_view backend, const BackendOptions& options) {
   RETURN_IF_ERROR(CheckLink(backend, options));
   if (backend != kSimBackend && !options.timing.empty()) {
@@ -126,6 +149,12 @@ absl::Status CheckFor(std::string_view backend, const BackendOptions& options) {
           "more --sms (sms)",
           options.reserved_sms, options.gpu.sms));
     }
+  }
+  RETURN_IF_ERROR(ReadDeviceLatencies(options.device_latencies).status());
+  if (options.timing.empty() && !options.device_latencies.empty()) {
+    return absl::InvalidArgumentError(
+        "--device-latencies: it goes with --timing (timing): in wall time, a "
+        "link takes what it takes");
   }
   // Who "auto" is, its own Create() knows (backends/registry.cc).
   if (backend == kAutoBackend) {

@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/tls_files.h"
 #include "gpu_daemon/event/gpu_model.h"
@@ -40,6 +42,9 @@ struct RemoteOptions {
   TlsFiles tls;
   Nanoseconds timeout = 1'000'000'000;
   Nanoseconds lease = 60'000'000'000;
+  // Where the other host's clock is noted (shm/recorder/peer_clock.h); empty:
+  // nothing is recorded.
+  std::string recorder_directory;
 };
 
 struct BackendOptions {
@@ -67,6 +72,9 @@ struct BackendOptions {
   std::string timing;
   // Time begins when so many devices have attached.
   uint32_t first_devices = 1;
+  // "fpga0=2us,nic0=500ns": how long the link of a device takes each way, in
+  // simulated time; all others have none.
+  std::string device_latencies;
   // Receives the times of each event and kernel; empty: none.
   std::string event_log;
   RemoteOptions remote;
@@ -78,6 +86,10 @@ struct BackendOptions {
   // OnOverrun (launch_path.h).
   std::function<void(const EventKernel& event, Nanoseconds cpu_ns)> on_overrun;
 };
+
+using DeviceLatencies = std::map<std::string, Nanoseconds, std::less<>>;
+// BackendOptions::device_latencies. Errors: InvalidArgument.
+absl::StatusOr<DeviceLatencies> ReadDeviceLatencies(std::string_view text);
 
 // Checks whether that back-end takes these options, as far as this is known
 // without starting it. Errors: InvalidArgument (an option of another back-end),

@@ -247,6 +247,13 @@ std::vector<Option> OptionTable(GpudOptions& options) {
        .max = 8192,
        .help = "NAME=WEIGHT:PRIORITY,...: devices' weights under the policy "
                "exclusive, and the highest priorities that they may ask for"},
+      {.flag = "--device-latencies",
+       .type = kText,
+       .field = &backend.device_latencies,
+       .min = 1,
+       .max = 8192,
+       .help = "NAME=TIME,...: how long a device's link takes each way, in "
+               "simulated time (docs/simulated_time.md)"},
       BooleanOption("--trace", "trace", &backend.tracing,
                     "stamp every stage of an event's life"),
       {.flag = "--record",

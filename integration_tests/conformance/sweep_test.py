@@ -106,12 +106,13 @@ class SweepTest(unittest.TestCase):
         self.assertEqual([path.name for path in (self.out / "runs").iterdir() if path.suffix != ".json"], [])
 
     def left_running(self):
-        """Processes that have this test's folder on their command line."""
+        """Processes that have this test's folder on their command line, and sweeps' own etcds of this test's."""
         found = []
         for process in pathlib.Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 words = (process / "cmdline").read_bytes()
-                if str(self.out).encode() in words or b"unix://clients:0" in words:
+                own_etcd = b"unix://clients:0" in words and (process / "exe").resolve().is_relative_to(ROOT.resolve())
+                if str(self.out).encode() in words or own_etcd:
                     found.append(words)
         return found
 

@@ -288,6 +288,74 @@ TEST_F(TwoHostsTest, WhoeverIsKilledEachEventEndsOnce) {
   EndWell(*b_);
 }
 
+TEST_F(TwoHostsTest, PostmortemTellsOneStoryOfBothHosts) {
+  for (const Host* const host : {a_.get(), b_.get()}) {
+    std::string text = "record: 65536\n" + topology_;
+    text.replace(text.find("backend: cpu"), 0, "trace: true, ");
+    std::ofstream(host->file()) << text;
+  }
+  ASSERT_NO_FATAL_FAILURE(UpBoth());
+  ASSERT_TRUE(GoesOn());
+  EXPECT_TRUE(b_->KillAndAwaitNext("linkd-a"));
+  ASSERT_TRUE(GoesOn());
+  const auto postmortem = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"postmortem", "--dir", a_->testbed(), "--dir",
+                                 b_->testbed()});
+    return b_->Call(words);
+  };
+  Json json;
+  ASSERT_TRUE(Eventually([&] {
+    json = Json::parse(postmortem({"-o", "json", "--last", "300000"}).out,
+                       nullptr, false);
+    return json.contains("clocks");
+  }));
+  // Both are this machine, and have one clock.
+  ASSERT_EQ(json["clocks"].size(), 1u);
+  const Json& clock = json["clocks"][0];
+  EXPECT_EQ(clock["host"], "a");
+  EXPECT_EQ(clock["gpu_host"], "b");
+  EXPECT_LE(std::abs(clock["offset_ns"].get<int64_t>()),
+            clock["error_ns"].get<int64_t>());
+  EXPECT_EQ(json["violations"].size(), 0u) << json["violations"];
+  EXPECT_GE(json["events"]["ok"].get<uint64_t>(), 200u);
+
+  // Who did what with one of the first events, in the order in which it was told.
+  // A ring of several has the last one's sequence.
+  Json sequence;
+  std::vector<std::string> story;
+  for (const Json& step : json["story"]) {
+    if (step["ring"].is_null() || step["ring"]["device"] != "echo0") continue;
+    if (sequence.is_null() && step["step"] == "rung") {
+      sequence = step["sequence"];
+    }
+    if (step["sequence"] != sequence) continue;
+    const std::string line = step["process"].get<std::string>() + " " +
+                             step["step"].get<std::string>();
+    if (std::ranges::count(story, line) == 0) story.push_back(line);
+  }
+  // What the clocks' error may put elsewhere is looked for by host.
+  const auto of = [&](const std::string& host) {
+    std::vector<std::string> lines;
+    for (const std::string& line : story) {
+      if (line.starts_with(host)) lines.push_back(line);
+    }
+    return lines;
+  };
+  EXPECT_THAT(of("a/"), ::testing::ElementsAre(
+                            "a/echo0 rung", "a/gpud seen", "a/gpud dispatched",
+                            "a/gpud ended", "a/echo0 taken"));
+  EXPECT_THAT(of("b/"), ::testing::ElementsAre(
+                            "b/echo0 rung", "b/gpud seen", "b/gpud dispatched",
+                            "b/gpud ended", "b/echo0 taken"));
+  EXPECT_THAT(postmortem({}).out,
+              HasSubstr("times are host b's; the clock of host a is "));
+  const CliResult twice =
+      b_->Call({"postmortem", "--dir", a_->testbed(), "--dir", a_->testbed()});
+  EXPECT_THAT(twice.err, HasSubstr("give each host once"));
+  EndWell(*a_);
+  EndWell(*b_);
+}
+
 TEST_F(TwoHostsTest, WhatIsWrongIsOneClearLine) {
   const auto up = [](Host& host, std::vector<std::string> words) {
     words.insert(words.begin(), {"up", "-d", "-f", host.file()});

@@ -32,6 +32,7 @@ constexpr milliseconds kLinkWithin{1000};
 constexpr milliseconds kLook{5};
 constexpr milliseconds kNewLinkPause{500};
 constexpr milliseconds kAgainPause{100};
+constexpr milliseconds kClockLook{500};
 
 // Of this gpud's registration at the other host: a later gpud has a higher one.
 uint64_t NewIncarnation() {
@@ -370,6 +371,16 @@ void RemoteLink::AddAgain() {
   });
 }
 
+void RemoteLink::NoteClock() {
+  const auto clock = status().clock;
+  if (!clock) return;
+  shm::PeerClock now{options_.host, options_.peer, clock->offset, clock->error};
+  if (now == noted_) return;
+  noted_ = std::move(now);
+  // What cannot be written is missed by `postmortem` alone, which says so.
+  shm::WritePeerClock(options_.recorder_directory, noted_).IgnoreError();
+}
+
 void RemoteLink::Keep() {
   pthread_setname_np(pthread_self(), "gpud-link-keep");
   Nanoseconds next_link_ns = 0;
@@ -377,7 +388,14 @@ void RemoteLink::Keep() {
   while (!stop_) {
     if (lost_devices_.empty() && !link_lost_) {
       if (!MustAddAgain()) {
-        changed_.Wait(mutex_);
+        if (options_.recorder_directory.empty()) {
+          changed_.Wait(mutex_);
+          continue;
+        }
+        changed_.WaitFor(mutex_, kClockLook);
+        lock.Unlock();
+        NoteClock();
+        lock.Lock();
         continue;
       }
       // Other rings' news do not make it shorter.

@@ -20,6 +20,7 @@
 #include "gpu_daemon/event/event_kernel.h"
 #include "gpu_daemon/options/backend_options.h"
 #include "mesh/tls_engine.h"
+#include "shm/recorder/peer_clock.h"
 #include "shm/types.h"
 
 namespace carillon::gpud {
@@ -87,8 +88,10 @@ class RemoteLink final : private mesh::NearHost {
   absl::Status Connect() ABSL_LOCKS_EXCLUDED(mutex_);
   std::shared_ptr<mesh::TlsNearLink> link() const;
   absl::Status Begin(EventKernel& event);
-  // Ends devices, adds rings again, and begins a new link after a lost one.
+  // Ends devices, adds rings again, begins a new link after a lost one, and notes
+  // the other host's clock.
   void Keep();
+  void NoteClock() ABSL_LOCKS_EXCLUDED(mutex_);
   // Rings that were held, and are not to be had for the moment: adds them under
   // new ids, or gives their devices up once the lease is over.
   void AddAgain() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -127,6 +130,7 @@ class RemoteLink final : private mesh::NearHost {
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   // Writer: the link's thread; readers: whoever shows it. Relaxed: a figure.
   std::atomic<uint64_t> late_ends_{0};
+  shm::PeerClock noted_;  // of keeper_
   std::thread keeper_;
 };
 

@@ -44,6 +44,8 @@ absl::StatusOr<std::unique_ptr<Backend>> TimedBackend::Create(
                        .threads_per_sm = config.sm.warps * sim::kLanes,
                        .registers_per_sm = config.sm.registers,
                        .shared_bytes_per_sm = config.sm.shared_bytes};
+  ASSIGN_OR_RETURN(auto latencies,
+                   ReadDeviceLatencies(options.device_latencies));
   auto ptx = std::make_unique<PtxEngine>(sim::Addresses::kOwn);
   RETURN_IF_ERROR(ptx->memory.SetHeapBytes(options.heap_bytes));
   RETURN_IF_ERROR(ptx->kernels.LoadOwn());
@@ -51,6 +53,7 @@ absl::StatusOr<std::unique_ptr<Backend>> TimedBackend::Create(
   ASSIGN_OR_RETURN(auto launcher,
                    TimedLauncher::Make({.gpu = std::move(config),
                                         .first_devices = options.first_devices,
+                                        .latencies = std::move(latencies),
                                         .event_log = options.event_log,
                                         .copy_chunks = {options.copy_in_chunk,
                                                         options.copy_out_chunk},
@@ -121,6 +124,12 @@ void TimedBackend::Cancel(const LaunchFilter& which, shm::EventStatus why) {
 }
 
 absl::Status TimedBackend::ReleaseBarrier(const DeviceMemory& device) {
+  if (launcher_->LatencyOf(device.name()) != 0) {
+    return absl::UnimplementedError(fmt::format(
+        "device '{}' is at the end of a link, which carries no releases of a "
+        "barrier: put it on the GPU's host",
+        device.name()));
+  }
   front_end_->Call([&] { launcher_->ReleaseBarrier(device); });
   return absl::OkStatus();
 }

@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "fmt/format.h"
 #include "gpu_daemon/backends/registry.h"
+#include "gpu_daemon/backends/sim/turn_device.h"
 #include "gpu_daemon/event/test_device.h"
 #include "kernels/registry.h"
 
@@ -36,35 +37,6 @@ using std::chrono::seconds;
 using ::testing::HasSubstr;
 
 uint32_t Number(EventStatus status) { return static_cast<uint32_t>(status); }
-
-// A device that lives by turns.
-class TurnDevice : public TestDevice {
- public:
-  explicit TurnDevice(std::string name)
-      : TestDevice(std::move(name)),
-        time(&memory->submission(), &memory->completion()) {}
-
-  bool WaitForTurn(milliseconds longest = seconds(10)) {
-    return waiter->WaitUntil([&] { return time.Take(); }, longest,
-                             std::chrono::microseconds(5));
-  }
-  // Rings for an event that fails with `code`, unless that is 0.
-  void RingDoorbell(Event& event, uint32_t code) {
-    RingAt(event, code, time.now());
-  }
-  void RingAt(Event& event, uint32_t code, Nanoseconds at) {
-    std::memcpy(event.ring->parameters(), &code, sizeof(code));
-    event.ring->Commit(nullptr, at);
-    event.ring->RingDoorbell();
-  }
-  shm::Completion Take(Event& event) {
-    const auto completion = event.ring->Poll();
-    if (completion) event.ring->Consume();
-    return completion.value_or(shm::Completion{});
-  }
-
-  shm::TurnTaker time;
-};
 
 class TimedBackendTest : public ::testing::Test {
  protected:

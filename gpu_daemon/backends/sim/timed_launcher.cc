@@ -26,6 +26,11 @@ constexpr size_t kStatusesAtOnce = 1024;
 // Of the event log, and of the order of launches: no event kernel has it.
 constexpr uint32_t kBackground = ~uint32_t{0};
 
+// kNoTime where the sum would be beyond it.
+Nanoseconds Later(Nanoseconds at, Nanoseconds by) {
+  return std::min(at, shm::kNoTime - by) + by;
+}
+
 std::string_view StateName(EventState state) {
   switch (state) {
     case EventState::kDone:
@@ -202,6 +207,7 @@ bool TimedLauncher::Step() {
     least = std::min(least, participant->next);
     due |= participant->due;
   }
+  if (!arrivals_.empty()) least = std::min(least, arrivals_.begin()->first);
   const Nanoseconds now = std::max(now_ns(), gpu_.nanoseconds());
   if (due) {
     GiveTurns(now);
@@ -227,7 +233,9 @@ bool TimedLauncher::Step() {
   now_ns_.store(std::max(now_ns(), gpu_.nanoseconds()),
                 std::memory_order_relaxed);
   EndCopies(copies_.AdvanceTo(now_ns()));
-  GiveTurns(gpu_.cycle() >= CycleAt(least) ? least : 0);
+  const Nanoseconds reached = gpu_.cycle() >= CycleAt(least) ? least : 0;
+  ArriveUntil(reached);
+  GiveTurns(reached);
   return true;
 }
 
@@ -261,7 +269,8 @@ bool TimedLauncher::Launch(const std::shared_ptr<EventKernel>& event,
   Participant* const participant = Find(&event->memory());
   auto launch = MakeLaunch(event, sequence, entry);
   unfinished_.fetch_add(1, std::memory_order_relaxed);
-  Due due{entry.rung_ns, event->memory().name(), event->event_id(),
+  const std::string& name = event->memory().name();
+  Due due{Later(entry.rung_ns, LatencyOf(name)), name, event->event_id(),
           sequence.value()};
   if (participant != nullptr && participant->now > entry.rung_ns) {
     Evict(*participant,
@@ -271,7 +280,7 @@ bool TimedLauncher::Launch(const std::shared_ptr<EventKernel>& event,
   }
   if (participant == nullptr ||
       participant->state == Participant::State::kEvicted) {
-    Finish(*launch, due, EventState::kAborted,
+    Finish(std::move(launch), due, EventState::kAborted,
            static_cast<uint32_t>(EventStatus::kDeviceGone), nullptr);
     return true;
   }
@@ -310,7 +319,8 @@ std::pair<Nanoseconds, uint64_t> TimedLauncher::BeginCall(
   if (participant->state != Participant::State::kEvicted) {
     participant->state = Participant::State::kLaunches;
   }
-  return {participant->now, ++participant->calls};
+  return {Later(participant->now, LatencyOf(memory->name())),
+          ++participant->calls};
 }
 
 void TimedLauncher::NoteEnd(const DeviceMemory* memory, bool call) {
@@ -324,18 +334,19 @@ void TimedLauncher::NoteEnd(const DeviceMemory* memory, bool call) {
 }
 
 void TimedLauncher::EndCopies(std::vector<TimedCopies::Ended> ended) {
-  for (const auto& [copy, at] : ended) {
-    NoteEnd(copy->memory.get(), /*call=*/true);
+  for (auto& [copy, at] : ended) {
     const LaunchResult result = copy->ResultAt(at);
+    const std::string& name = copy->memory->name();
     if (event_log_.is_open()) {
-      fmt::print(event_log_, "{},,,{},{},{},{},{},{},,,0\n",
-                 copy->memory->name(),
+      fmt::print(event_log_, "{},,,{},{},{},{},{},{},,,0\n", name,
                  copy->direction == CopyDirection::kIn ? "copy_in" : "copy_out",
-                 StateName(result.state), result.status, copy->queued_ns,
-                 result.dispatched_ns, at);
+                 StateName(result.state), result.status,
+                 copy->queued_ns - LatencyOf(name), result.dispatched_ns, at);
     }
-    unfinished_.fetch_sub(1, std::memory_order_relaxed);
-    copy->on_end(result);
+    Send({.memory = copy->memory,
+          .call = true,
+          .copy = std::move(copy),
+          .result = result});
   }
 }
 
@@ -363,10 +374,12 @@ void TimedLauncher::Start(Due due, std::unique_ptr<KernelLaunch> launch) {
   if (code.entry == nullptr) {
     LogEventFailure(fmt::format("{}: the simulated GPU has no PTX of it",
                                 kmd.kernel->name));
-    return EndUnstarted(*launch, due, simt::kFailBadLaunch);
+    return EndUnstarted(std::move(launch), due, simt::kFailBadLaunch);
   }
   const auto status = TakeStatus();
-  if (!status.ok()) return EndUnstarted(*launch, due, simt::kFailNoMemory);
+  if (!status.ok()) {
+    return EndUnstarted(std::move(launch), due, simt::kFailNoMemory);
+  }
   sim::Launch grid;
   SimKernels::FillIn(code, kmd, launch->args.get(), statuses_[*status].first,
                      grid);
@@ -379,7 +392,7 @@ void TimedLauncher::Start(Due due, std::unique_ptr<KernelLaunch> launch) {
   if (!id.ok()) {
     free_statuses_.push_back(*status);
     LogEventFailure(std::string(id.status().message()));
-    return EndUnstarted(*launch, due, simt::kFailBadLaunch);
+    return EndUnstarted(std::move(launch), due, simt::kFailBadLaunch);
   }
   running_.emplace(*id, Running{.launch = std::move(launch),
                                 .due = std::move(due),
@@ -388,68 +401,107 @@ void TimedLauncher::Start(Due due, std::unique_ptr<KernelLaunch> launch) {
 
 void TimedLauncher::EndAll() {
   for (const GridResult& result : std::exchange(ended_, {})) {
-    const auto found = running_.extract(result.id);
-    if (!found.empty()) End(found.mapped(), result);
+    auto found = running_.extract(result.id);
+    if (!found.empty()) End(std::move(found.mapped()), result);
   }
   gpu_.ForgetResults();
   if (printed_.empty()) return;
   spdlog::info("a kernel prints: {}", printed_.Take());
 }
 
-void TimedLauncher::End(const Running& running, const GridResult& result) {
-  KernelLaunch& launch = *running.launch;
+void TimedLauncher::End(Running running, const GridResult& result) {
   uint32_t fail_status = *statuses_[running.status].second;
   free_statuses_.push_back(running.status);
-  if (launch.cancelled) {
-    return Finish(launch, running.due, EventState::kAborted,
-                  static_cast<uint32_t>(*launch.cancelled), &result);
+  if (const auto why = running.launch->cancelled) {
+    return Finish(std::move(running.launch), running.due, EventState::kAborted,
+                  static_cast<uint32_t>(*why), &result);
   }
   if (!result.status.ok()) {
     LogEventFailure(std::string(result.status.message()));
     fail_status = SimKernels::FailStatusOf(result.status);
   }
-  Finish(launch, running.due,
+  Finish(std::move(running.launch), running.due,
          fail_status == 0 ? EventState::kDone : EventState::kFailed,
          simt::CompletionStatus(fail_status), &result);
 }
 
-void TimedLauncher::EndUnstarted(KernelLaunch& launch, const Due& due,
-                                 uint32_t fail_status) {
-  Finish(launch, due, EventState::kFailed, simt::CompletionStatus(fail_status),
-         nullptr);
+void TimedLauncher::EndUnstarted(std::unique_ptr<KernelLaunch> launch,
+                                 const Due& due, uint32_t fail_status) {
+  Finish(std::move(launch), due, EventState::kFailed,
+         simt::CompletionStatus(fail_status), nullptr);
 }
 
 // `result`: null if it has never started.
-void TimedLauncher::Finish(KernelLaunch& launch, const Due& due,
+void TimedLauncher::Finish(std::unique_ptr<KernelLaunch> ended, const Due& due,
                            EventState state, uint32_t status,
                            const GridResult* result) {
+  KernelLaunch& launch = *ended;
   const bool started = result != nullptr && result->dispatched != kNever;
   const Nanoseconds dispatched =
       started ? gpu_.NanosecondsAt(result->dispatched) : 0;
   const Nanoseconds finished =
       result != nullptr ? gpu_.NanosecondsAt(result->completed) : now_ns();
-  NoteEnd(launch.memory.get(), /*call=*/!launch.is_event());
+  const Nanoseconds rung = std::get<0>(due) - LatencyOf(std::get<1>(due));
   if (event_log_.is_open()) {
-    fmt::print(event_log_, "{},{},{},{},{},{},{},{},{},{},{},{}\n",
-               std::get<1>(due),
-               launch.is_event() ? std::to_string(std::get<2>(due)) : "",
-               std::get<3>(due), launch.kmd.kernel->name, StateName(state),
-               status, std::get<0>(due), dispatched, finished,
-               started ? std::to_string(result->sm) : "",
-               started && launch.is_event() ? NameOf(result->place) : "",
-               started ? result->victims : 0);
+    fmt::print(
+        event_log_, "{},{},{},{},{},{},{},{},{},{},{},{}\n", std::get<1>(due),
+        launch.is_event() ? std::to_string(std::get<2>(due)) : "",
+        std::get<3>(due), launch.kmd.kernel->name, StateName(state), status,
+        rung, dispatched, finished, started ? std::to_string(result->sm) : "",
+        started && launch.is_event() ? NameOf(result->place) : "",
+        started ? result->victims : 0);
   }
-  unfinished_.fetch_sub(1, std::memory_order_relaxed);
   launch.life.queued_ns = std::get<0>(due);
   launch.life.dispatched_ns = dispatched;
   launch.life.finished_ns = finished;
   if (launch.is_event()) {
-    launch.life.rung_ns = launch.life.seen_ns = launch.life.queued_ns;
-    launch.event->ledger().Finish(
-        launch.sequence,
-        {.state = state, .status = status, .life = &launch.life});
-  } else {
-    launch.on_end(launch.ResultOf(state, status));
+    launch.life.rung_ns = rung;
+    launch.life.seen_ns = launch.life.queued_ns;
+  }
+  Arrival arrival{.memory = launch.memory,
+                  .call = !launch.is_event(),
+                  .result = launch.ResultOf(state, status)};
+  arrival.launch = std::move(ended);
+  Send(std::move(arrival));
+}
+
+// --- Links.
+
+Nanoseconds TimedLauncher::LatencyOf(std::string_view device) const {
+  const auto found = options_.latencies.find(device);
+  return found == options_.latencies.end() ? 0 : found->second;
+}
+
+void TimedLauncher::Send(Arrival arrival) {
+  const Nanoseconds latency = LatencyOf(arrival.memory->name());
+  if (latency == 0 || arrival.result.state == EventState::kAborted) {
+    return Arrive(std::move(arrival));
+  }
+  const Nanoseconds now = std::max(now_ns(), gpu_.nanoseconds());
+  arrivals_.emplace(Later(now, latency), std::move(arrival));
+}
+
+void TimedLauncher::Arrive(Arrival arrival) {
+  NoteEnd(arrival.memory.get(), arrival.call);
+  unfinished_.fetch_sub(1, std::memory_order_relaxed);
+  if (arrival.copy != nullptr) return arrival.copy->on_end(arrival.result);
+  KernelLaunch& launch = *arrival.launch;
+  if (!launch.is_event()) return launch.on_end(arrival.result);
+  launch.event->ledger().Finish(launch.sequence,
+                                {.state = arrival.result.state,
+                                 .status = arrival.result.status,
+                                 .life = &launch.life});
+}
+
+void TimedLauncher::ArriveUntil(Nanoseconds now) {
+  while (!arrivals_.empty() && arrivals_.begin()->first <= now) {
+    auto first = arrivals_.extract(arrivals_.begin());
+    Participant* const participant = Find(first.mapped().memory.get());
+    Arrive(std::move(first.mapped()));
+    // Its turn is at that very time, whatever cycle the GPU is in.
+    if (participant != nullptr) {
+      participant->next = std::min(participant->next, first.key());
+    }
   }
 }
 
@@ -487,9 +539,21 @@ void TimedLauncher::Cancel(const LaunchFilter& which, EventStatus why) {
       ++at;
       continue;
     }
-    const auto taken = waiting_.extract(at++);
-    Finish(*taken.mapped(), taken.key(), EventState::kAborted,
+    auto taken = waiting_.extract(at++);
+    Finish(std::move(taken.mapped()), taken.key(), EventState::kAborted,
            static_cast<uint32_t>(why), nullptr);
+  }
+  // What has ended on the GPU stays ended.
+  for (auto at = arrivals_.begin(); at != arrivals_.end();) {
+    const Arrival& arrival = at->second;
+    const bool matches = arrival.copy != nullptr
+                             ? which.Matches(*arrival.copy)
+                             : which.Matches(*arrival.launch);
+    if (!matches) {
+      ++at;
+      continue;
+    }
+    Arrive(std::move(arrivals_.extract(at++).mapped()));
   }
   std::vector<sim::timing::GridId> grids;
   for (auto& [id, running] : running_) {

@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -28,6 +29,7 @@
 #include "gpu_daemon/event/launch_filter.h"
 #include "gpu_daemon/event/launch_path.h"
 #include "gpu_daemon/event/memory_copy.h"
+#include "gpu_daemon/options/backend_options.h"
 #include "shm/simulated_time.h"
 #include "shm/types.h"
 #include "sim/exec/memory.h"
@@ -36,13 +38,15 @@
 namespace carillon::gpud {
 
 // One thread, the front-end's or, after its end, whoever stops it; but for
-// Prepare(), now_ns(), waits_for() and unfinished().
+// Prepare() and what is thread safe below.
 class TimedLauncher final : public Launcher {
  public:
   struct Options {
     sim::timing::Config gpu;
     uint32_t first_devices = 1;  // time begins when so many have attached
-    std::string event_log;       // a file's path; empty: none
+    // What a link takes from that device to the GPU, and back from there.
+    DeviceLatencies latencies;
+    std::string event_log;  // a file's path; empty: none
     CopyChunks copy_chunks;
     OnViolation on_violation;
   };
@@ -82,6 +86,7 @@ class TimedLauncher final : public Launcher {
   sim::timing::Statistics statistics() { return gpu_.statistics(); }
 
   // Thread safe:
+  Nanoseconds LatencyOf(std::string_view device) const;
   Nanoseconds now_ns() const { return now_ns_.load(std::memory_order_relaxed); }
   // Why time stands; empty: it does not.
   std::string waits_for() const;
@@ -109,6 +114,15 @@ class TimedLauncher final : public Launcher {
     bool due = false;      // something of its own has ended
     uint64_t calls = 0;    // background kernels and copies, so far
   };
+  // What has ended on the GPU, on its way to a device.
+  struct Arrival {
+    std::shared_ptr<DeviceMemory> memory;
+    bool call = false;  // else an event
+    // One of them.
+    std::unique_ptr<KernelLaunch> launch;
+    std::unique_ptr<MemoryCopy> copy;
+    LaunchResult result;
+  };
   // When a launch reaches the GPU: time, device, event kernel (background
   // kernels after them), sequence.
   using Due = std::tuple<Nanoseconds, std::string, uint32_t, uint64_t>;
@@ -128,13 +142,20 @@ class TimedLauncher final : public Launcher {
   void Simulate(Cycle until);
   void Start(Due due, std::unique_ptr<KernelLaunch> launch);
   void EndAll();
-  void End(const Running& running, const sim::timing::GridResult& result);
+  void End(Running running, const sim::timing::GridResult& result);
   // One that never got to the GPU.
-  void EndUnstarted(KernelLaunch& launch, const Due& due, uint32_t fail_status);
-  void Finish(KernelLaunch& launch, const Due& due, shm::EventState state,
-              uint32_t status, const sim::timing::GridResult* result);
+  void EndUnstarted(std::unique_ptr<KernelLaunch> launch, const Due& due,
+                    uint32_t fail_status);
+  void Finish(std::unique_ptr<KernelLaunch> launch, const Due& due,
+              shm::EventState state, uint32_t status,
+              const sim::timing::GridResult* result);
+  // The device is told once its link has brought it, or at once if it was
+  // aborted: whoever aborts waits for that.
+  void Send(Arrival arrival);
+  void Arrive(Arrival arrival);
+  void ArriveUntil(Nanoseconds now);
   // The device has no turn until what it has called for ends. Returns when that
-  // is, and the how many-th.
+  // reaches the GPU, and the how many-th it is.
   std::pair<Nanoseconds, uint64_t> BeginCall(const DeviceMemory* memory);
   // What the device has called for, or an event of its, has ended.
   void NoteEnd(const DeviceMemory* memory, bool call);
@@ -160,6 +181,7 @@ class TimedLauncher final : public Launcher {
   std::map<sim::timing::GridId, Running> running_;
   std::vector<sim::timing::GridResult> ended_;  // in this cycle
   TimedCopies copies_;
+  std::multimap<Nanoseconds, Arrival> arrivals_;
   // Words of the simulated GPU's memory that kernels report failures in.
   std::vector<std::pair<sim::DeviceAddress, uint32_t*>> statuses_;
   std::vector<size_t> free_statuses_;

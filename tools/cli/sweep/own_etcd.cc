@@ -17,12 +17,22 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kStartPatience{20};
+// An etcd that words it otherwise is tried after so long.
+constexpr std::chrono::seconds kSilentStart{5};
 
 std::string LastLineOf(const std::string& path) {
   std::ifstream file(path);
   std::string last;
   for (std::string line; std::getline(file, line);) last = line;
   return last;
+}
+
+bool SaysReady(const std::string& path) {
+  std::ifstream log(path);
+  for (std::string line; std::getline(log, line);) {
+    if (line.find("ready to serve client requests") != line.npos) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -54,9 +64,14 @@ absl::StatusOr<OwnEtcd> OwnEtcd::Start(const std::function<bool()>& stopped) {
   OwnEtcd own(std::move(directory), std::move(process),
               fmt::format("unix:{}/clients:0", folder));
   ASSIGN_OR_RETURN(const auto client, mesh::Etcd::Make({own.address()}, {}));
-  const auto end = Clock::now() + kStartPatience;
+  const auto begin = Clock::now();
+  const auto end = begin + kStartPatience;
   do {
-    if (client->List("/").ok()) return own;
+    // A connection that is made before etcd serves may hang for seconds.
+    if ((SaysReady(folder + "/log") || Clock::now() - begin > kSilentStart) &&
+        client->List("/").ok()) {
+      return own;
+    }
     if (stopped()) return absl::CancelledError();
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   } while (!own.process_.ended() && Clock::now() < end);

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/testbed_paths.h"
 #include "shm/recorder/flight_recorder.h"
+#include "shm/recorder/peer_clock.h"
 #include "tools/testbed/ledger/checker.h"
 
 namespace carillon::testbed {
@@ -36,6 +37,9 @@ struct Timeline {
   // What to add to a time of the records for one of CLOCK_REALTIME: by the
   // newest gpud's recording, or else the newest of all.
   uint64_t realtime_offset_ns = 0;
+  // Of several hosts (joined_hosts.h): those whose records were put into the time
+  // of the GPU's host.
+  std::vector<shm::PeerClock> clocks;
 };
 
 Timeline TimelineOf(const std::string& testbed,

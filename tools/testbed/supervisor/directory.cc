@@ -61,7 +61,11 @@ std::vector<std::string> OwnFiles(const TestbedPaths& paths) {
 }
 
 bool IsLog(const fs::path& path) { return path.extension() == ".log"; }
-bool IsRecording(const fs::path& path) { return path.extension() == ".rec"; }
+// A process that dies while it writes peer.clock leaves a file of a longer name.
+bool IsRecording(const fs::path& path) {
+  return path.extension() == ".rec" ||
+         path.filename().string().starts_with("peer.clock");
+}
 bool IsModule(const fs::path& path) {
   return path.extension() == kModuleExtension || path.extension() == ".tmp";
 }

@@ -188,11 +188,14 @@ TEST_F(DirectoryTest, KeepsForeignFilesAmongItsLogs) {
 TEST_F(DirectoryTest, TakesItsRecordingsWithIt) {
   const std::string recordings = paths_.recorder_directory();
   const std::string own = recordings + "/nic0-7.rec";
+  const std::string clock = recordings + "/peer.clock";
   {
     auto directory = LockedDirectory::Create(paths_);
     ASSERT_TRUE(directory.ok()) << directory.status();
     mkdir(recordings.c_str(), 0700);
     Touch(own);
+    Touch(clock);
+    Touch(clock + ".Wr1t3n");
     EXPECT_THAT(TestbedFiles(paths_), ::testing::Contains(own));
     directory->RemoveSockets();
     EXPECT_TRUE(fs::exists(own));
@@ -201,6 +204,7 @@ TEST_F(DirectoryTest, TakesItsRecordingsWithIt) {
         directory->Remove().message(),
         "left " + paths_.directory() + " there: it holds 'recorder/notes.txt'");
     EXPECT_FALSE(fs::exists(own));
+    EXPECT_FALSE(fs::exists(clock));
     fs::remove(recordings + "/notes.txt");
     Touch(own);
   }

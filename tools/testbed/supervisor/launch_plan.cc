@@ -13,7 +13,9 @@
 #include "absl/status/status.h"
 #include "base/status.h"
 #include "base/subprocess.h"
+#include "base/text.h"
 #include "shm/recorder/flight_recorder.h"
+#include "tools/testbed/topology/hosts.h"
 
 namespace carillon::testbed {
 namespace {
@@ -162,6 +164,18 @@ std::string SharesOf(const Topology& topology) {
   return fmt::format("{}", fmt::join(shares, ","));
 }
 
+// "fpga0=2us": those that have any.
+std::string LatenciesOf(const Topology& topology) {
+  std::vector<std::string> latencies;
+  for (const DeviceEntry& device : topology.devices) {
+    const Nanoseconds latency = LatencyOf(topology, device);
+    if (latency == 0) continue;
+    latencies.push_back(
+        fmt::format("{}={}", device.name, FormatExactDuration(latency)));
+  }
+  return fmt::format("{}", fmt::join(latencies, ","));
+}
+
 // What of `gpu` holds for gpud on a host without the GPU.
 bool IsOfEachHost(const Option& key) {
   constexpr std::string_view kKeys[] = {
@@ -254,7 +268,7 @@ std::string PythonPath() {
 
 absl::StatusOr<LaunchPlan> PlanLaunch(const Topology& topology,
                                       const TestbedPaths& paths) {
-  if (!topology.hosts.empty() && !topology.part) {
+  if (!topology.hosts.empty() && !topology.part && !IsSimulated(topology)) {
     return absl::InvalidArgumentError(
         "the topology has hosts: it comes up by carillon up --host NAME on "
         "each "
@@ -269,9 +283,7 @@ absl::StatusOr<LaunchPlan> PlanLaunch(const Topology& topology,
   plan.gpud.argv = {gpud, "--dir=" + paths.directory(),
                     "--testbed=" + topology.name};
   if (topology.faults) plan.gpud.argv.push_back("--faults");
-  plan.one_by_one = std::ranges::any_of(topology.gpu, [](const Setting& one) {
-    return one.option->key == kTimingKey;
-  });
+  plan.one_by_one = IsSimulated(topology);
   // Programs that are not waited for may be no devices at all.
   const auto waited_for =
       std::ranges::count(topology.devices, true, &DeviceEntry::wait_ready);
@@ -299,6 +311,9 @@ absl::StatusOr<LaunchPlan> PlanLaunch(const Topology& topology,
   }
   if (const std::string shares = SharesOf(topology); !shares.empty()) {
     plan.gpud.argv.push_back("--device-shares=" + shares);
+  }
+  if (const std::string latencies = LatenciesOf(topology); !latencies.empty()) {
+    plan.gpud.argv.push_back("--device-latencies=" + latencies);
   }
   return plan;
 }

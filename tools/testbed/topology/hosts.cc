@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -110,11 +111,45 @@ std::string CheckGpusHost(const Topology& topology, size_t links) {
         "{} links",
         kMaxDevices, topology.devices.size(), links);
   }
-  if (FindSetting(topology.gpu, kTimingKey) != nullptr) {
-    return fmt::format("gpu: {} goes with one host: no link has simulated time",
-                       kTimingKey);
-  }
   return "";
+}
+
+// Each a sentence. The hosts are right.
+std::vector<std::string> CheckLatencies(const Topology& topology) {
+  std::vector<std::string> wrong;
+  if (!topology.links.empty() && !IsSimulated(topology)) {
+    wrong.push_back(fmt::format(
+        "links go with simulated time (gpu: {}): in wall time, a link takes "
+        "what it takes; leave them out",
+        kTimingKey));
+    return wrong;
+  }
+  std::set<std::string> far_hosts;
+  for (const LinkEntry& link : topology.links) {
+    const std::string what =
+        fmt::format("link from {} to {}", link.from, link.to);
+    bool known = true;
+    for (const std::string& end : {link.from, link.to}) {
+      if (FindHost(topology, end) != nullptr) continue;
+      known = false;
+      wrong.push_back(fmt::format("{}: {} is no host of this topology ({})",
+                                  what, Quote(end), NamesOf(topology)));
+    }
+    if (!known) continue;
+    if ((link.from == topology.gpu_host) == (link.to == topology.gpu_host)) {
+      wrong.push_back(
+          fmt::format("{}: a link is between host {}, which has the GPU, and "
+                      "another one",
+                      what, Quote(topology.gpu_host)));
+    } else if (!far_hosts
+                    .insert(link.from == topology.gpu_host ? link.to
+                                                           : link.from)
+                    .second) {
+      wrong.push_back(
+          fmt::format("{}: there is another one between these two", what));
+    }
+  }
+  return wrong;
 }
 
 }  // namespace
@@ -164,6 +199,7 @@ std::vector<std::string> CheckHosts(const Topology& topology) {
       add(fmt::format("device {}: host {}", Quote(device.name), kNoHosts));
     }
     if (!topology.mesh.empty()) add(fmt::format("mesh {}", kNoHosts));
+    if (!topology.links.empty()) add(fmt::format("a link {}", kNoHosts));
     return wrong;
   }
   add(CheckPlace(topology, "gpu", topology.gpu_host));
@@ -180,8 +216,12 @@ std::vector<std::string> CheckHosts(const Topology& topology) {
     add(device.host == topology.gpu_host ? CheckPartner(topology, device)
                                          : CheckRemote(topology, device));
   }
+  for (std::string& sentence : CheckLatencies(topology)) {
+    add(std::move(sentence));
+  }
   const size_t links = HostsByLink(topology).size();
-  if (links == 0) return wrong;
+  // In simulated time one machine is all hosts: nothing goes between machines.
+  if (links == 0 || IsSimulated(topology)) return wrong;
   const auto seconds = [&](std::string_view key, uint64_t otherwise) {
     const Setting* const setting = FindSetting(topology.mesh, key);
     return setting == nullptr ? otherwise : setting->number;
@@ -204,12 +244,34 @@ std::vector<std::string> CheckHosts(const Topology& topology) {
   return wrong;
 }
 
+bool IsSimulated(const Topology& topology) {
+  return FindSetting(topology.gpu, kTimingKey) != nullptr;
+}
+
+Nanoseconds LatencyOf(const Topology& topology, const DeviceEntry& device) {
+  if (device.host == topology.gpu_host) return 0;
+  for (const LinkEntry& link : topology.links) {
+    if (link.from == device.host || link.to == device.host) {
+      return link.latency;
+    }
+  }
+  return 0;
+}
+
 absl::StatusOr<Topology> PartOf(Topology topology, const std::string& host) {
   if (topology.hosts.empty()) {
     if (host.empty()) return topology;
     return absl::InvalidArgumentError(
         fmt::format("--host: {}, but the topology has no hosts: leave it out",
                     Quote(host)));
+  }
+  if (IsSimulated(topology)) {
+    if (host.empty()) return topology;
+    return absl::UnimplementedError(
+        fmt::format("--host: {}, but the topology lives in simulated time "
+                    "(gpu: {}), whose hosts and links are simulated on one "
+                    "machine: leave it out (docs/mesh.md)",
+                    Quote(host), kTimingKey));
   }
   if (host.empty()) {
     return absl::InvalidArgumentError(fmt::format(

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/clock.h"
 #include "base/host_port.h"
 #include "tools/testbed/topology/topology.h"
 
@@ -22,9 +23,16 @@ absl::StatusOr<std::optional<HostPort>> ReadHostAddress(
 // devices are right by themselves.
 std::vector<std::string> CheckHosts(const Topology& topology);
 
+// Whether it lives in simulated time. Its hosts are the model's then, and one
+// machine has all of them.
+bool IsSimulated(const Topology& topology);
+// What the link of that device takes each way, in simulated time.
+Nanoseconds LatencyOf(const Topology& topology, const DeviceEntry& device);
+
 // What `host` does of a topology that CheckHosts() has nothing against. Without
-// hosts, and with `host` empty, that is all of it. Errors: InvalidArgument: no
-// host is named, or none that is there, or one that has nothing to do.
+// hosts, or in simulated time, and with `host` empty, that is all of it. Errors:
+// InvalidArgument: no host is named, or none that is there, or one that has
+// nothing to do; Unimplemented: a part of what lives in simulated time.
 absl::StatusOr<Topology> PartOf(Topology topology, const std::string& host);
 
 }  // namespace carillon::testbed

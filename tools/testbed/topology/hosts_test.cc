@@ -105,6 +105,39 @@ TEST(Hosts, WhichOneThisIsMustBeSaidRightly) {
             "--host: 'a', but the topology has no hosts: leave it out");
 }
 
+constexpr char kSimulatedLab[] = R"(
+name: lab
+hosts: {a: , b: , c: }
+gpu: {host: b, backend: sim, timing: tiny}
+links:
+  - {from: a, to: b, latency: 2us}
+  - {from: b, to: c, latency: 0}
+devices:
+  - {name: fpga0, kind: fpga, host: a}
+  - {name: fpga1, kind: fpga, host: b}
+  - {name: fpga2, kind: fpga, host: c}
+)";
+
+TEST(Hosts, InSimulatedTimeOneMachineIsAllOfThem) {
+  const TopologyReading reading = ReadTopology(kSimulatedLab, "lab");
+  ASSERT_THAT(reading.problems, IsEmpty());
+  const auto all = PartOf(reading.topology, "");
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_FALSE(all->part.has_value());
+  EXPECT_THAT(Names(*all), ElementsAre("fpga0", "fpga1", "fpga2"));
+  std::vector<Nanoseconds> latencies;
+  for (const DeviceEntry& device : all->devices) {
+    latencies.push_back(LatencyOf(*all, device));
+  }
+  EXPECT_THAT(latencies, ElementsAre(2000, 0, 0));
+  const absl::Status one = PartOf(reading.topology, "a").status();
+  EXPECT_TRUE(absl::IsUnimplemented(one)) << one;
+  EXPECT_EQ(std::string(one.message()),
+            "--host: 'a', but the topology lives in simulated time (gpu: "
+            "timing), whose hosts and links are simulated on one machine: "
+            "leave it out (docs/mesh.md)");
+}
+
 TEST(Hosts, AnAddressIsInNumbersAndHasAPortThatIsKnown) {
   EXPECT_EQ((*ReadHostAddress("10.0.0.5"))->ToString(), "10.0.0.5:4711");
   EXPECT_EQ((*ReadHostAddress("10.0.0.5:1"))->ToString(), "10.0.0.5:1");
@@ -126,11 +159,17 @@ std::ostream& operator<<(std::ostream& out, const BadCase& bad) {
   return out << bad.name;
 }
 
-std::string With(std::string_view from, std::string_view to) {
-  std::string text = kLab;
+std::string Replace(std::string text, std::string_view from,
+                    std::string_view to) {
   const size_t at = text.find(from);
   EXPECT_NE(at, text.npos) << from;
   return text.replace(at, from.size(), to);
+}
+std::string With(std::string_view from, std::string_view to) {
+  return Replace(kLab, from, to);
+}
+std::string Simulated(std::string_view from, std::string_view to) {
+  return Replace(kSimulatedLab, from, to);
 }
 
 class BadHosts : public ::testing::TestWithParam<BadCase> {};
@@ -195,9 +234,35 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"NoKey", With("key: host.key, ", ""), "tls has no key: "},
         BadCase{"LinkdsName", With("name: fpga0", "name: linkd-a"),
                 "device 'linkd-a': what begins with linkd- is a link's own"},
-        BadCase{"SimulatedTime",
-                With("backend: cpu", "backend: sim, timing: edge_table2"),
-                "gpu: timing goes with one host: no link has simulated time"},
+        BadCase{
+            "LatencyInWallTime",
+            With("hosts:", "links: [{from: a, to: b, latency: 2us}]\nhosts:"),
+            "links go with simulated time (gpu: timing): in wall time, a "
+            "link takes what it takes; leave them out"},
+        BadCase{"LinksWithoutHosts",
+                "links: [{from: a, to: b, latency: 2us}]\n",
+                "a link goes with hosts: {NAME: {address: HOST}}"},
+        BadCase{"LinkOfNoHost", Simulated("from: a", "from: x"),
+                "link from x to b: 'x' is no host of this topology (a, b, c)"},
+        BadCase{"LinkBesideTheGpu",
+                Simulated("from: b, to: c", "from: a, to: c"),
+                "link from a to c: a link is between host 'b', which has the "
+                "GPU, and another one"},
+        BadCase{"LinkToItself", Simulated("from: b, to: c", "from: b, to: b"),
+                "link from b to b: a link is between host 'b', which has the "
+                "GPU, and another one"},
+        BadCase{"TwoLinks", Simulated("from: b, to: c", "from: b, to: a"),
+                "link from b to a: there is another one between these two"},
+        BadCase{"NoLatency", Simulated(", latency: 2us", ""),
+                "a link has no latency: like 2us"},
+        BadCase{"LatencyWithoutUnit", Simulated("2us", "2"),
+                "latency: '2' is not a duration"},
+        BadCase{"UnknownKeyOfALink",
+                Simulated("latency: 0", "latency: 0, engine: tls"),
+                "unknown key 'engine' of a link"},
+        BadCase{"SimulatedKindThatNoLinkCarries",
+                Simulated("fpga0, kind: fpga", "h0, kind: cpu_host"),
+                "no link carries background kernels"},
         BadCase{
             "BackendRemote", With("backend: cpu", "backend: remote"),
             "backend: remote is what gpud of a host without the GPU gets by "

@@ -111,6 +111,33 @@ const Option& AddressKey() {
   return *key;
 }
 
+std::span<const Option> LinkKeys() {
+  static const auto* const keys = new std::vector<Option>{
+      {.flag = "",
+       .key = kFromKey,
+       .type = OptionType::kText,
+       .min = 1,
+       .max = HostKey().max,
+       .default_means = "it is needed",
+       .help = "one of the two hosts"},
+      {.flag = "",
+       .key = kToKey,
+       .type = OptionType::kText,
+       .min = 1,
+       .max = HostKey().max,
+       .default_means = "it is needed",
+       .help = "the other one; one of them has the GPU"},
+      {.flag = "",
+       .key = kLatencyKey,
+       .type = OptionType::kText,
+       .min = 1,
+       .max = 32,
+       .default_means = "it is needed",
+       .help = "like 2us: what an event takes to the GPU, and its end back, "
+               "in simulated time"}};
+  return *keys;
+}
+
 const Option& MaxPriorityKey() {
   static auto* const priority = new uint32_t(gpud::kHighestPriority);
   static const auto* const key = new Option(IntegerOption(

@@ -32,6 +32,11 @@ const Option& MaxPriorityKey();
 const Option& HostKey();
 // `address`, of a host.
 const Option& AddressKey();
+// The keys of one of `links`, all of which are needed.
+std::span<const Option> LinkKeys();
+inline constexpr std::string_view kFromKey = "from";
+inline constexpr std::string_view kToKey = "to";
+inline constexpr std::string_view kLatencyKey = "latency";
 inline constexpr uint16_t kDefaultLinkPort = 4711;
 
 // Checks settings together, as the program does.
@@ -68,6 +73,9 @@ const DeviceKind* FindDeviceKind(std::string_view name);
 // The kind of a user's own device, which its `command` starts.
 inline constexpr std::string_view kExecKind = "exec";
 
+inline constexpr std::string_view kLinksHelp =
+    "in simulated time: how long the links between hosts take "
+    "(docs/mesh.md)";
 inline constexpr std::string_view kRecordHelp =
     "keep the last so many steps of every process, for `carillon postmortem`";
 inline constexpr std::string_view kFaultsHelp =

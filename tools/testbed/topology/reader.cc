@@ -57,12 +57,14 @@ class Reader : StrictReader {
         ReadDevices(value);
       } else if (key == "hosts") {
         ReadHosts(value);
+      } else if (key == "links") {
+        ReadLinks(value);
       } else if (key == "mesh") {
         ReadMesh(value);
       } else {
         ComplainUnknown(value.mark, key, "of a topology",
                         {"name", "gpu", "record", "faults", "dashboard",
-                         "devices", "hosts", "mesh"});
+                         "devices", "hosts", "links", "mesh"});
       }
     }
     for (const auto& [mark, device] : other_users_) {
@@ -236,6 +238,37 @@ class Reader : StrictReader {
         }
       }
       reading_.topology.hosts.push_back(std::move(host));
+    }
+  }
+
+  void ReadLinks(const Entry& entry) {
+    if (!IsList(entry, "links")) return;
+    for (const YAML::Node& node : entry.node) {
+      if (!node.IsMap()) {
+        Complain(node, fmt::format("a link is a map like {{from: a, to: b, "
+                                   "latency: 2us}}; this is {}",
+                                   TypeWord(node)));
+        continue;
+      }
+      LinkEntry link;
+      const EntryList entries = Entries(node, "a link");
+      for (const auto& [key, value] : entries) {
+        std::vector<Setting> settings;
+        ReadKnown(key, value, LinkKeys(), {}, "of a link", &settings);
+        if (settings.empty()) continue;
+        if (key == kLatencyKey) {
+          ReadInto(value, key, ParseDuration, &link.latency);
+        } else {
+          (key == kFromKey ? link.from : link.to) = settings[0].text;
+        }
+      }
+      for (const Option& key : LinkKeys()) {
+        if (FindEntry(entries, key.key) == nullptr) {
+          Complain(node,
+                   fmt::format("a link has no {}: {}", key.key, key.help));
+        }
+      }
+      reading_.topology.links.push_back(std::move(link));
     }
   }
 

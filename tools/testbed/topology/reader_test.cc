@@ -166,7 +166,7 @@ constexpr BadFile kBadFiles[] = {
      "t.yaml:1:1: unknown key 'device' of a topology; did you mean 'devices'?"},
     {"UnknownFarKey", "elephants: []\n",
      "t.yaml:1:1: unknown key 'elephants' of a topology; known keys: name, "
-     "gpu, record, faults, dashboard, devices, hosts, mesh"},
+     "gpu, record, faults, dashboard, devices, hosts, links, mesh"},
     {"DashboardAsList", "dashboard: [8123]\n",
      "t.yaml:1:1: dashboard is a list, not a value"},
     {"DashboardAsNumber", "dashboard: 8123\n",
@@ -569,10 +569,10 @@ TEST_F(TopologyFile, GivesOneLineAProblem) {
   EXPECT_EQ(topology.status().message(),
             path_ +
                 ":1:1: unknown key 'a' of a topology; known keys: name, "
-                "gpu, record, faults, dashboard, devices, hosts, mesh\n" +
+                "gpu, record, faults, dashboard, devices, hosts, links, mesh\n" +
                 path_ +
                 ":2:1: unknown key 'b' of a topology; known keys: "
-                "name, gpu, record, faults, dashboard, devices, hosts, mesh");
+                "name, gpu, record, faults, dashboard, devices, hosts, links, mesh");
 }
 
 }  // namespace

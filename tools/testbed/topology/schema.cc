@@ -170,6 +170,8 @@ Json TopologySchema() {
   }
   Json host = MapSchema({&AddressKey(), 1});
   host["type"] = {"object", "null"};
+  Json link = MapSchema(LinkKeys());
+  for (const Option& key : LinkKeys()) link["required"].push_back(key.key);
   Json kinds = Json::array();
   for (const DeviceKind& kind : DeviceKinds()) {
     kinds.push_back(DeviceSchema(kind));
@@ -208,6 +210,10 @@ Json TopologySchema() {
           {"description", "the hosts by name, for `carillon up --host NAME`"},
           {"propertyNames", NameSchema()},
           {"additionalProperties", std::move(host)}}},
+        {"links",
+         {{"type", "array"},
+          {"description", kLinksHelp},
+          {"items", std::move(link)}}},
         {"mesh", std::move(mesh)},
         {"devices",
          {{"type", "array"},
@@ -222,8 +228,9 @@ std::string TopologyKeysAsMarkdown() {
       "\n#### `gpu: tls`\n\nWhere there is `listen`, and all "
       "of them.\n\n" +
       MarkdownTable(GpuKeys(kTlsSection)) + "\n#### `hosts: NAME`\n\n" +
-      MarkdownTable({&AddressKey(), 1}) + "\n#### `mesh`\n\n" +
-      MarkdownTable(MeshKeys()) +
+      MarkdownTable({&AddressKey(), 1}) + "\n#### `links`\n\nA list, " +
+      std::string(kLinksHelp) + ".\n\n" + MarkdownTable(LinkKeys()) +
+      "\n#### `mesh`\n\n" + MarkdownTable(MeshKeys()) +
       "\n#### `mesh: tls`\n\nWhere devices and the GPU are on "
       "different hosts, and all of them.\n\n" +
       MarkdownTable(MeshKeys(kMeshTlsSection));

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/host_port.h"
 #include "tools/testbed/topology/keys.h"
 
@@ -43,6 +44,13 @@ struct HostEntry {
   // Of the GPU's host: where linkds listen, HOST in numbers. The first one has
   // this port, the next one the next.
   std::optional<HostPort> address;
+};
+
+// Between the GPU's host and another one, in simulated time.
+struct LinkEntry {
+  std::string from;
+  std::string to;
+  Nanoseconds latency = 0;  // each way
 };
 
 // What one host does of a topology with hosts (hosts.h).
@@ -82,6 +90,7 @@ struct Topology {
   // Empty: one machine, as ever. In the file's order.
   std::vector<HostEntry> hosts;
   std::string gpu_host;
+  std::vector<LinkEntry> links;
   std::vector<Setting> mesh;  // the keys of mesh and of mesh.tls
   // Set by PartOf(): `devices` are those of this host.
   std::optional<HostPart> part;

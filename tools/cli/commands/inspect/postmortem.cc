@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "base/status.h"
+#include "base/text.h"
 #include "tools/cli/commands/inspect/commands.h"
 #include "tools/cli/commands/inspect/recordings_option.h"
 #include "tools/cli/ui/exit_code.h"
@@ -46,8 +48,16 @@ Json ToJson(const testbed::Timeline& timeline, uint32_t last) {
                      {"ring", std::move(name)},
                      {"events", testbed::EventsJson(ring.counts)}});
   }
+  Json clocks = Json::array();
+  for (const shm::PeerClock& clock : timeline.clocks) {
+    clocks.push_back({{"host", clock.host},
+                      {"gpu_host", clock.peer},
+                      {"offset_ns", clock.offset_ns},
+                      {"error_ns", clock.error_ns}});
+  }
   return {
       {"testbed", timeline.testbed},
+      {"clocks", std::move(clocks)},
       {"verdict", ledger::VerdictName(timeline.report.verdict())},
       {"events", testbed::EventsJson(timeline.report.total)},
       {"processes", std::move(processes)},
@@ -81,6 +91,14 @@ void Print(const testbed::Timeline& timeline, uint32_t last, Console& console) {
             : fmt::format(", {} of them overwritten", recording.overwritten),
         recording.torn == 0 ? "" : fmt::format(", {} torn", recording.torn),
         recording.running ? ", still running" : ""));
+  }
+  for (const shm::PeerClock& clock : timeline.clocks) {
+    console.Print(fmt::format(
+        "times are host {}'s; the clock of host {} is {} {} it, give or take "
+        "{}\n",
+        clock.peer, clock.host, FormatNanoseconds(std::abs(clock.offset_ns)),
+        clock.offset_ns > 0 ? "behind" : "ahead of",
+        FormatNanoseconds(clock.error_ns)));
   }
   for (const std::string& sentence : timeline.unreadable) console.Say(sentence);
   console.Print(

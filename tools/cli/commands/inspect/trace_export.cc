@@ -43,6 +43,10 @@ absl::Status Export(const Options& options, Console& console) {
     }
     last = *duration;
   }
+  if (options.recordings.directories.size() > 1) {
+    return absl::InvalidArgumentError(
+        "--dir: a trace is of one host; `postmortem` joins several");
+  }
   ASSIGN_OR_RETURN(auto timeline,
                    ReadRecordings(options.recordings, testbed::ReadSteps));
   RETURN_IF_ERROR(CheckReadable(timeline));
