@@ -30,8 +30,11 @@ const Option& MaxPriorityKey();
 
 // `host`, for gpu and for every device, where there are hosts.
 const Option& HostKey();
-// `address`, of a host.
+// Those of a host.
 const Option& AddressKey();
+const Option& NodeKey();
+// `mesh: etcd`, a list.
+const Option& EtcdKey();
 inline constexpr uint16_t kDefaultLinkPort = 4711;
 
 // Checks settings together, as the program does.

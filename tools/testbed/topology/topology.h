@@ -43,6 +43,7 @@ struct HostEntry {
   // Of the GPU's host: where linkds listen, HOST in numbers. The first one has
   // this port, the next one the next.
   std::optional<HostPort> address;
+  std::string node;  // of Slurm's; empty: any
 };
 
 // What one host does of a topology with hosts (hosts.h).
@@ -55,7 +56,8 @@ struct HostPart {
   };
   struct Link {
     std::string peer;
-    HostPort address;  // where that link's linkd listens
+    // Where that link's linkd listens. No host in it: etcd tells.
+    HostPort address;
   };
   std::string host;
   bool has_gpu = false;
@@ -82,7 +84,8 @@ struct Topology {
   // Empty: one machine, as ever. In the file's order.
   std::vector<HostEntry> hosts;
   std::string gpu_host;
-  std::vector<Setting> mesh;  // the keys of mesh and of mesh.tls
+  std::vector<Setting> mesh;      // the keys of mesh and of mesh.tls
+  std::vector<std::string> etcd;  // URLs of its members
   // Set by PartOf(): `devices` are those of this host.
   std::optional<HostPart> part;
 };

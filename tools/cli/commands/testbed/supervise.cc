@@ -59,14 +59,14 @@ absl::Status Supervise(const Options& options) {
   dup2(log_fd.get(), 2);
   logging = true;
 
-  if (absl::Status status = supervisor.BringUp(); !status.ok()) {
+  if (absl::Status status = (*run)->BringUp(); !status.ok()) {
     AppendToLog("error", std::string(status.message()));
     return fail(status);
   }
   report.Up(testbed::UpDocument(supervisor));
   while (supervisor.Watch(std::chrono::hours(1))) {
   }
-  return testbed::EndRun(supervisor);
+  return (*run)->End();
 }
 
 }  // namespace
