@@ -27,6 +27,7 @@ class HostsTest(cluster.ClusterTest):
 
     def setUp(self):
         super().setUp()
+        self.environment = dict(self.environment, CARILLON_RUNTIME_DIR=f"{self.home}/here")
         self.make_certificates("ca", me="URI:carillon:role:link,DNS:a,DNS:b,DNS:c")
         self.file = self.home / "lab.yaml"
         [self.port] = free_ports(1)
@@ -70,6 +71,12 @@ devices:
         prolog.write_text(f'#!/bin/sh\necho "export CARILLON_RUNTIME_DIR={self.home}/$SLURMD_NODENAME"\n')
         prolog.chmod(0o755)
         self.environment = self.start_slurm(f"TaskProlog={prolog}")
+        self.addCleanup(self.end_jobs)
+
+    def end_jobs(self):
+        """Before Slurm ends: it would leave their steps."""
+        subprocess.run(["scancel", "--name=carillon-lab"], env=self.environment, check=True)
+        until(lambda: self.jobs() == "", "the jobs' end")
 
     def call(self, *words, code=0):
         return self.run_(*words, code=code, environment=self.environment)
