@@ -45,7 +45,8 @@ using Say = std::function<void(const std::string&)>;
 class TestbedRun {
  public:
   // Makes and locks the directory, but starts nothing. A host that etcd knows
-  // takes its place there before, and waits for the host with the GPU. Errors:
+  // takes its place there before, and waits for the host with the GPU; `say` is
+  // then called from two threads. Errors:
   // those of CheckHeadroomOfRun(), LockedDirectory::Create(), PlanLaunch() and
   // HostRegistration.
   static absl::StatusOr<std::unique_ptr<TestbedRun>> Make(

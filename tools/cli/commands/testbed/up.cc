@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "base/status.h"
@@ -45,15 +46,20 @@ void SayWhatNext(const testbed::Supervisor& supervisor, const char* end,
 absl::Status RunInForeground(const Options& options, Console& console) {
   std::string source;
   ASSIGN_OR_RETURN(const auto topology, ChooseTopology(options.up, &source));
-  ASSIGN_OR_RETURN(const auto run, testbed::TestbedRun::Make(
-                                       topology, source, options.up,
-                                       [&console](const std::string& line) {
-                                         console.Say(line);
-                                       }));
+  std::mutex mutex;  // who writes to the console
+  ASSIGN_OR_RETURN(const auto run,
+                   testbed::TestbedRun::Make(topology, source, options.up,
+                                             [&](const std::string& line) {
+                                               std::lock_guard lock(mutex);
+                                               console.Say(line);
+                                             }));
   testbed::Supervisor& supervisor = run->supervisor();
   RETURN_IF_ERROR(run->BringUp());
-  if (console.json()) console.PrintDocument(testbed::UpDocument(supervisor));
-  SayWhatNext(supervisor, "end it with Ctrl-C", console);
+  {
+    std::lock_guard lock(mutex);
+    if (console.json()) console.PrintDocument(testbed::UpDocument(supervisor));
+    SayWhatNext(supervisor, "end it with Ctrl-C", console);
+  }
   while (supervisor.Watch(std::chrono::hours(1))) {
   }
   return run->End();

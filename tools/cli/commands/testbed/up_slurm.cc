@@ -30,8 +30,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kLookPeriod{100};
 
-// The first two lines of sh's: each node looks for itself whether the login's
-// folder is there.
+// The login's XDG_RUNTIME_DIR need not be there on a node.
 constexpr char kStep[] =
     R"(sh -c '[ -d "$XDG_RUNTIME_DIR" ] || unset XDG_RUNTIME_DIR; exec "$@"' sh)";
 
@@ -79,6 +78,7 @@ class SlurmHosts {
     if (status.ok()) status = Await();
     if (status.ok()) return status;
     CancelJob(job_).IgnoreError();
+    etcd_.Delete(keys_.job).IgnoreError();
     return status;
   }
 
