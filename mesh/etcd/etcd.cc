@@ -62,6 +62,28 @@ std::string EndOf(std::string_view prefix) {
   return std::string(1, '\0');  // etcd's word for all keys
 }
 
+void AddCondition(std::string_view key, int64_t created,
+                  pb::TxnRequest& request) {
+  pb::Compare& condition = *request.add_compare();
+  condition.set_target(pb::Compare::CREATE);
+  condition.set_key(std::string(key));
+  condition.set_create_revision(created);
+}
+
+void AddPut(std::string_view key, std::string_view value, Etcd::LeaseId lease,
+            pb::TxnRequest& request) {
+  pb::PutRequest& put = *request.add_success()->mutable_request_put();
+  put.set_key(std::string(key));
+  put.set_value(std::string(value));
+  put.set_lease(lease);
+}
+
+Etcd::Entry ToEntry(const pb::KeyValue& found) {
+  return {.value = found.value(),
+          .created = found.create_revision(),
+          .lease = found.lease()};
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Etcd>> Etcd::Make(
@@ -160,31 +182,51 @@ absl::Status Etcd::Revoke(LeaseId lease) {
   });
 }
 
-absl::StatusOr<bool> Etcd::PutNew(std::string_view key, std::string_view value,
-                                  LeaseId lease) {
+absl::Status Etcd::Try(const pb::TxnRequest& request,
+                       pb::TxnResponse* response) const {
+  return Ask([&](const Channel& channel, grpc::ClientContext& context) {
+    return pb::KV::Stub(channel).Txn(&context, request, response);
+  });
+}
+
+absl::StatusOr<Etcd::Entry> Etcd::PutNew(std::string_view key,
+                                         std::string_view value,
+                                         LeaseId lease) {
   pb::TxnRequest request;
-  pb::Compare& absent = *request.add_compare();
-  absent.set_target(pb::Compare::CREATE);
-  absent.set_key(std::string(key));
-  absent.set_create_revision(0);
-  pb::PutRequest& put = *request.add_success()->mutable_request_put();
-  put.set_key(std::string(key));
-  put.set_value(std::string(value));
-  put.set_lease(lease);
-  request.add_failure()->mutable_request_range()->set_key(std::string(key));
+  AddCondition(key, 0, request);
+  AddPut(key, value, lease, request);
+  // A member may put it for us and die before it says so: the second try reads
+  // what the first one put.
+  for (auto* const all :
+       {request.mutable_success(), request.mutable_failure()}) {
+    all->Add()->mutable_request_range()->set_key(std::string(key));
+  }
   pb::TxnResponse response;
-  RETURN_IF_ERROR(
-      Ask([&](const Channel& channel, grpc::ClientContext& context) {
-        return pb::KV::Stub(channel).Txn(&context, request, &response);
-      }));
-  if (response.succeeded()) return true;
-  // A member may have put it for us and died before it said so.
+  RETURN_IF_ERROR(Try(request, &response));
   for (const pb::ResponseOp& each : response.responses()) {
     for (const pb::KeyValue& found : each.response_range().kvs()) {
-      return found.value() == value && found.lease() == lease;
+      return ToEntry(found);
     }
   }
-  return false;
+  return absl::InternalError("etcd put a key and does not show it");
+}
+
+absl::StatusOr<bool> Etcd::Replace(std::string_view key, std::string_view value,
+                                   LeaseId lease, int64_t created) {
+  pb::TxnRequest request;
+  AddCondition(key, created, request);
+  AddPut(key, value, lease, request);
+  pb::TxnResponse response;
+  RETURN_IF_ERROR(Try(request, &response));
+  return response.succeeded();
+}
+
+absl::Status Etcd::Put(std::string_view key, std::string_view value,
+                       LeaseId lease) {
+  pb::TxnRequest request;
+  AddPut(key, value, lease, request);
+  pb::TxnResponse response;
+  return Try(request, &response);
 }
 
 absl::Status Etcd::Delete(std::string_view key) {
@@ -196,7 +238,7 @@ absl::Status Etcd::Delete(std::string_view key) {
   });
 }
 
-absl::StatusOr<std::map<std::string, std::string>> Etcd::List(
+absl::StatusOr<std::map<std::string, Etcd::Entry>> Etcd::List(
     std::string_view prefix) {
   pb::RangeRequest request;
   request.set_key(prefix.empty() ? std::string(1, '\0') : std::string(prefix));
@@ -206,8 +248,10 @@ absl::StatusOr<std::map<std::string, std::string>> Etcd::List(
       Ask([&](const Channel& channel, grpc::ClientContext& context) {
         return pb::KV::Stub(channel).Range(&context, request, &response);
       }));
-  std::map<std::string, std::string> found;
-  for (const pb::KeyValue& one : response.kvs()) found[one.key()] = one.value();
+  std::map<std::string, Entry> found;
+  for (const pb::KeyValue& one : response.kvs()) {
+    found[one.key()] = ToEntry(one);
+  }
   return found;
 }
 

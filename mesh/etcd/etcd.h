@@ -16,6 +16,11 @@
 #include "absl/status/statusor.h"
 #include "base/tls_files.h"
 
+namespace etcdserverpb {
+class TxnRequest;
+class TxnResponse;
+}  // namespace etcdserverpb
+
 namespace carillon::mesh {
 
 // Thread safe. Each call asks one member after another until one answers, each
@@ -37,15 +42,25 @@ class Etcd {
   // The lease ends now, and its keys go.
   absl::Status Revoke(LeaseId lease);
 
-  // True: the key has this value and goes with this lease, whoever put it.
-  // False: somebody else put it before. Errors: also NotFound (the lease has
-  // ended).
-  absl::StatusOr<bool> PutNew(std::string_view key, std::string_view value,
-                              LeaseId lease);
+  struct Entry {
+    std::string value;
+    int64_t created = 0;  // the revision of etcd in which the key came
+    LeaseId lease = 0;    // 0: none
+  };
+  // Puts a key that is not there. What the key is then: its lease says whose.
+  // Errors: also NotFound (the lease has ended).
+  absl::StatusOr<Entry> PutNew(std::string_view key, std::string_view value,
+                               LeaseId lease);
+  // Of a key that was created in this revision. False: it is gone, or is
+  // another one now. Errors: as PutNew().
+  absl::StatusOr<bool> Replace(std::string_view key, std::string_view value,
+                               LeaseId lease, int64_t created);
+  // Whatever the key was. Errors: as PutNew().
+  absl::Status Put(std::string_view key, std::string_view value,
+                   LeaseId lease = 0);
   absl::Status Delete(std::string_view key);
-  // Keys that begin so, with their values.
-  absl::StatusOr<std::map<std::string, std::string>> List(
-      std::string_view prefix);
+  // Keys that begin so.
+  absl::StatusOr<std::map<std::string, Entry>> List(std::string_view prefix);
 
  private:
   using Channel = std::shared_ptr<grpc::Channel>;
@@ -58,6 +73,8 @@ class Etcd {
 
   explicit Etcd(std::vector<Member> members) : members_(std::move(members)) {}
   absl::Status Ask(const Call& call) const;
+  absl::Status Try(const etcdserverpb::TxnRequest& request,
+                   etcdserverpb::TxnResponse* response) const;
 
   const std::vector<Member> members_;
 };

@@ -30,15 +30,23 @@ constexpr Command kCommands[] = {
      "carillon up -d                      the demo's devices, in the "
      "background\n"
      "carillon up -f lab.yaml             your own, until Ctrl-C\n"
-     "carillon up -d -f lab.yaml --host a the part of host a",
+     "carillon up -d -f lab.yaml --host a the part of host a\n"
+     "carillon up --slurm -f lab.yaml -- --partition=gpu   all hosts",
      MakeUp},
     {"down", kRun, "end a testbed and leave nothing behind",
-     "carillon down\ncarillon down --all", MakeDown},
+     "carillon down\ncarillon down --all\n"
+     "carillon down -f lab.yaml    on all its hosts",
+     MakeDown},
     {"restart", kRun, "end processes of a testbed and start them again",
      "carillon restart nic0\ncarillon restart gpud nic0 --kill", MakeRestart},
-    {"ps", kRun, "list the processes of all testbeds", "carillon ps\ncarillon ps -w", MakePs},
+    {"ps", kRun, "list the processes of all testbeds",
+     "carillon ps\ncarillon ps -w\n"
+     "carillon ps -f lab.yaml    on all its hosts",
+     MakePs},
     {"hosts", kRun, "list the hosts of a testbed on several machines",
-     "carillon hosts", MakeHosts},
+     "carillon hosts\n"
+     "carillon hosts -f lab.yaml    from anywhere, as etcd knows them",
+     MakeHosts},
     {"logs", kRun, "show what the processes have logged",
      "carillon logs\ncarillon logs -f nic0", MakeLogs},
     {"exec", kRun, "run a program of yours in a testbed",

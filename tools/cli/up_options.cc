@@ -61,7 +61,7 @@ testbed::Topology DemoTopology() {
   return testbed::ReadTopology(kDemoText, "demo").topology;
 }
 
-absl::StatusOr<testbed::Topology> ChooseTopology(
+absl::StatusOr<testbed::Topology> ChooseWholeTopology(
     const testbed::UpOptions& options, std::string* source) {
   *source = options.file;
   if (source->empty() && access(kLocalFile, F_OK) == 0) *source = kLocalFile;
@@ -72,7 +72,36 @@ absl::StatusOr<testbed::Topology> ChooseTopology(
   if (source->empty()) *source = "the demo's topology";
   RETURN_IF_ERROR(SetName(options.name, topology));
   topology.faults |= options.faults;
+  return topology;
+}
+
+absl::StatusOr<testbed::Topology> ChooseTopology(
+    const testbed::UpOptions& options, std::string* source) {
+  ASSIGN_OR_RETURN(auto topology, ChooseWholeTopology(options, source));
   return testbed::PartOf(std::move(topology), options.host);
+}
+
+void AddMeshOption(Arguments& arguments, std::string& file) {
+  arguments
+      .Text("-f,--file FILE", file,
+            "Topology: of all its hosts, as its mesh: etcd knows them "
+            "(docs/mesh.md)")
+      .Excludes("--name");
+}
+
+absl::Status CheckHasEtcd(const testbed::Topology& topology,
+                          const std::string& file) {
+  if (!topology.etcd.empty()) return absl::OkStatus();
+  return WithHint(
+      absl::InvalidArgumentError(fmt::format(
+          "{} names no etcd, so each host knows itself only", file)),
+      "give it mesh: {etcd: [https://HOST:PORT]} (docs/mesh.md)");
+}
+
+absl::StatusOr<testbed::Topology> LoadMesh(const std::string& file) {
+  ASSIGN_OR_RETURN(auto topology, testbed::LoadTopology(file, "default"));
+  RETURN_IF_ERROR(CheckHasEtcd(topology, file));
+  return topology;
 }
 
 }  // namespace carillon::cli

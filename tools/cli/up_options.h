@@ -22,9 +22,21 @@ absl::Status SetName(const std::string& name, testbed::Topology& topology);
 // tools/cli/topologies/demo.yaml.
 testbed::Topology DemoTopology();
 
-// `source` receives the file's name. Errors: those of LoadTopology().
+// With all hosts. `source` receives the file's name. Errors: those of
+// LoadTopology().
+absl::StatusOr<testbed::Topology> ChooseWholeTopology(
+    const testbed::UpOptions& options, std::string* source);
+// The part of options.host. Errors: also those of PartOf().
 absl::StatusOr<testbed::Topology> ChooseTopology(
     const testbed::UpOptions& options, std::string* source);
+
+// -f of a command that asks all hosts.
+void AddMeshOption(Arguments& arguments, std::string& file);
+// Errors: InvalidArgument.
+absl::Status CheckHasEtcd(const testbed::Topology& topology,
+                          const std::string& file);
+// Errors: those of LoadTopology() and CheckHasEtcd().
+absl::StatusOr<testbed::Topology> LoadMesh(const std::string& file);
 
 }  // namespace carillon::cli
 

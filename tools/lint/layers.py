@@ -35,6 +35,7 @@ ARROWS = {
         "kernels/background/edge_references.h", "kernels/background/types.h"],
     "mesh": ["base", "shm", "proto"],
     "tools/testbed": ["base", "shm", "proto", "devices/sdk"],
+    "tools/testbed/hosts": ["base", "mesh/etcd", "tools/testbed"],
     # The programs' tables of options.
     "tools/testbed/topology": [
         "base", "shm/recorder", "devices/sdk/device_options.h", "devices/cpu_host/cpu_host_options.h",

@@ -70,15 +70,65 @@ absl::StatusOr<std::unique_ptr<TestbedRun>> TestbedRun::Make(
     directory.LetOthersPass();
   }
   KeepGrpc();
+  Supervisor::Options supervisor{
+      .ready_budget = InMilliseconds(options.timeout_s),
+      .backoff = {.proven = InMilliseconds(options.restart_proven_s)},
+      .topology_file = source,
+      .say = say};
+  if (topology.part && !topology.etcd.empty()) {
+    // The registration's thread narrates, too.
+    supervisor.say =
+        [say, mutex = std::make_shared<std::mutex>()](const std::string& line) {
+          std::lock_guard lock(*mutex);
+          say(line);
+        };
+    Topology joined = topology;
+    absl::Status status = run->Join(joined, options, say);
+    if (status.ok()) {
+      auto again = PlanLaunch(joined, paths);  // with the links' addresses
+      status = again.status();
+      if (again.ok()) plan = *std::move(again);
+    }
+    if (!status.ok()) {
+      if (run->registration_) run->registration_->NoteFailure(status);
+      (void)directory.Remove();
+      return status;
+    }
+    supervisor.publish =
+        [registration = run->registration_.get()](const TestbedState& state) {
+          registration->Publish(state);
+        };
+  }
   run->probe_ = std::make_unique<GrpcReadinessProbe>(paths);
   run->supervisor_ = std::make_unique<Supervisor>(
       std::move(plan), std::move(directory), run->probe_.get(), &run->requests_,
-      Supervisor::Options{
-          .ready_budget = InMilliseconds(options.timeout_s),
-          .backoff = {.proven = InMilliseconds(options.restart_proven_s)},
-          .topology_file = source,
-          .say = std::move(say)});
+      std::move(supervisor));
   return run;
+}
+
+absl::Status TestbedRun::Join(Topology& topology, const UpOptions& options,
+                              Say say) {
+  ASSIGN_OR_RETURN(
+      registration_,
+      HostRegistration::Take(
+          topology, {.say = std::move(say),
+                     // As by `carillon down`: it comes out of requests_.
+                     .end = [] { kill(getpid(), SIGTERM); }}));
+  return registration_->AwaitGpu(*topology.part,
+                                 InMilliseconds(options.timeout_s),
+                                 [this] { return requests_.Take() > 0; });
+}
+
+absl::Status TestbedRun::BringUp() {
+  const absl::Status status = supervisor_->BringUp();
+  if (!status.ok() && registration_) registration_->NoteFailure(status);
+  return status;
+}
+
+absl::Status TestbedRun::End() {
+  const absl::Status status = EndRun(*supervisor_);
+  if (registration_) RETURN_IF_ERROR(registration_->Judge());
+  return status;
 }
 
 Json UpDocument(const Supervisor& supervisor) {

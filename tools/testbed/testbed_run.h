@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/json.h"
+#include "tools/testbed/hosts/host_registration.h"
 #include "tools/testbed/supervisor/readiness.h"
 #include "tools/testbed/supervisor/stop_signals.h"
 #include "tools/testbed/supervisor/supervisor.h"
@@ -43,19 +44,30 @@ using Say = std::function<void(const std::string&)>;
 // thread.
 class TestbedRun {
  public:
-  // Makes and locks the directory, but starts nothing. Errors: those of
-  // CheckHeadroomOfRun(), LockedDirectory::Create() and PlanLaunch().
+  // Makes and locks the directory, but starts nothing. A host that etcd knows
+  // takes its place there before, and waits for the host with the GPU; `say` is
+  // then called from two threads. Errors:
+  // those of CheckHeadroomOfRun(), LockedDirectory::Create(), PlanLaunch() and
+  // HostRegistration.
   static absl::StatusOr<std::unique_ptr<TestbedRun>> Make(
       const Topology& topology, const std::string& source,
       const UpOptions& options, Say say);
+
+  // As the supervisor's; the other hosts see how it ends.
+  absl::Status BringUp();
+  // Takes the testbed down. FailedPrecondition if something in it had failed;
+  // Aborted if another supervisor has this host.
+  absl::Status End();
 
   Supervisor& supervisor() { return *supervisor_; }
   StopSignals& requests() { return requests_; }
 
  private:
   TestbedRun() = default;
+  absl::Status Join(Topology& topology, const UpOptions& options, Say say);
 
   StopSignals requests_;
+  std::unique_ptr<HostRegistration> registration_;  // null: no etcd
   std::unique_ptr<ReadinessProbe> probe_;
   std::unique_ptr<Supervisor> supervisor_;
 };
@@ -63,7 +75,7 @@ class TestbedRun {
 // The document that `up -o json` prints.
 Json UpDocument(const Supervisor& supervisor);
 
-// Takes the testbed down. FailedPrecondition if something in it had failed.
+// TestbedRun::End() without other hosts.
 absl::Status EndRun(Supervisor& supervisor);
 
 }  // namespace carillon::testbed

@@ -61,12 +61,13 @@ absl::StatusOr<bool> Claims::TryTake(std::string_view run) {
     std::lock_guard lock(mutex_);
     lease_ = lease;
   }
-  auto taken = etcd_->PutNew(prefix_ + std::string(run), worker_, lease);
-  if (absl::IsNotFound(taken.status())) {
+  const auto claim = etcd_->PutNew(prefix_ + std::string(run), worker_, lease);
+  if (absl::IsNotFound(claim.status())) {
     std::lock_guard lock(mutex_);
     lease_ = 0;
   }
-  return taken;
+  RETURN_IF_ERROR(claim.status());
+  return claim->lease == lease;
 }
 
 absl::StatusOr<bool> Claims::Take(std::string_view run,

@@ -204,22 +204,17 @@ absl::Status WriteState(const std::string& path, const TestbedState& state) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<TestbedState> ReadState(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) {
-    return absl::NotFoundError(
-        fmt::format("cannot read {}: {}", path, strerror(errno)));
-  }
+absl::StatusOr<TestbedState> ParseState(const Json& json,
+                                        std::string_view what) {
   const auto damaged = [&](const std::string& how) {
     return absl::FailedPreconditionError(
-        fmt::format("{} is damaged: {}", path, how));
+        fmt::format("{} is damaged: {}", what, how));
   };
   // nlohmann throws; no exception leaves this function.
   try {
-    const Json json = Json::parse(file);
     if (json.at("version") != kVersion) {
       return absl::FailedPreconditionError(
-          fmt::format("{} is of version {}; this carillon reads {}", path,
+          fmt::format("{} is of version {}; this carillon reads {}", what,
                       json.at("version").dump(), kVersion));
     }
     auto state = FromJson(json);
@@ -227,6 +222,20 @@ absl::StatusOr<TestbedState> ReadState(const std::string& path) {
     return state;
   } catch (const Json::exception& error) {
     return damaged(error.what());
+  }
+}
+
+absl::StatusOr<TestbedState> ReadState(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) {
+    return absl::NotFoundError(
+        fmt::format("cannot read {}: {}", path, strerror(errno)));
+  }
+  try {
+    return ParseState(Json::parse(file), path);
+  } catch (const Json::exception& error) {
+    return absl::FailedPreconditionError(
+        fmt::format("{} is damaged: {}", path, error.what()));
   }
 }
 

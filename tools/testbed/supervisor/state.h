@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -68,6 +69,10 @@ Json ToJson(const TestbedState& state);
 
 // Replaces the file atomically. Errors: ResourceExhausted, PermissionDenied.
 absl::Status WriteState(const std::string& path, const TestbedState& state);
+// What ToJson() made. Errors: FailedPrecondition (it did not; begins with
+// `what`).
+absl::StatusOr<TestbedState> ParseState(const Json& json,
+                                        std::string_view what);
 // Errors: NotFound; FailedPrecondition if WriteState() did not write the file.
 absl::StatusOr<TestbedState> ReadState(const std::string& path);
 

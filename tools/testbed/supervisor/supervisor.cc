@@ -79,6 +79,7 @@ Supervisor::Supervisor(LaunchPlan plan, LockedDirectory directory,
 Supervisor::~Supervisor() = default;
 
 void Supervisor::SaveState() {
+  if (options_.publish) options_.publish(state_);
   const absl::Status status = WriteState(paths().state_file(), state_);
   if (!status.ok() && !state_unsaved_) {
     options_.say(

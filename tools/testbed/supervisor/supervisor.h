@@ -43,6 +43,8 @@ class Supervisor {
     std::string topology_file;
     // Takes one line of narration.
     std::function<void(const std::string&)> say;
+    // Sees each new state; may be empty.
+    std::function<void(const TestbedState&)> publish;
   };
 
   Supervisor(LaunchPlan plan, LockedDirectory directory, ReadinessProbe* probe,

@@ -95,13 +95,13 @@ std::string CheckPartner(const Topology& topology, const DeviceEntry& device) {
 
 std::string CheckGpusHost(const Topology& topology, size_t links) {
   const HostEntry& host = *FindHost(topology, topology.gpu_host);
-  if (!host.address) {
+  if (!host.address && topology.etcd.empty()) {
     return fmt::format(
         "host {} has the GPU, and no address where the other hosts find it: "
-        "give it address: HOST",
+        "give it address: HOST, or let them find it by mesh: {{etcd: [URL]}}",
         Quote(host.name));
   }
-  if (host.address->port + links > kMaxPort + 1) {
+  if (host.address && host.address->port + links > kMaxPort + 1) {
     return fmt::format("address: there are no {} ports from {} on, one a link",
                        links, host.address->port);
   }
@@ -185,6 +185,23 @@ absl::StatusOr<std::optional<HostPort>> ReadHostAddress(
   return address;
 }
 
+absl::StatusOr<std::string> ReadEtcdMember(const std::string& text) {
+  const bool tls = text.starts_with("https://");
+  if (!tls && !text.starts_with("http://")) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{} is no address of an etcd: https://HOST:PORT is", Quote(text)));
+  }
+  ASSIGN_OR_RETURN(const auto address,
+                   ReadHostPort(text.substr(text.find("//") + 2)));
+  if (!tls && address.host != "127.0.0.1" && address.host != "::1") {
+    return absl::InvalidArgumentError(
+        fmt::format("{} is not of this machine, and whoever can reach an etcd "
+                    "without TLS can end the testbed: let it be https://",
+                    Quote(text)));
+  }
+  return text;
+}
+
 std::vector<std::string> CheckHosts(const Topology& topology) {
   std::vector<std::string> wrong;
   const auto add = [&](std::string sentence) {
@@ -198,7 +215,9 @@ std::vector<std::string> CheckHosts(const Topology& topology) {
       if (device.host.empty()) continue;
       add(fmt::format("device {}: host {}", Quote(device.name), kNoHosts));
     }
-    if (!topology.mesh.empty()) add(fmt::format("mesh {}", kNoHosts));
+    if (!topology.mesh.empty() || !topology.etcd.empty()) {
+      add(fmt::format("mesh {}", kNoHosts));
+    }
     if (!topology.links.empty()) add(fmt::format("a link {}", kNoHosts));
     return wrong;
   }
@@ -219,7 +238,15 @@ std::vector<std::string> CheckHosts(const Topology& topology) {
   for (std::string& sentence : CheckLatencies(topology)) {
     add(std::move(sentence));
   }
+  const bool tls =
+      FindSetting(topology.mesh, MeshKeys(kMeshTlsSection)[0].key) != nullptr;
   const size_t links = HostsByLink(topology).size();
+  if (!tls && std::ranges::any_of(topology.etcd, [](std::string_view member) {
+        return member.starts_with("https://");
+      })) {
+    add("etcd by https:// needs mesh: {tls: {certificate: FILE, key: FILE, ca: "
+        "FILE}}, by which etcd knows this host");
+  }
   // In simulated time one machine is all hosts: nothing goes between machines.
   if (links == 0 || IsSimulated(topology)) return wrong;
   const auto seconds = [&](std::string_view key, uint64_t otherwise) {
@@ -236,7 +263,7 @@ std::vector<std::string> CheckHosts(const Topology& topology) {
                     lease, timeout));
   }
   add(CheckGpusHost(topology, links));
-  if (FindSetting(topology.mesh, MeshKeys(kMeshTlsSection)[0].key) == nullptr) {
+  if (!tls) {
     add("hosts need mesh: {tls: {certificate: FILE, key: FILE, ca: FILE}}, "
         "each host its own files (docs/mesh.md); nothing goes between hosts in "
         "plaintext");
@@ -295,8 +322,11 @@ absl::StatusOr<Topology> PartOf(Topology topology, const std::string& host) {
   }
   for (size_t i = 0; i < by_link.size(); ++i) {
     if (!part.has_gpu && by_link[i] != host) continue;
-    HostPort address = *FindHost(topology, topology.gpu_host)->address;
-    address.port = static_cast<uint16_t>(address.port + i);
+    HostPort address =
+        FindHost(topology, topology.gpu_host)->address.value_or(HostPort());
+    if (!address.host.empty()) {
+      address.port = static_cast<uint16_t>(address.port + i);
+    }
     part.links.push_back({.peer = part.has_gpu ? by_link[i] : topology.gpu_host,
                           .address = std::move(address)});
   }

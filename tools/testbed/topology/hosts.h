@@ -19,6 +19,9 @@ std::string CheckHostName(std::string_view name);
 absl::StatusOr<std::optional<HostPort>> ReadHostAddress(
     const std::string& text);
 
+// "https://HOST:PORT", or "http://" of this machine. Errors: InvalidArgument.
+absl::StatusOr<std::string> ReadEtcdMember(const std::string& text);
+
 // What is wrong with the hosts as a whole, each a sentence. The settings and
 // devices are right by themselves.
 std::vector<std::string> CheckHosts(const Topology& topology);

@@ -81,6 +81,43 @@ TEST(Hosts, EachHasItsDevicesAndItsLinks) {
   EXPECT_THAT(Links(*c->part), ElementsAre("b at 10.0.0.6:4001"));
 }
 
+TEST(Hosts, EtcdTellsTheAddressThatTheFileLeavesOut) {
+  std::string text = kLab;
+  const auto replace = [&](std::string_view from, std::string_view to) {
+    text.replace(text.find(from), from.size(), to);
+  };
+  replace("  b: {address: \"10.0.0.6:4000\"}", "  b: {node: gpu7}");
+  replace("  lease: 30", "  lease: 30\n  etcd: [https://10.0.0.1:2379]");
+  const TopologyReading reading = ReadTopology(text, "lab");
+  ASSERT_THAT(reading.problems, IsEmpty());
+  EXPECT_THAT(reading.topology.etcd, ElementsAre("https://10.0.0.1:2379"));
+  EXPECT_EQ(reading.topology.hosts[1].node, "gpu7");
+  for (const char* const host : {"a", "b", "c"}) {
+    const auto part = PartOf(reading.topology, host);
+    ASSERT_TRUE(part.ok()) << part.status();
+    for (const HostPart::Link& link : part->part->links) {
+      EXPECT_EQ(link.address.host, "");
+    }
+  }
+}
+
+TEST(Hosts, AnEtcdElsewhereIsByTls) {
+  for (const char* const good :
+       {"https://10.0.0.1:2379", "https://lab.example.org:1",
+        "http://127.0.0.1:2379", "http://[::1]:2379"}) {
+    EXPECT_TRUE(ReadEtcdMember(good).ok()) << good;
+  }
+  for (const char* const bad :
+       {"", "10.0.0.1:2379", "https://", "https://10.0.0.1",
+        "http://10.0.0.1:2379", "http://localhost.example.org:2379",
+        "unix:/tmp/x"}) {
+    EXPECT_FALSE(ReadEtcdMember(bad).ok()) << bad;
+  }
+  EXPECT_THAT(
+      std::string(ReadEtcdMember("http://10.0.0.1:2379").status().message()),
+      HasSubstr("let it be https://"));
+}
+
 TEST(Hosts, WithoutThemATopologyStaysAsItIs) {
   Topology topology =
       ReadTopology("name: lab\ngpu: {backend: cpu}\n", "").topology;
@@ -274,6 +311,15 @@ INSTANTIATE_TEST_SUITE_P(
                 "gpu: host goes with hosts"},
         BadCase{"MeshWithoutHosts", "mesh: {lease: 3}\n",
                 "mesh goes with hosts"},
+        BadCase{"EtcdWithoutHosts", "mesh: {etcd: [\"http://127.0.0.1:1\"]}\n",
+                "mesh goes with hosts"},
+        BadCase{"EtcdIsNoList", With("lease: 30", "etcd: http://127.0.0.1:1"),
+                "etcd is a value, not a list"},
+        BadCase{"EtcdIsEmpty", With("lease: 30", "etcd: []"),
+                "etcd: name a member"},
+        BadCase{"EtcdWithoutTls",
+                With("lease: 30", "etcd: [\"http://10.0.0.1:2379\"]"),
+                "etcd: 'http://10.0.0.1:2379' is not of this machine"},
         BadCase{"LongName", With("  d:\n", "  abcdefghijklmnopqrstuvwxyz0:\n"),
                 "hosts: 'abcdefghijklmnopqrstuvwxyz0' has 27 characters; a "
                 "host's name has 26 at most"},

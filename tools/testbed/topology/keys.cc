@@ -98,16 +98,42 @@ const Option& HostKey() {
 }
 
 const Option& AddressKey() {
+  static const auto* const key = new Option{
+      .flag = "",
+      .key = "address",
+      .type = OptionType::kText,
+      .min = 2,
+      .max = 64,
+      .default_means = "by `mesh: etcd`; else the GPU's host needs it",
+      .help =
+          "HOST or HOST:PORT where the other hosts find it, HOST in "
+          "numbers; PORT is the first link's, 4711 by default"};
+  return *key;
+}
+
+const Option& NodeKey() {
   static const auto* const key =
       new Option{.flag = "",
-                 .key = "address",
+                 .key = "node",
                  .type = OptionType::kText,
-                 .min = 2,
+                 .min = 1,
                  .max = 64,
-                 .default_means = "none; the GPU's host needs it",
-                 .help =
-                     "HOST or HOST:PORT where the other hosts find it, HOST in "
-                     "numbers; PORT is the first link's, 4711 by default"};
+                 .default_means = "any of the job's",
+                 .help = "the node of `carillon up --slurm` that it is"};
+  return *key;
+}
+
+const Option& EtcdKey() {
+  static const auto* const key = new Option{
+      .flag = "",
+      .key = "etcd",
+      .type = OptionType::kText,
+      .min = 1,
+      .max = 256,
+      .default_means = "none: each host knows itself",
+      .help =
+          "a list of https://HOST:PORT, one a member: where the "
+          "hosts find each other, by the certificates of `mesh: tls`"};
   return *key;
 }
 

@@ -30,8 +30,11 @@ const Option& MaxPriorityKey();
 
 // `host`, for gpu and for every device, where there are hosts.
 const Option& HostKey();
-// `address`, of a host.
+// Those of a host.
 const Option& AddressKey();
+const Option& NodeKey();
+// `mesh: etcd`, a list.
+const Option& EtcdKey();
 // The keys of one of `links`, all of which are needed.
 std::span<const Option> LinkKeys();
 inline constexpr std::string_view kFromKey = "from";

@@ -231,10 +231,13 @@ class Reader : StrictReader {
       }
       if (!IsMap(value, name)) continue;
       for (const auto& [key, part] : Entries(value.node, "a host")) {
-        if (key != AddressKey().key) {
-          ComplainUnknown(part.mark, key, "of a host", {AddressKey().key});
-        } else {
+        if (key == AddressKey().key) {
           ReadInto(part, key, ReadHostAddress, &host.address);
+        } else if (key == NodeKey().key) {
+          ReadText(part, NodeKey(), &host.node);
+        } else {
+          ComplainUnknown(part.mark, key, "of a host",
+                          {AddressKey().key, NodeKey().key});
         }
       }
       reading_.topology.hosts.push_back(std::move(host));
@@ -278,9 +281,26 @@ class Reader : StrictReader {
     for (const auto& [key, value] : Entries(entry.node, "mesh")) {
       if (key == "tls") {
         ReadTls(value, "mesh: tls", MeshKeys(kMeshTlsSection), settings);
+      } else if (key == EtcdKey().key) {
+        ReadEtcd(value);
       } else {
-        ReadKnown(key, value, MeshKeys(), {"tls"}, "of mesh", settings);
+        ReadKnown(key, value, MeshKeys(), {"tls", EtcdKey().key}, "of mesh",
+                  settings);
       }
+    }
+  }
+
+  void ReadEtcd(const Entry& entry) {
+    if (!IsList(entry, EtcdKey().key)) return;
+    for (const YAML::Node& each : entry.node) {
+      std::string member;
+      if (ReadInto({entry.mark, each}, EtcdKey().key, ReadEtcdMember,
+                   &member)) {
+        reading_.topology.etcd.push_back(std::move(member));
+      }
+    }
+    if (entry.node.size() == 0) {
+      Complain(entry.mark, "etcd: name a member, as [https://10.0.0.1:2379]");
     }
   }
 

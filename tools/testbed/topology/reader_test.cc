@@ -566,13 +566,14 @@ TEST_F(TopologyFile, GivesOneLineAProblem) {
   Write("a: 1\nb: 2\n");
   const auto topology = LoadTopology(path_, "x");
   EXPECT_EQ(topology.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(topology.status().message(),
-            path_ +
-                ":1:1: unknown key 'a' of a topology; known keys: name, "
-                "gpu, record, faults, dashboard, devices, hosts, links, mesh\n" +
-                path_ +
-                ":2:1: unknown key 'b' of a topology; known keys: "
-                "name, gpu, record, faults, dashboard, devices, hosts, links, mesh");
+  EXPECT_EQ(
+      topology.status().message(),
+      path_ +
+          ":1:1: unknown key 'a' of a topology; known keys: name, "
+          "gpu, record, faults, dashboard, devices, hosts, links, mesh\n" +
+          path_ +
+          ":2:1: unknown key 'b' of a topology; known keys: "
+          "name, gpu, record, faults, dashboard, devices, hosts, links, mesh");
 }
 
 }  // namespace

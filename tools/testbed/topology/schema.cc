@@ -145,6 +145,13 @@ std::string MarkdownTable(std::span<const Option> keys) {
   return table;
 }
 
+std::vector<Option> MeshKeysAndEtcd() {
+  const auto keys = MeshKeys();
+  std::vector<Option> all(keys.begin(), keys.end());
+  all.push_back(EtcdKey());
+  return all;
+}
+
 }  // namespace
 
 Json TopologySchema() {
@@ -168,7 +175,10 @@ Json TopologySchema() {
   for (const Option& key : MeshKeys(kMeshTlsSection)) {
     link_tls["required"].push_back(key.key);
   }
+  mesh["properties"][EtcdKey().key] = {
+      {"type", "array"}, {"minItems", 1}, {"items", KeySchema(EtcdKey())}};
   Json host = MapSchema({&AddressKey(), 1});
+  host["properties"][NodeKey().key] = KeySchema(NodeKey());
   host["type"] = {"object", "null"};
   Json link = MapSchema(LinkKeys());
   for (const Option& key : LinkKeys()) link["required"].push_back(key.key);
@@ -228,9 +238,10 @@ std::string TopologyKeysAsMarkdown() {
       "\n#### `gpu: tls`\n\nWhere there is `listen`, and all "
       "of them.\n\n" +
       MarkdownTable(GpuKeys(kTlsSection)) + "\n#### `hosts: NAME`\n\n" +
-      MarkdownTable({&AddressKey(), 1}) + "\n#### `links`\n\nA list, " +
-      std::string(kLinksHelp) + ".\n\n" + MarkdownTable(LinkKeys()) +
-      "\n#### `mesh`\n\n" + MarkdownTable(MeshKeys()) +
+      MarkdownTable(std::vector<Option>{AddressKey(), NodeKey()}) +
+      "\n#### `links`\n\nA list, " + std::string(kLinksHelp) + ".\n\n" +
+      MarkdownTable(LinkKeys()) + "\n#### `mesh`\n\n" +
+      MarkdownTable(MeshKeysAndEtcd()) +
       "\n#### `mesh: tls`\n\nWhere devices and the GPU are on "
       "different hosts, and all of them.\n\n" +
       MarkdownTable(MeshKeys(kMeshTlsSection));

@@ -44,6 +44,7 @@ struct HostEntry {
   // Of the GPU's host: where linkds listen, HOST in numbers. The first one has
   // this port, the next one the next.
   std::optional<HostPort> address;
+  std::string node;  // of Slurm's; empty: any
 };
 
 // Between the GPU's host and another one, in simulated time.
@@ -63,7 +64,8 @@ struct HostPart {
   };
   struct Link {
     std::string peer;
-    HostPort address;  // where that link's linkd listens
+    // Where that link's linkd listens. No host in it: etcd tells.
+    HostPort address;
   };
   std::string host;
   bool has_gpu = false;
@@ -91,7 +93,8 @@ struct Topology {
   std::vector<HostEntry> hosts;
   std::string gpu_host;
   std::vector<LinkEntry> links;
-  std::vector<Setting> mesh;  // the keys of mesh and of mesh.tls
+  std::vector<Setting> mesh;      // the keys of mesh and of mesh.tls
+  std::vector<std::string> etcd;  // URLs of its members
   // Set by PartOf(): `devices` are those of this host.
   std::optional<HostPart> part;
 };

@@ -1,21 +1,75 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <vector>
 
+#include "base/status.h"
+#include "base/subprocess.h"
 #include "base/text.h"
 #include "tools/cli/commands/dev/commands.h"
 #include "tools/cli/doctor/checks.h"
+#include "tools/testbed/hosts/host_registration.h"
+#include "tools/testbed/hosts/host_views.h"
+#include "tools/testbed/topology/reader.h"
 
 namespace carillon::cli {
 namespace {
 
-absl::Status Examine(Console& console) {
+struct Finding {
+  std::string_view check;
+  CheckResult result;
+};
+
+CheckResult LookAtEtcd(const testbed::Topology& topology) {
+  const auto etcd = testbed::OpenEtcd(topology);
+  const absl::Status status =
+      etcd.ok() ? testbed::LookAtHosts(**etcd, topology).status()
+                : etcd.status();
+  if (status.ok()) {
+    return {Verdict::kGood, fmt::format("{}", fmt::join(topology.etcd, ", ")),
+            ""};
+  }
+  return {Verdict::kProblem, std::string(status.message()),
+          "apt-get install etcd-server and start it there, or mend mesh: etcd "
+          "and mesh: tls"};
+}
+
+CheckResult LookAtSlurm(const testbed::Topology& topology) {
+  std::string missing;
+  for (const char* const program : {"sbatch", "srun", "squeue", "scancel"}) {
+    if (!FindProgram(program).ok()) missing = program;
+  }
+  if (missing.empty()) return {Verdict::kGood, "its commands are there", ""};
+  // A host that names its node is started by nothing else.
+  const bool needed = std::ranges::any_of(
+      topology.hosts,
+      [](const testbed::HostEntry& host) { return !host.node.empty(); });
+  return {needed ? Verdict::kProblem : Verdict::kFact,
+          fmt::format("no {}: up --slurm needs it", missing),
+          needed ? "apt-get install slurm-client" : ""};
+}
+
+// `file`: a topology, or empty.
+absl::Status Examine(const std::string& file, Console& console) {
+  std::vector<Finding> findings;
+  for (const Check& check : Checks()) {
+    findings.push_back({check.name, check.look()});
+  }
+  if (!file.empty()) {
+    ASSIGN_OR_RETURN(const auto topology,
+                     testbed::LoadTopology(file, "default"));
+    if (!topology.etcd.empty()) {
+      findings.push_back({"etcd", LookAtEtcd(topology)});
+      findings.push_back({"Slurm", LookAtSlurm(topology)});
+    }
+  }
   Json document = Json::array();
   int problems = 0;
-  for (const Check& check : Checks()) {
-    const CheckResult finding = check.look();
+  for (const auto& [check, finding] : findings) {
     if (finding.verdict == Verdict::kProblem) ++problems;
-    document.push_back({{"check", check.name},
+    document.push_back({{"check", check},
                         {"verdict", VerdictName(finding.verdict)},
                         {"text", finding.text},
                         {"advice", finding.advice}});
@@ -23,8 +77,7 @@ absl::Status Examine(Console& console) {
     std::string verdict = fmt::format("{:<8}", VerdictName(finding.verdict));
     if (finding.verdict == Verdict::kGood) verdict = console.Good(verdict);
     if (finding.verdict == Verdict::kProblem) verdict = console.Bad(verdict);
-    console.Print(
-        fmt::format("{} {:<18} {}\n", verdict, check.name, finding.text));
+    console.Print(fmt::format("{} {:<18} {}\n", verdict, check, finding.text));
     if (!finding.advice.empty()) {
       console.Print(fmt::format("{:27} -> {}\n", "", finding.advice));
     }
@@ -41,7 +94,10 @@ absl::Status Examine(Console& console) {
 }  // namespace
 
 Run MakeDoctor(Arguments& arguments, Console& console) {
-  return [&console] { return Examine(console); };
+  auto file = std::make_shared<std::string>();
+  arguments.Text("-f,--file FILE", *file,
+                 "Topology: also what its hosts need, etcd and Slurm");
+  return [file, &console] { return Examine(*file, console); };
 }
 
 }  // namespace carillon::cli

@@ -4,8 +4,13 @@
 #include <nlohmann/json.hpp>
 
 #include "base/status.h"
+#include "base/text.h"
 #include "tools/cli/commands/testbed/commands.h"
+#include "tools/cli/slurm/slurm.h"
 #include "tools/cli/ui/failures.h"
+#include "tools/cli/up_options.h"
+#include "tools/testbed/hosts/host_registration.h"
+#include "tools/testbed/hosts/host_views.h"
 #include "tools/testbed/supervisor/testbeds.h"
 
 namespace carillon::cli {
@@ -13,6 +18,7 @@ namespace {
 
 struct Options {
   std::string name;
+  std::string file;
   bool all = false;
   // More than the supervisor gives its children.
   double timeout_s = 20;
@@ -69,16 +75,50 @@ absl::Status Down(const Options& options, Console& console) {
   return failures.Status();
 }
 
+// Of all hosts, and of the Slurm job that runs them.
+absl::Status DownEverywhere(const Options& options, Console& console) {
+  ASSIGN_OR_RETURN(const auto topology, LoadMesh(options.file));
+  ASSIGN_OR_RETURN(const auto etcd, testbed::OpenEtcd(topology));
+  ASSIGN_OR_RETURN(const auto before, testbed::LookAtHosts(*etcd, topology));
+  Json ended = Json::array();
+  for (const testbed::HostView& host : before.hosts) {
+    if (host.record) ended.push_back(host.name);
+  }
+  absl::Status status = testbed::EndHosts(
+      *etcd, topology,
+      std::chrono::seconds(static_cast<int64_t>(options.timeout_s)));
+  if (!before.job.empty()) {
+    // Also one that still waits for its nodes.
+    const absl::Status cancelled = CancelJob(before.job);
+    if (!cancelled.ok()) {
+      console.Say(
+          fmt::format("job {} may go on: {}", before.job, cancelled.message()));
+    }
+  }
+  RETURN_IF_ERROR(status);
+  console.Say(ended.empty() && before.job.empty()
+                  ? fmt::format("no host of testbed '{}' is up", topology.name)
+                  : fmt::format("testbed '{}' is down on {}", topology.name,
+                                FormatPlural(ended.size(), "host")));
+  if (console.json()) console.PrintDocument({{"ended", std::move(ended)}});
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 Run MakeDown(Arguments& arguments, Console& console) {
   auto options = std::make_shared<Options>();
   AddNameOption(arguments, options->name);
+  AddMeshOption(arguments, options->file);
   arguments.Flag("--all", options->all, "All testbeds of yours, dead ones too")
-      .Excludes("--name");
+      .Excludes("--name")
+      .Excludes("--file");
   arguments.Seconds("--timeout", options->timeout_s, 0, 3600,
                     "Until a testbed that does not end is killed");
-  return [options, &console] { return Down(*options, console); };
+  return [options, &console] {
+    return options->file.empty() ? Down(*options, console)
+                                 : DownEverywhere(*options, console);
+  };
 }
 
 }  // namespace carillon::cli

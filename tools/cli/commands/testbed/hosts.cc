@@ -5,6 +5,9 @@
 
 #include "base/status.h"
 #include "tools/cli/commands/testbed/commands.h"
+#include "tools/cli/up_options.h"
+#include "tools/testbed/hosts/host_registration.h"
+#include "tools/testbed/hosts/host_views.h"
 #include "tools/testbed/supervisor/state.h"
 #include "tools/testbed/supervisor/testbeds.h"
 #include "tools/testbed/topology/topology.h"
@@ -34,12 +37,61 @@ absl::Status ListHosts(const std::string& name, Console& console) {
   return absl::OkStatus();
 }
 
+std::string FirstLineOf(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
+
+// As etcd shows them.
+absl::Status ListAllHosts(const std::string& file, Console& console) {
+  ASSIGN_OR_RETURN(const auto topology, LoadMesh(file));
+  ASSIGN_OR_RETURN(const auto etcd, testbed::OpenEtcd(topology));
+  ASSIGN_OR_RETURN(const auto view, testbed::LookAtHosts(*etcd, topology));
+  Json list = Json::array();
+  Table table({"HOST", "STATE", "WHERE", "GPU", "DEVICES", "NOTE"});
+  for (const testbed::HostView& host : view.hosts) {
+    std::vector<std::string> devices;
+    for (const testbed::DeviceEntry& device : topology.devices) {
+      if (device.host == host.name) devices.push_back(device.name);
+    }
+    const bool gpu = host.name == topology.gpu_host;
+    const std::string where = host.record ? host.record->Place()
+                              : host.last ? host.last->place
+                                          : "";
+    std::string note = host.damage;
+    if (note.empty() && !host.record && host.last) note = host.last->error;
+    list.push_back({{"name", host.name},
+                    {"state", host.State()},
+                    {"where", where},
+                    {"gpu", gpu},
+                    {"devices", devices},
+                    {"links", host.record ? Json(host.record->links) : Json()},
+                    {"note", note}});
+    table.AddRow(host.name, host.State(), where.empty() ? "-" : where,
+                 gpu ? "yes" : "no",
+                 fmt::format("{}", fmt::join(devices, ", ")),
+                 FirstLineOf(note));
+  }
+  console.Print({{"testbed", topology.name},
+                 {"job", view.job.empty() ? Json() : Json(view.job)},
+                 {"hosts", std::move(list)}},
+                table);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 Run MakeHosts(Arguments& arguments, Console& console) {
-  auto name = std::make_shared<std::string>();
-  AddNameOption(arguments, *name);
-  return [name, &console] { return ListHosts(*name, console); };
+  struct Options {
+    std::string name;
+    std::string file;
+  };
+  auto options = std::make_shared<Options>();
+  AddNameOption(arguments, options->name);
+  AddMeshOption(arguments, options->file);
+  return [options, &console] {
+    return options->file.empty() ? ListHosts(options->name, console)
+                                 : ListAllHosts(options->file, console);
+  };
 }
 
 }  // namespace carillon::cli

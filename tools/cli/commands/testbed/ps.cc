@@ -9,7 +9,10 @@
 #include "base/text.h"
 #include "tools/cli/commands/inspect/repeat.h"
 #include "tools/cli/commands/testbed/commands.h"
+#include "tools/cli/up_options.h"
 #include "tools/testbed/client/admin_client.h"
+#include "tools/testbed/hosts/host_registration.h"
+#include "tools/testbed/hosts/host_views.h"
 #include "tools/testbed/supervisor/process_identity.h"
 #include "tools/testbed/supervisor/state.h"
 #include "tools/testbed/supervisor/testbeds.h"
@@ -31,7 +34,8 @@ struct Listing {
   std::string name;
   std::optional<testbed::Phase> phase;  // nothing: it is dead
   std::string directory;
-  std::string host;  // empty: there are no hosts
+  std::string host;     // empty: there are no hosts
+  std::string trouble;  // of a host that is elsewhere: "gone"
   pid_t supervisor = 0;
   std::vector<Process> processes;
 };
@@ -93,7 +97,25 @@ Listing List(const testbed::Testbed& testbed) {
   return listing;
 }
 
-const char* PhaseText(const Listing& listing) {
+// As etcd has it: of processes on another machine there are no facts.
+Listing List(const testbed::HostView& host, const std::string& testbed) {
+  Listing listing{.name = testbed, .host = host.name};
+  if (!host.record) {
+    listing.trouble = host.State();
+    return listing;
+  }
+  const testbed::TestbedState& state = host.record->state;
+  listing.phase = state.phase;
+  listing.supervisor = state.supervisor.pid;
+  for (const testbed::ProcessRecord& record : state.processes) {
+    listing.processes.push_back(
+        {.record = record, .state = testbed::ToText(record.state)});
+  }
+  return listing;
+}
+
+std::string PhaseText(const Listing& listing) {
+  if (!listing.trouble.empty()) return listing.trouble;
   return listing.phase ? testbed::ToText(*listing.phase) : "dead";
 }
 
@@ -177,22 +199,36 @@ absl::Status ShowDirectory(const std::string& name, Console& console) {
   return absl::OkStatus();
 }
 
-absl::Status ListAll(const std::string& name, Console& console) {
+absl::StatusOr<std::vector<Listing>> ListHosts(const std::string& file) {
+  ASSIGN_OR_RETURN(const auto topology, LoadMesh(file));
+  ASSIGN_OR_RETURN(const auto etcd, testbed::OpenEtcd(topology));
+  ASSIGN_OR_RETURN(const auto view, testbed::LookAtHosts(*etcd, topology));
+  std::vector<Listing> listings;
+  for (const testbed::HostView& host : view.hosts) {
+    listings.push_back(List(host, topology.name));
+  }
+  return listings;
+}
+
+absl::Status ListAll(const std::string& name, const std::string& file,
+                     Console& console) {
   std::vector<testbed::Testbed> testbeds;
-  if (name.empty()) {
+  std::vector<Listing> listings;
+  if (!file.empty()) {
+    ASSIGN_OR_RETURN(listings, ListHosts(file));
+  } else if (name.empty()) {
     ASSIGN_OR_RETURN(testbeds, testbed::ListTestbeds());
   } else {
     ASSIGN_OR_RETURN(auto one, testbed::ChooseTestbed(name));
     testbeds = {std::move(one)};
   }
   Json document = Json::array();
-  std::vector<Listing> listings;
   bool dead = false;
   for (const testbed::Testbed& testbed : testbeds) {
     listings.push_back(List(testbed));
-    document.push_back(ToJson(listings.back()));
     dead |= !testbed.supervisor;
   }
+  for (const Listing& listing : listings) document.push_back(ToJson(listing));
   const bool hosts = std::ranges::any_of(
       listings, [](const Listing& one) { return !one.host.empty(); });
   std::vector<Column> columns = {"TESTBED",  "PROCESS", "KIND", "STATE",
@@ -221,19 +257,23 @@ Run MakePs(Arguments& arguments, Console& console) {
   struct Options {
     explicit Options(Arguments& arguments) : repeat(arguments) {}
     std::string name;
+    std::string file;
     bool directory = false;
     Repeat repeat;
   };
   auto options = std::make_shared<Options>(arguments);
   arguments.Text("--name TESTBED", options->name, "Only this testbed");
+  AddMeshOption(arguments, options->file);
   arguments
       .Flag("--directory", options->directory,
             "Only where it is: CARILLON_TESTBED_DIR of its devices")
-      .Excludes("--watch");
+      .Excludes("--watch")
+      .Excludes("--file");
   return [options, &console] {
     if (options->directory) return ShowDirectory(options->name, console);
     return options->repeat.Run(
-        "ps", console, [&] { return ListAll(options->name, console); },
+        "ps", console,
+        [&] { return ListAll(options->name, options->file, console); },
         [] { return true; });
   };
 }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <memory>
+#include <mutex>
 #include <string_view>
 
 #include "base/log/log_line.h"
@@ -29,7 +30,9 @@ void AppendToLog(std::string_view level, const std::string& line) {
 absl::Status Supervise(const Options& options) {
   fcntl(static_cast<int>(options.report_fd), F_SETFD, FD_CLOEXEC);
   UpReportWriter report(static_cast<int>(options.report_fd));
+  std::mutex mutex;  // who writes to the report and the log
   const auto fail = [&](const absl::Status& status) {
+    std::lock_guard lock(mutex);
     report.Failed(status);
     return absl::Status(status.code(), "");  // the reader tells it
   };
@@ -40,6 +43,7 @@ absl::Status Supervise(const Options& options) {
   bool logging = false;
   auto run = testbed::TestbedRun::Make(*topology, source, options.up,
                                        [&](const std::string& line) {
+                                         std::lock_guard lock(mutex);
                                          report.Say(line);
                                          if (logging) AppendToLog("info", line);
                                        });
@@ -55,18 +59,24 @@ absl::Status Supervise(const Options& options) {
     return fail(absl::PermissionDeniedError(
         fmt::format("cannot write {}: {}", log, strerror(errno))));
   }
-  dup2(log_fd.get(), 1);
-  dup2(log_fd.get(), 2);
-  logging = true;
+  {
+    std::lock_guard lock(mutex);
+    dup2(log_fd.get(), 1);
+    dup2(log_fd.get(), 2);
+    logging = true;
+  }
 
-  if (absl::Status status = supervisor.BringUp(); !status.ok()) {
+  if (absl::Status status = (*run)->BringUp(); !status.ok()) {
     AppendToLog("error", std::string(status.message()));
     return fail(status);
   }
-  report.Up(testbed::UpDocument(supervisor));
+  {
+    std::lock_guard lock(mutex);
+    report.Up(testbed::UpDocument(supervisor));
+  }
   while (supervisor.Watch(std::chrono::hours(1))) {
   }
-  return testbed::EndRun(supervisor);
+  return (*run)->End();
 }
 
 }  // namespace

@@ -7,14 +7,17 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "base/status.h"
 #include "base/strict_yaml.h"
 #include "base/subprocess.h"
+#include "base/text.h"
 #include "base/unique_fd.h"
 #include "tools/cli/commands/testbed/commands.h"
 #include "tools/cli/commands/testbed/up_report.h"
+#include "tools/cli/commands/testbed/up_slurm.h"
 #include "tools/cli/ui/exit_code.h"
 #include "tools/cli/up_options.h"
 #include "tools/testbed/testbed_run.h"
@@ -30,6 +33,8 @@ constexpr std::chrono::seconds kLastSteps{5};
 struct Options {
   testbed::UpOptions up;
   bool detach = false;
+  bool slurm = false;
+  std::vector<std::string> sbatch_arguments;
 };
 
 void SayWhatNext(const testbed::Supervisor& supervisor, const char* end,
@@ -41,18 +46,23 @@ void SayWhatNext(const testbed::Supervisor& supervisor, const char* end,
 absl::Status RunInForeground(const Options& options, Console& console) {
   std::string source;
   ASSIGN_OR_RETURN(const auto topology, ChooseTopology(options.up, &source));
-  ASSIGN_OR_RETURN(const auto run, testbed::TestbedRun::Make(
-                                       topology, source, options.up,
-                                       [&console](const std::string& line) {
-                                         console.Say(line);
-                                       }));
+  std::mutex mutex;  // who writes to the console
+  ASSIGN_OR_RETURN(const auto run,
+                   testbed::TestbedRun::Make(topology, source, options.up,
+                                             [&](const std::string& line) {
+                                               std::lock_guard lock(mutex);
+                                               console.Say(line);
+                                             }));
   testbed::Supervisor& supervisor = run->supervisor();
-  RETURN_IF_ERROR(supervisor.BringUp());
-  if (console.json()) console.PrintDocument(testbed::UpDocument(supervisor));
-  SayWhatNext(supervisor, "end it with Ctrl-C", console);
+  RETURN_IF_ERROR(run->BringUp());
+  {
+    std::lock_guard lock(mutex);
+    if (console.json()) console.PrintDocument(testbed::UpDocument(supervisor));
+    SayWhatNext(supervisor, "end it with Ctrl-C", console);
+  }
   while (supervisor.Watch(std::chrono::hours(1))) {
   }
-  return testbed::EndRun(supervisor);
+  return run->End();
 }
 
 // The supervisor reads the topology again, from a stdin with the same bytes.
@@ -140,7 +150,22 @@ Run MakeUp(Arguments& arguments, Console& console) {
   AddUpOptions(arguments, options->up);
   arguments.Flag("-d,--detach", options->detach,
                  "Return when everything is ready, and leave it running");
-  return [options, &console] {
+  arguments
+      .Flag("--slurm", options->slurm,
+            "All hosts of the topology, as steps of a Slurm job; returns when "
+            "they are up (docs/mesh.md)")
+      .Excludes("--detach");
+  arguments.Texts("sbatch SBATCH_ARG", options->sbatch_arguments,
+                  "After --, with --slurm: for sbatch, as --partition=lab");
+  return [options, &console]() -> absl::Status {
+    if (options->slurm) {
+      return UpBySlurm(options->up, options->sbatch_arguments, console);
+    }
+    if (!options->sbatch_arguments.empty()) {
+      return absl::InvalidArgumentError(
+          fmt::format("unexpected argument {}: only --slurm takes some",
+                      Quote(options->sbatch_arguments[0])));
+    }
     return options->detach ? RunDetached(*options, console)
                            : RunInForeground(*options, console);
   };

@@ -1,0 +1,293 @@
+#include "tools/testbed/hosts/host_registration.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/host_port.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "base/tls_files.h"
+#include "tools/testbed/hosts/own_address.h"
+#include "tools/testbed/supervisor/process_identity.h"
+#include "tools/testbed/topology/keys.h"
+
+namespace carillon::testbed {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr std::chrono::seconds kPeriod{1};
+constexpr milliseconds kLookPeriod{100};
+// Longer than a supervisor gives its devices and then gpud.
+constexpr std::chrono::seconds kEndOfOthers{15};
+
+// Whether nobody is left who could end the lease of `record`.
+bool IsDeadHere(const HostRecord& record) {
+  return record.processes == OwnRecord().processes &&
+         !IsAlive(record.state.supervisor);
+}
+
+absl::StatusOr<bool> WantsDown(mesh::Etcd& etcd, const HostKeys& keys) {
+  ASSIGN_OR_RETURN(const auto found, etcd.List(keys.want));
+  const auto want = found.find(keys.want);
+  return want != found.end() && want->second.value == kWantDown;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<mesh::Etcd>> OpenEtcd(const Topology& topology) {
+  TlsFiles files;
+  for (const Setting& setting : topology.mesh) {
+    for (const auto& [key, path] :
+         {std::pair("certificate", &files.certificate),
+          std::pair("key", &files.key), std::pair("ca", &files.ca)}) {
+      if (setting.option->key == key) *path = setting.text;
+    }
+  }
+  TlsPems pems;
+  if (files.any()) {
+    ASSIGN_OR_RETURN(pems, ReadTlsFiles(files, "mesh: tls: ca"));
+  }
+  return mesh::Etcd::Make(topology.etcd, pems);
+}
+
+HostRegistration::HostRegistration(std::unique_ptr<mesh::Etcd> etcd,
+                                   const Topology& topology, Options options)
+    : etcd_(std::move(etcd)),
+      keys_(topology.name),
+      host_(topology.part->host),
+      gpu_host_(topology.gpu_host),
+      options_(std::move(options)),
+      record_(OwnRecord()) {
+  record_.state.testbed = topology.name;
+  record_.state.host = host_;
+  record_.state.hosts = topology.part->hosts;
+  record_.state.supervisor = OwnIdentity();
+}
+
+absl::StatusOr<std::unique_ptr<HostRegistration>> HostRegistration::Take(
+    Topology& topology, Options options) {
+  ASSIGN_OR_RETURN(auto etcd, OpenEtcd(topology));
+  HostPart& part = *topology.part;
+  if (part.has_gpu) {
+    RETURN_IF_ERROR(ChooseAddresses(topology.etcd[0], part.links));
+  }
+  std::unique_ptr<HostRegistration> taken(
+      new HostRegistration(std::move(etcd), topology, std::move(options)));
+  if (part.has_gpu) {
+    for (const HostPart::Link& link : part.links) {
+      taken->record_.links[link.peer] = link.address.ToString();
+    }
+  }
+  ASSIGN_OR_RETURN(const bool down, WantsDown(*taken->etcd_, taken->keys_));
+  if (down) {
+    return absl::FailedPreconditionError(
+        fmt::format("testbed '{}' is being taken down: try again when carillon "
+                    "hosts shows none",
+                    topology.name));
+  }
+  ASSIGN_OR_RETURN(const auto holder, taken->Register(ToText(taken->record_)));
+  if (!holder.empty()) {
+    return WithHint(
+        absl::AlreadyExistsError(
+            fmt::format("host '{}' of testbed '{}' is up already ({})",
+                        taken->host_, topology.name, holder)),
+        "carillon down -f FILE ends all hosts; one that was cut off is gone "
+        "after 6 s");
+  }
+  taken->keeper_ = std::thread([self = taken.get()] { self->Keep(); });
+  return taken;
+}
+
+absl::StatusOr<std::string> HostRegistration::Register(
+    const std::string& value) {
+  ASSIGN_OR_RETURN(const auto lease, etcd_->GrantLease(kHostLease));
+  const auto put = [&] {
+    return etcd_->PutNew(keys_.host(host_), value, lease);
+  };
+  ASSIGN_OR_RETURN(auto entry, put());
+  const std::string what = fmt::format("etcd's key {}", keys_.host(host_));
+  const auto other = ReadHostRecord(entry.value, what);
+  if (entry.lease != lease && other.ok() && IsDeadHere(*other)) {
+    // One that was killed: this host need not wait for its lease to end.
+    RETURN_IF_ERROR(entry.lease == 0 ? etcd_->Delete(keys_.host(host_))
+                                     : etcd_->Revoke(entry.lease));
+    ASSIGN_OR_RETURN(entry, put());
+  }
+  if (entry.lease != lease) {
+    etcd_->Revoke(lease).IgnoreError();
+    return other.ok() ? other->Place() : std::string(other.status().message());
+  }
+  lease_ = lease;
+  created_ = entry.created;
+  return std::string();
+}
+
+HostRegistration::~HostRegistration() {
+  if (!keeper_.joinable()) return;
+  {
+    std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  wake_.notify_one();
+  keeper_.join();
+  if (lease_ == 0 || !lost_.ok()) return;
+  // If etcd does not answer, the lease ends by itself.
+  const std::string last = keys_.last(host_);
+  (failure_.empty()
+       ? etcd_->Delete(last)
+       : etcd_->Put(last, ToText(LastOfHost{record_.Place(), failure_})))
+      .IgnoreError();
+  etcd_->Revoke(lease_).IgnoreError();
+}
+
+void HostRegistration::Publish(const TestbedState& state) {
+  {
+    std::lock_guard lock(mutex_);
+    record_.state = state;
+    changed_ = true;
+  }
+  wake_.notify_one();
+}
+
+void HostRegistration::NoteFailure(const absl::Status& failure) {
+  std::lock_guard lock(mutex_);
+  failure_ = std::string(failure.message());
+}
+
+absl::Status HostRegistration::Judge() const {
+  std::lock_guard lock(mutex_);
+  return lost_;
+}
+
+absl::Status HostRegistration::AwaitGpu(HostPart& part, milliseconds patience,
+                                        const std::function<bool()>& stopped) {
+  if (part.has_gpu) return absl::OkStatus();
+  const auto end = Clock::now() + patience;
+  const std::string key = keys_.host(gpu_host_);
+  const std::string what = fmt::format("etcd's key {}", key);
+  bool told = false;
+  absl::Status trouble;
+  for (;;) {
+    const auto found = etcd_->List(key);
+    trouble = found.status();
+    if (found.ok() && found->contains(key)) {
+      const auto record = ReadHostRecord(found->at(key).value, what);
+      trouble = record.status();
+      if (record.ok() && record->state.phase == Phase::kUp) {
+        const auto address = record->links.find(host_);
+        if (address == record->links.end()) {
+          return absl::FailedPreconditionError(fmt::format(
+              "host '{}' serves no link to '{}': is its topology another one?",
+              gpu_host_, host_));
+        }
+        ASSIGN_OR_RETURN(part.links[0].address,
+                         ReadListenAddress(address->second));
+        return absl::OkStatus();
+      }
+    }
+    RETURN_IF_ERROR(Judge());
+    if (stopped()) return absl::CancelledError("interrupted");
+    if (Clock::now() >= end) {
+      return absl::DeadlineExceededError(
+          fmt::format("host '{}', which has the GPU, was not up within {}{}{}",
+                      gpu_host_, FormatSeconds(patience),
+                      trouble.ok() ? "" : ": ", trouble.message()));
+    }
+    if (!std::exchange(told, true)) {
+      options_.say(
+          fmt::format("waits for host '{}', which has the GPU", gpu_host_));
+    }
+    std::this_thread::sleep_for(kLookPeriod);
+  }
+}
+
+void HostRegistration::Keep() {
+  bool away = false;
+  std::unique_lock lock(mutex_);
+  // What others read if nobody sees its end.
+  std::string last = ToText(LastOfHost{record_.Place(), ""});
+  while (!ending_ && lost_.ok()) {
+    const bool changed = std::exchange(changed_, false);
+    const std::string value = ToText(record_);
+    lock.unlock();
+    absl::Status status = Look(changed, value);
+    if (status.ok() && !last.empty()) {
+      status = etcd_->Put(keys_.last(host_), last);
+      if (status.ok()) last.clear();
+    }
+    if (!status.ok() && !away) {
+      options_.say(fmt::format("{}; what runs goes on", status.message()));
+    } else if (status.ok() && away) {
+      options_.say("etcd answers again");
+    }
+    away = !status.ok();
+    lock.lock();
+    if (away) changed_ |= changed;
+    wake_.wait_for(lock, kPeriod,
+                   [&] { return ending_ || (changed_ && !away); });
+  }
+}
+
+absl::Status HostRegistration::Look(bool changed, const std::string& value) {
+  absl::Status alive =
+      lease_ == 0 ? absl::NotFoundError("") : etcd_->KeepAlive(lease_);
+  if (alive.ok() && changed) {
+    const auto mine =
+        etcd_->Replace(keys_.host(host_), value, lease_, created_);
+    RETURN_IF_ERROR(mine.status());
+    // Somebody has removed it.
+    if (!*mine) alive = absl::NotFoundError("");
+  }
+  if (absl::IsNotFound(alive)) {
+    // etcd was away, or this host was, for longer than the lease.
+    lease_ = 0;
+    ASSIGN_OR_RETURN(const auto holder, Register(value));
+    if (!holder.empty()) {
+      Lose(holder);
+      return absl::OkStatus();
+    }
+    alive = absl::OkStatus();
+  }
+  RETURN_IF_ERROR(alive);
+  ASSIGN_OR_RETURN(const bool down, WantsDown(*etcd_, keys_));
+  if (!down || ended_) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const bool may_end, MayEnd());
+  if (may_end) {
+    End("carillon down was called for all hosts");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> HostRegistration::MayEnd() {
+  if (host_ != gpu_host_) return true;
+  const auto now = Clock::now();
+  if (!last_call_) last_call_ = now + kEndOfOthers;
+  if (now >= *last_call_) return true;
+  ASSIGN_OR_RETURN(const auto hosts, etcd_->List(keys_.hosts));
+  // What has no lease is of no supervisor.
+  return std::ranges::none_of(hosts, [&](const auto& one) {
+    return one.first != keys_.host(host_) && one.second.lease != 0;
+  });
+}
+
+void HostRegistration::Lose(const std::string& place) {
+  const std::string why =
+      fmt::format("host '{}' is another supervisor's now ({})", host_, place);
+  {
+    std::lock_guard lock(mutex_);
+    lost_ = absl::AbortedError(why);
+  }
+  End(why);
+}
+
+void HostRegistration::End(const std::string& why) {
+  if (std::exchange(ended_, true)) return;
+  options_.say(why);
+  options_.end();
+}
+
+}  // namespace carillon::testbed

@@ -1,0 +1,96 @@
+// A supervisor's place among the hosts of its testbed: a key in etcd that lives
+// as long as it does.
+#ifndef CARILLON_TOOLS_TESTBED_HOSTS_HOST_REGISTRATION_H_
+#define CARILLON_TOOLS_TESTBED_HOSTS_HOST_REGISTRATION_H_
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "absl/status/statusor.h"
+#include "mesh/etcd/etcd.h"
+#include "tools/testbed/hosts/host_record.h"
+#include "tools/testbed/topology/topology.h"
+
+namespace carillon::testbed {
+
+inline constexpr std::chrono::seconds kHostLease{5};
+
+// Errors: those of ReadTlsFiles().
+absl::StatusOr<std::unique_ptr<mesh::Etcd>> OpenEtcd(const Topology& topology);
+
+// A thread keeps it alive, and shows the others what is published. Where etcd
+// does not answer, all that runs goes on, and it is there again when etcd is.
+class HostRegistration {
+ public:
+  struct Options {
+    std::function<void(const std::string&)> say;  // from any thread
+    // The testbed is to end, or this host is another's now. From its thread.
+    std::function<void()> end;
+  };
+
+  // Takes the host of `topology.part`, and gives the links that are served
+  // here an address where they have none. Errors: AlreadyExists (another
+  // supervisor has this host), FailedPrecondition (the testbed is being taken
+  // down), those of OpenEtcd() and of Etcd.
+  static absl::StatusOr<std::unique_ptr<HostRegistration>> Take(
+      Topology& topology, Options options);
+  // The others see it go.
+  ~HostRegistration();
+
+  // On a host without the GPU: waits until the GPU's host is up, and takes the
+  // link's address from it. Errors: DeadlineExceeded, Cancelled (`stopped`).
+  absl::Status AwaitGpu(HostPart& part, std::chrono::milliseconds patience,
+                        const std::function<bool()>& stopped);
+  void Publish(const TestbedState& state);
+  // What others read once it has gone.
+  void NoteFailure(const absl::Status& failure);
+  // Aborted: another supervisor has the host, which this one lost.
+  absl::Status Judge() const;
+
+ private:
+  HostRegistration(std::unique_ptr<mesh::Etcd> etcd, const Topology& topology,
+                   Options options);
+  // Whose it is now, if it is not this one's. Errors: those of Etcd.
+  absl::StatusOr<std::string> Register(const std::string& value);
+  void Keep();
+  // One look at etcd, for Keep(). Errors: those of Etcd.
+  absl::Status Look(bool changed, const std::string& value);
+  // Whether it is this host's turn to end: the devices' hosts go first, since
+  // their events end on the GPU's. Errors: those of Etcd.
+  absl::StatusOr<bool> MayEnd();
+  void Lose(const std::string& place);
+  void End(const std::string& why);
+
+  const std::unique_ptr<mesh::Etcd> etcd_;
+  const HostKeys keys_;
+  const std::string host_;
+  const std::string gpu_host_;
+  const Options options_;
+  // Of the thread, once it runs.
+  mesh::Etcd::LeaseId lease_ = 0;  // 0: none
+  int64_t created_ = 0;
+  bool ended_ = false;  // End() was called
+  // By when the devices' hosts are to have gone.
+  std::optional<std::chrono::steady_clock::time_point> last_call_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  HostRecord record_;     // guarded by mutex_, as the next
+  bool changed_ = false;  // since it was put
+  bool ending_ = false;
+  std::string failure_;
+  absl::Status lost_;
+  std::thread keeper_;
+};
+
+}  // namespace carillon::testbed
+
+#endif  // CARILLON_TOOLS_TESTBED_HOSTS_HOST_REGISTRATION_H_
