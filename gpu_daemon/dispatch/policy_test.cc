@@ -312,6 +312,21 @@ TEST(GpesTest, OneSliceAtATimeAndTheHighestPriorityIsNext) {
   EXPECT_EQ(stage.records["low"].placed.size(), 5u);
 }
 
+TEST(GpesTest, SlicesOfAOneBlockGridAreOneAndLeaveTheGpuToIt) {
+  Stage stage(kTwo, "gpes");
+  stage.Submit({.name = "one", .blocks = 1});
+  stage.Submit({.name = "next", .blocks = 1});
+  EXPECT_THAT(stage.Place(), ElementsAre("one"))
+      << "one entity at a time, though half of the GPU is free";
+  EXPECT_THAT(stage.End("one"), ElementsAre("next"));
+  stage.End("next");
+  for (const char* name : {"one", "next"}) {
+    EXPECT_EQ(stage.records[name].ended, 1) << name;
+    EXPECT_EQ(stage.records[name].placed.size(), 1u) << name;
+    EXPECT_EQ(stage.records[name].placed[0], 1u) << name;
+  }
+}
+
 TEST(GpesTest, APolicyChangedInMidSliceLosesAndDoublesNoBlock) {
   Stage stage(kTwo, "gpes");
   stage.Submit({.name = "low", .blocks = 6});

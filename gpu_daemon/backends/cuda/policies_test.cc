@@ -312,6 +312,27 @@ TEST_P(CudaSlicesTest, EachBlockRunsOnceForEverySliceSize) {
   EXPECT_GT(log().size(), 2 * code) << "they were sliced";
 }
 
+TEST_P(CudaSlicesTest, SlicesOfAOneBlockGridAreOneLaunchCountedAsWhole) {
+  NoteBlocks();
+  ASSERT_NO_FATAL_FAILURE(Open("gpes"));
+  const simt::Dim3 grid = {1, 1, 1};
+  auto event = AddLarge(*device_, grid);
+  const uint64_t launched = Launched();
+  EXPECT_EQ(RingAndWait(*device_, event, 1).state, EventState::kDone);
+  EXPECT_EQ(Submit(Large(*device_, 2, 0, grid)).get().state, EventState::kDone);
+  EXPECT_EQ(Launched() - launched, 2u);
+  EXPECT_EQ(times(1), Once(grid));
+  EXPECT_EQ(times(2), Once(grid));
+  const SliceFigures figures = backend_->figures().slices;
+  EXPECT_EQ(figures.sliced, 0u);
+  EXPECT_EQ(figures.slices, 0u);
+  const auto whole =
+      std::ranges::find(figures.whole, "one_slice", &PathCounter::name);
+  ASSERT_NE(whole, figures.whole.end());
+  EXPECT_EQ(whole->value, 2u);
+  EXPECT_EQ(TakeAway(event), 0u);
+}
+
 TEST_P(CudaSlicesTest, AMoreUrgentLaunchGoesFirstAtTheNextSlicesEnd) {
   NoteBlocks();
   ASSERT_NO_FATAL_FAILURE(Open("gpes"));

@@ -225,6 +225,17 @@ TEST_F(SharingTest, GpesGivesTheGpuToOneSliceAtATimeTheMostUrgentNext) {
   }
 }
 
+TEST_F(SharingTest, SlicesOfAOneBlockGridAreOneAndLeaveTheGpuToIt) {
+  Share(kGpes);
+  const GridId one = Submit(Work(100, 1));
+  const GridId next = Submit(Work(100, 1));
+  gpu().Run();
+  ASSERT_EQ(results_.size(), 2u);
+  EXPECT_TRUE(BesideStartsOf(one).empty());
+  EXPECT_TRUE(BesideStartsOf(next).empty());
+  EXPECT_EQ(threads_that_ran(), 2u * 32);
+}
+
 TEST_F(SharingTest,
        BlocksThatWaitForEachOtherHaveOneSliceAlsoWhenHalfHaveBegun) {
   Share(kFirstCome);

@@ -51,6 +51,17 @@ TEST(GridSliceTest, EachBlockIsInOneSliceForEverySliceSize) {
   }
 }
 
+TEST(GridSliceTest, SlicesOfAOneBlockGridAreOneAndTheWholeGrid) {
+  const simt::Dim3 grid = {1, 1, 1};
+  for (const uint64_t most : {uint64_t{1}, uint64_t{2}, ~uint64_t{0}}) {
+    const GridSlice slice = NextSlice(grid, 0, most);
+    EXPECT_TRUE(IsSliceOf(grid, slice)) << most;
+    EXPECT_EQ(slice.blocks(), 1u) << most;
+  }
+  EXPECT_FALSE(IsSliceOf(grid, {{0, 0, 0}, {2, 1, 1}}));
+  EXPECT_FALSE(IsSliceOf(grid, {{1, 0, 0}, {1, 1, 1}}));
+}
+
 TEST(GridSliceTest, EachBlockIsInOneSliceWhenTheSizeChangesBetweenSlices) {
   std::mt19937 random(1);
   const auto upto = [&](uint64_t most) {

@@ -77,10 +77,12 @@ static_assert(sizeof(PagodaRingReport) == 64);
 
 struct alignas(128) PagodaReport {
   PagodaRingReport rings[kPagodaMaxRings];
-  uint64_t reports;  // a heartbeat: of kPagodaLooksAReport looks each
-  uint64_t tasks;    // that were begun
-  uint32_t up;       // columns, once all of them are on the GPU; 0 before
-  uint32_t any;      // 1: one of them is. Writer: the first one's warp
+  // A heartbeat: of kPagodaLooksAReport looks each; on `pagoda`, of looks at the
+  // control.
+  uint64_t reports;
+  uint64_t tasks;  // that were begun
+  uint32_t up;     // columns, once all of them are on the GPU; 0 before
+  uint32_t any;    // 1: one of them is. Writer: the first one's warp
 };
 
 // In device memory. The host writes it while nothing runs.
@@ -119,6 +121,8 @@ struct alignas(128) PagodaWords {
   // Columns that are on the GPU. Writers: all, once.
   alignas(128) uint32_t up;
   uint64_t tasks;  // begun; writers: scheduler warps
+  // On `pagoda`, of column 0 at the control. Writer: its scheduler warp.
+  uint32_t looks;
   // Columns none of whose warps has anything to do any more. Writers: all, once;
   // reader: column 0, which looks for a trap until then.
   alignas(128) uint32_t out;

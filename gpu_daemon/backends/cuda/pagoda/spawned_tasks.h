@@ -39,8 +39,12 @@ CARILLON_HOST_DEVICE const std::byte* SpawnedArgs(const TaskEntry& entry) {
   return entry.args + sizeof(RingTask);
 }
 
+// And says that column 0 lives. The count lies in device memory, since the
+// scheduler warp has no register left for it.
 template <class Port>
 CARILLON_EDGE void PassCommandOn(Port& port, const PagodaRingTable& table) {
+  port.StoreSystem(&table.report->reports,
+                   port.AddDevice(&table.words->looks, 1u) + 1);
   if (port.PollWord(&table.control->trap) != 0) port.Trap();
   const uint32_t command = port.PollWord(&table.control->command);
   if (command != 0) port.FreeDevice(&table.words->command, command);

@@ -31,6 +31,8 @@ constexpr Nanoseconds kEmptyUpdateAfterNs = 50'000;
 // While the table is full and nothing ends.
 constexpr Nanoseconds kTryAgainAfterNs = 100'000;
 constexpr Nanoseconds kLookAfterMtbsNs = 2'000'000;
+// Between two looks at the MTBs' sign of life.
+constexpr Nanoseconds kMaxDeafNs = 100'000'000;
 constexpr std::chrono::milliseconds kLookEvery{10};
 // With tasks of a ring that goes.
 constexpr Nanoseconds kPatienceNs = 100'000'000;
@@ -203,6 +205,7 @@ absl::Status PagodaLauncher::Begin(uint32_t mtbs) {
   if (result == CUDA_SUCCESS) {
     StoreWord(words_->report.up, 0u);
     StoreWord(words_->report.any, 0u);
+    StoreWord(words_->report.reports, 0u);
     StoreWord(words_->control.trap, 0u);
     StoreWord(words_->control.command, 0u);
     auto* const words = shared_words_.as<PagodaWords>();
@@ -222,6 +225,7 @@ absl::Status PagodaLauncher::Begin(uint32_t mtbs) {
     result = driver.cuLaunchKernel(master_.function(), mtbs, 1, 1, kMtbThreads,
                                    1, 1, 0, stream_.get(), parameters, nullptr);
     begun_ns_ = NowNs();
+    heard_ns_ = begun_ns_;
   }
   gpu_->Check(result);
   RETURN_IF_ERROR(ToStatus(driver, result, "launch the MasterKernel"));
@@ -473,12 +477,24 @@ std::string PagodaLauncher::WhyLost() {
   }
   const CUresult result = gpu_->driver().cuStreamQuery(stream_.get());
   if (result != CUDA_ERROR_NOT_READY) gpu_->Check(result);
-  return result == CUDA_SUCCESS ? "the MTBs ended by themselves" : "";
+  if (result == CUDA_SUCCESS) return "the MTBs ended by themselves";
+  if (NowNs() - heard_ns_ <= LongestKernelNs(*gpu_)) return {};
+  return fmt::format("its first MTB has given no sign of life for {} ms",
+                     LongestKernelNs(*gpu_) / 1'000'000);
+}
+
+// Silence is what is heard, not the time between two looks: nobody looks while no
+// event is there, and this process may have stood still.
+void PagodaLauncher::Listen(Nanoseconds now) {
+  const uint64_t reports = LoadWord(words_->report.reports);
+  const bool looks_on = now - looked_ns_ < kMaxDeafNs;
+  if (reports != std::exchange(reports_, reports) || !looks_on) heard_ns_ = now;
 }
 
 void PagodaLauncher::LookAfterMtbs() {
   const Nanoseconds now = NowNs();
   if (!running_ || now - looked_ns_ < kLookAfterMtbsNs) return;
+  Listen(now);
   looked_ns_ = now;
   if (told_ns_ == 0) {
     why_told_ = WhyLost();

@@ -129,6 +129,7 @@ class PagodaLauncher final : public Launcher,
   // Begins anew when MTBs are not there, and gives up when that was for nothing.
   // Does not wait for those that leave: it looks again.
   void LookAfterMtbs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Listen(Nanoseconds now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Not empty: why they are not.
   std::string WhyLost() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void BeginAgain(const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -180,6 +181,9 @@ class PagodaLauncher final : public Launcher,
   std::string why_told_ ABSL_GUARDED_BY(mutex_);  // by LookAfterMtbs()
   Nanoseconds looked_ns_ ABSL_GUARDED_BY(mutex_) = 0;
   Nanoseconds noted_ns_ ABSL_GUARDED_BY(mutex_) = 0;  // by NoteRunning()
+  // The MTBs' sign of life, and when there was a new one, or nobody listened.
+  uint64_t reports_ ABSL_GUARDED_BY(mutex_) = 0;
+  Nanoseconds heard_ns_ ABSL_GUARDED_BY(mutex_) = 0;
   uint32_t losses_in_a_row_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t ended_at_loss_ ABSL_GUARDED_BY(mutex_) = 0;
 

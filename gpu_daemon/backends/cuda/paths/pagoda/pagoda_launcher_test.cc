@@ -136,17 +136,19 @@ TEST_F(PagodaLauncherTest, ATaskThatDoesNotEndHoldsUpNoOtherOfItsRing) {
 }
 
 // Behind others in its column for longer than a kernel may take: it has not begun,
-// and nobody stops it.
+// and nobody stops it. Nor has a column that serves them fallen silent.
 TEST_F(PagodaLauncherTest, ATaskThatWaitsForExecutorsIsNotOverdue) {
+  constexpr std::chrono::milliseconds kLongest{600};
+  constexpr std::chrono::milliseconds kTask{100};
+  constexpr uint32_t kEvents = 9;  // the last one waits for longer than that
   fake_.ChangeSettings([](FakeSettings& s) { s.sms = 6; });
-  OpenPath("pagoda", std::chrono::milliseconds(1'500));
-  constexpr uint32_t kEvents = 3;
+  OpenPath("pagoda", kLongest);
   auto event = Add(*device_, {.kernel = simt::FindKernel("fail_if"),
                               .bindings = {{.writable = true}},
                               .block = {992, 1, 1},
-                              .entries = 8});
-  fake_.FaultOn("fail_if", [](const KernelCall&) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(900));
+                              .entries = 16});
+  fake_.FaultOn("fail_if", [=](const KernelCall&) {
+    std::this_thread::sleep_for(kTask);
     return false;
   });
   for (uint32_t i = 1; i <= kEvents; ++i) Commit(event, i);
@@ -155,6 +157,7 @@ TEST_F(PagodaLauncherTest, ATaskThatWaitsForExecutorsIsNotOverdue) {
     EXPECT_EQ(device_->Wait(*event.ring).status, KernelCode(i));
   }
   EXPECT_THAT(backend_->description(), Not(HasSubstr("context lost")));
+  EXPECT_EQ(Counter("restarts"), 0u);
   EXPECT_EQ(TakeAway(event), 0u);
 }
 
@@ -241,6 +244,49 @@ TEST_F(PagodaLauncherTest, WithoutRoomForAllMtbsNoTaskIsSpawnedAndItGivesUp) {
   EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(refused.message()),
               HasSubstr("not all of its 1 MTBs have found room"));
+  EXPECT_EQ(TakeAway(event), 0u);
+}
+
+// A MasterKernel all of whose MTBs are there, and whose first one says nothing.
+bool IsSilent(const KernelCall& call, bool until_told) {
+  const auto table = call.param<PagodaRingTable>(0);
+  const std::atomic_ref command(const_cast<uint32_t&>(table.control->command));
+  std::atomic_ref(table.report->up).store(table.tasks.columns);
+  while (until_told && !call.stopped() && command.load() == 0) {
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+TEST_F(PagodaLauncherTest, MtbsThatGiveNoSignOfLifeAreLaunchedAnew) {
+  std::atomic<bool> silent{false};
+  fake_.FaultOn("carillon_pagoda", [&](const KernelCall& call) {
+    // Then it is the true one, which leaves.
+    return silent.exchange(false) && !IsSilent(call, /*until_told=*/true);
+  });
+  OpenPath("pagoda", std::chrono::milliseconds(1'000));
+  silent.store(true);
+  auto event = AddFailIf(*device_);
+  // The first may still be run by those that leave.
+  for (const uint32_t code : {3, 4}) {
+    EXPECT_EQ(RingAndWait(*device_, event, code).status, KernelCode(code));
+  }
+  EXPECT_EQ(Counter("restarts"), 1u);
+  EXPECT_THAT(backend_->description(), Not(HasSubstr("context lost")));
+  EXPECT_EQ(TakeAway(event), 0u);
+}
+
+TEST_F(PagodaLauncherTest, SilentMtbsThatDoNotLeaveAreStopped) {
+  std::atomic<bool> silent{false};
+  fake_.HangOn("carillon_pagoda", [&](const KernelCall& call) {
+    return silent.exchange(false) && IsSilent(call, /*until_told=*/false);
+  });
+  OpenPath("pagoda", std::chrono::milliseconds(500));
+  silent.store(true);
+  auto event = AddFailIf(*device_);
+  EXPECT_EQ(RingAndWait(*device_, event, 3).status, KernelCode(3));
+  EXPECT_THAT(backend_->description(), HasSubstr("context lost 1 time"));
+  EXPECT_EQ(RingAndWait(*device_, event, 4).status, KernelCode(4));
   EXPECT_EQ(TakeAway(event), 0u);
 }
 
