@@ -91,3 +91,26 @@ export async function keepPicture(page, name) {
   mkdirSync(`${OUTPUTS}/screenshots`, {recursive: true});
   await page.screenshot({path: `${OUTPUTS}/screenshots/${name}.png`});
 }
+
+/** The frames that a page draws in a span, and its main thread's share. */
+export async function framesOf(page, span_ms) {
+  const session = await page.context().newCDPSession(page);
+  await session.send("Performance.enable");
+  const busy = async () => (await session.send("Performance.getMetrics")).metrics
+    .find(({name}) => name === "TaskDuration").value;
+  const before = await busy();
+  const gaps = await page.evaluate((span) => new Promise((done) => {
+    const found = [];
+    const end = performance.now() + span;
+    let last = 0;
+    const frame = (now) => {
+      if (last) found.push(now - last);
+      last = now;
+      if (now < end) requestAnimationFrame(frame); else done(found);
+    };
+    requestAnimationFrame(frame);
+  }), span_ms);
+  return {mean_fps: 1000 * gaps.length / gaps.reduce((a, b) => a + b, 0),
+          p99_frame_ms: [...gaps].sort((a, b) => a - b)[Math.floor(gaps.length * 0.99)],
+          main_thread_percent: 100 * (await busy() - before) / (span_ms / 1000)};
+}

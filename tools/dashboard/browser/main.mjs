@@ -21,7 +21,7 @@ devices:
   - {name: fpga0, kind: fpga, size: 64x64, fps: 100, restart: on_failure}
   - {name: fpga1, kind: fpga, size: 64x64, fps: 50, priority: 3, restart: on_failure}
 `);
-const dashboard = await startDashboard("operator", "fault-injector");
+const dashboard = await startDashboard(["operator", "fault-injector"]);
 const {links} = dashboard;
 const browser = await Browser.start(chromium, modules);
 
