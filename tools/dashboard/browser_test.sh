@@ -1,6 +1,6 @@
 #!/bin/sh
-# browser_test.sh NODE CHROMIUM FOLDER-OF-MODULES [--measure | --frames ...]: the page over
-# a living testbed, what it costs, or the frames that it draws.
+# browser_test.sh NODE CHROMIUM FOLDER-OF-MODULES [--page FOLDER | --measure | --frames ...]: the
+# page over a living testbed, what it costs, or the frames that it draws.
 set -eu
 CARILLON_BIN_DIR=$PWD
 # A socket's path is short.

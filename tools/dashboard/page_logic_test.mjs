@@ -127,11 +127,12 @@ const tests = {
     assert.deepEqual(addChanges([], null, picture()), []);
   },
   "strikes have times of day, by the last picture of a living gpud"() {
-    const strikes = [{time_ns: 3e9, fault: "dies", pid: 1, passage: 1}];
+    const strikes = [{time_ns: 3e9, fault: "", pid: 1, passage: 1}];
     const gone = {...picture({time_ns: 900e9, gpud: {state: "gone"}}), monotonic_ns: 4e9, strikes};
     assert.equal(withTimesOfDay(gone, null).picture.strikes[0].time_ns, null);
     const live = withTimesOfDay({...picture({time_ns: 504e9}), monotonic_ns: 4e9, strikes}, null);
     assert.equal(live.picture.strikes[0].time_ns, 503e9);
+    assert.equal(live.picture.strikes[0].fault, "(taken off)");
     assert.equal(withTimesOfDay(gone, live.offset).picture.strikes[0].time_ns, 503e9);
   },
   "hostile text is shown as codes"() {

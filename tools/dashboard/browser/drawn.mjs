@@ -74,7 +74,7 @@ async function testStages(browser, link) {
       .map((one) => `until ${one}`));
     return rows.every(({Events, p50}) => Number(Events) > 0 && p50 !== "-");
   });
-  await eventually("a bar that is taken", () => page.locator(".waterfall .stage-taken").count());
+  await eventually("bars that are taken", () => page.locator(".waterfall .stage-taken").count());
   await page.context().close();
 }
 

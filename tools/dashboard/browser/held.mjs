@@ -7,6 +7,7 @@ import {unfold} from "./twins.mjs";
 
 // The story is of when it is read, and says so.
 const HELD = VIEWS.filter((view) => view !== "story");
+const count = (value) => new Intl.NumberFormat("en-US", {maximumFractionDigits: 0}).format(value);
 const clock = (time_ns) => new Date(time_ns / 1e6).toTimeString().slice(0, 8);
 
 const pictures = (page) => page.$eval("input[type=range]", (range) => Number(range.max));
@@ -75,12 +76,16 @@ async function testLooksBack(browser, link) {
     [row.Device, row.Doorbell, row.Launched, row.Completed, row.Consumed]).sort(),
   then.rings.map((ring) => [ring[0], ring[2], ring[3], ring[4], ring[5]].map(String)).sort());
   assert.match(await page.textContent("header .note"), new RegExp(
-    `^${new Intl.NumberFormat("en-US").format(then.events[0])} rung = `));
+    `^${count(then.events[0])} rung = `));
 
   await show(page, "rates");
   await unfold(page, "rates");
   assert.equal((await said("rates"))[0].Time, clock(then.time_ns));
   assert.equal((await said("rates")).length, at + 1);
+  const earlier = history[at - 1];
+  const rate = (of) => count((then.events[of] - earlier.events[of]) / ((then.time_ns - earlier.time_ns) / 1e9));
+  const [newest] = await said("rates");
+  assert.deepEqual([newest["Rung/s"], newest["Done/s"], newest["Failed/s"]], [rate(0), rate(1), rate(2)]);
   await show(page, "ekt");
   assert.deepEqual((await said("ekt")).map((row) => [row.Device, row.Peak.replace(" full", ""), row.Done]).sort(),
     then.rings.map((ring) => [ring[0], `${ring[6]}`, "-"]).sort());

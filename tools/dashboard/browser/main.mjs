@@ -1,4 +1,5 @@
-// main.mjs CHROMIUM FOLDER-OF-MODULES SCRATCH: tests the page, in the runfiles' root.
+// main.mjs CHROMIUM FOLDER-OF-MODULES SCRATCH [--page FOLDER]: tests the page, in the runfiles'
+// root, or the page in another folder.
 import assert from "node:assert/strict";
 import {execFileSync} from "node:child_process";
 import {readFileSync} from "node:fs";
@@ -11,7 +12,7 @@ import {testModules} from "./modules.mjs";
 import {ask, bringUp, processNamed, run, startDashboard} from "./testbed.mjs";
 import {testTwins} from "./twins.mjs";
 
-const [chromium, modules, scratch] = process.argv.slice(2);
+const [chromium, modules, scratch, ...options] = process.argv.slice(2);
 
 bringUp(scratch, `
 name: looked-at
@@ -22,7 +23,7 @@ devices:
   - {name: fpga0, kind: fpga, size: 64x64, fps: 100, restart: on_failure}
   - {name: fpga1, kind: fpga, size: 64x64, fps: 50, priority: 3, restart: on_failure}
 `);
-const dashboard = await startDashboard(["operator", "fault-injector"]);
+const dashboard = await startDashboard(["operator", "fault-injector"], options);
 const {links} = dashboard;
 const browser = await Browser.start(chromium, modules);
 

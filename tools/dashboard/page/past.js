@@ -118,7 +118,8 @@ export function withTimesOfDay(picture, before) {
   const known = picture.gpud.state === "live" && picture.monotonic_ns > 0;
   const offset = known ? picture.time_ns - picture.monotonic_ns : before;
   const strikes = picture.strikes.map((/** @type {any} */ one) =>
-    ({...one, time_ns: offset === null ? null : one.time_ns + offset}));
+    // Of a fault that is no longer on the board nobody knows the name.
+    ({...one, fault: one.fault || "(taken off)", time_ns: offset === null ? null : one.time_ns + offset}));
   return {picture: {...picture, strikes}, offset};
 }
 

@@ -197,7 +197,9 @@ export function RatesView({picture, history, lives, recorded}) {
 /** Events that were seen whole in the last ten seconds, one bar each, and the stages' quantiles.
  * @param {{lives: Sight["lives"], recorded: boolean}} properties */
 function Waterfall({lives, recorded}) {
-  const shown = lives.slice(-12).map(({ring, life}) => ({ring, life, parts: partsOf(life)}));
+  // Those that are known to the end say the most.
+  const whole = lives.filter(({life}) => life.taken_ns);
+  const shown = (whole.length > 0 ? whole : lives).slice(-12).map(({ring, life}) => ({ring, life, parts: partsOf(life)}));
   const longest = Math.max(1, ...shown.map(({parts}) =>
     parts.reduce((most, [, from, took]) => Math.max(most, from + took), 0)));
   /** @type {Map<string, number[]>} */
