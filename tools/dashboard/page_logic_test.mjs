@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 
 import {addChanges, changesOf, linesUntil, pictureOf, remember, sightOf, withTimesOfDay} from "./page/past.js";
-import {Peaks, Stillness, partsOf, pending, quantile, ringKey, takenOf, unseen, waitsFor, withTaken} from "./page/rings.js";
+import {Lives, Peaks, Stillness, partsOf, pending, quantile, ringKey, takenOf, unseen, waitsFor, withTaken} from "./page/rings.js";
 import {duration, visible} from "./page/text.js";
 
 const ring = (figures = {}) => ({
@@ -102,6 +102,21 @@ const tests = {
     assert.deepEqual(sight.changes.map(({text}) => text), ["one"]);
     assert.equal(sightOf(page, 4).still.get(ringKey(ring())), 0);
     assert.deepEqual(linesUntil([{time_ns: 5e9}], 4e9), []);
+  },
+  "of an event one life is kept, for ten seconds, and of many rings some at a time"() {
+    const lives = new Lives();
+    const life = (sequence) => ({sequence, rung_ns: 1, seen_ns: 2, queued_ns: 3, dispatched_ns: 4, finished_ns: 5});
+    for (const time of [1e9, 2e9]) lives.look([ring({life: life(7)})], time);
+    lives.look([ring({life: life(8)}), ring({event_id: 2})], 3e9);
+    assert.deepEqual(lives.all.map(({time, life: {sequence}}) => [time, sequence]), [[1e9, 7], [3e9, 8]]);
+    lives.look([], 12e9);
+    assert.deepEqual(lives.all.map(({time}) => time), [3e9]);
+    const many = new Lives();
+    const rings = Array.from({length: 256}, (_, i) => ring({event_id: i, life: life(7)}));
+    many.look(rings, 1e9);
+    assert.ok(many.all.length <= 25 && many.all.length > 20);
+    for (let i = 0; i < 10; ++i) many.look(rings, 2e9);
+    assert.equal(many.all.length, 256);
   },
   "when an event's end was taken is its device's to tell"() {
     const life = {sequence: 5, rung_ns: 100, seen_ns: 0, queued_ns: 0, dispatched_ns: 0, finished_ns: 200};

@@ -3,14 +3,13 @@
 
 import {html, render, useEffect, useRef} from "./vendor/preact.js";
 import {addChanges, linesUntil, remember, sightOf, withTimesOfDay} from "./past.js";
-import {Peaks, Stillness, ringKey, takenOf, withTaken} from "./rings.js";
+import {Lives, Peaks, Stillness, takenOf, withTaken} from "./rings.js";
 import {clock, count, mebibytes, visible} from "./text.js";
 import {EktView, FaultsView, HouseView, LogsView, RatesView, SmsView, StoryView, StuckView} from "./views.js";
 
 const TOKEN = "carillon-token";
 const LOG_MS = 2000;
 const HISTORY = 600;  // pictures, one a second
-const LIVES_NS = 10e9;
 const LATE_MS = 800;  // the gateway sends ten pictures a second, two while gpud is gone
 
 /** @type {[string, string, any][]} */
@@ -49,7 +48,6 @@ const page = {
   /** @type {import("./past.js").Change[]} */ changes: [],
   peaks: new Map(),
   still: new Map(),
-  /** @type {any[]} */ lives: [],
   /** @type {any[] | null} null: not read yet */ logs: null,
   /** @type {any[]} */ points: [],
   recordingSince: 0,
@@ -58,6 +56,7 @@ const page = {
 };
 const peaks = new Peaks();
 const stillness = new Stillness();
+const lives = new Lives();
 
 /** @param {string} path @param {RequestInit} [options] */
 function ask(path, options = {}) {
@@ -97,13 +96,7 @@ function take(/** @type {any} */ sent) {
   heard = performance.now();
   page.peaks = peaks.look(picture.rings, picture.time_ns);
   page.still = stillness.look(picture.rings, picture.time_ns);
-  page.lives = page.lives.filter(({time}) => picture.time_ns - time < LIVES_NS);
-  for (const ring of picture.rings) {
-    if (!ring.life) continue;
-    const key = ringKey(ring);
-    if (page.lives.some((one) => one.ring === key && one.life.sequence === ring.life.sequence)) continue;
-    page.lives.push({ring: key, time: picture.time_ns, life: ring.life});
-  }
+  lives.look(picture.rings, picture.time_ns);
   const last = page.history.at(-1);
   if (!last || picture.time_ns - last.time_ns >= 1e9) {
     page.history = [...page.history.slice(1 - HISTORY), remember(picture, page.peaks)];
@@ -169,7 +162,7 @@ async function loadTaken(/** @type {AbortSignal} */ signal) {
   const response = await ask("api/v1/story", {signal});
   page.recorded = response.status !== 404;
   if (!response.ok) return;
-  page.lives = withTaken(page.lives, takenOf((await response.json()).steps));
+  lives.all = withTaken(lives.all, takenOf((await response.json()).steps));
   await wait(10 * (performance.now() - began));
 }
 
@@ -261,7 +254,7 @@ function Controls() {
   const found = held ? history.findIndex((one) => one.time_ns >= held.picture.time_ns) : last;
   const at = found < 0 ? last : found;
   const hold = (/** @type {any} */ sight) => { page.held = sight; show(); };
-  const lookAt = (/** @type {number} */ i) => hold(history[i] ? sightOf(page, i) : sightNow());
+  const lookAt = (/** @type {number} */ i) => hold(history[i] ? sightOf({...page, lives: lives.all}, i) : sightNow());
   const slider = useRef(/** @type {HTMLInputElement | null} */ (null));
   useEffect(() => {
     if (!slider.current) return;
@@ -281,8 +274,8 @@ function Controls() {
 
 /** Later pictures make new ones of these, and leave them as they are. */
 function sightNow() {
-  const {newest, peaks, still, history, lives, logs, changes} = page;
-  return {picture: newest, peaks, still, history, lives, logs, changes};
+  const {newest, peaks, still, history, logs, changes} = page;
+  return {picture: newest, peaks, still, history, lives: lives.all, logs, changes};
 }
 
 function Page() {

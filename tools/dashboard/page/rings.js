@@ -116,6 +116,31 @@ export function partsOf(life) {
   return parts;
 }
 
+const LIVES_NS = 10e9;
+const MOST_AT_ONCE = 25;
+
+/** The events of the last ten seconds that were seen whole. Of many rings not each picture's are
+ * kept, but some rings' by turns: ten times a second, of all rings, a page has no time to show. */
+export class Lives {
+  /** @type {{ring: string, time: number, life: Life}[]} */ all = [];
+  /** @type {Map<string, number>} */ #last = new Map();  // sequences
+  #turn = 0;
+
+  /** @param {Ring[]} rings @param {number} now_ns */
+  look(rings, now_ns) {
+    this.all = this.all.filter(({time}) => now_ns - time < LIVES_NS);
+    const every = Math.ceil(rings.length / MOST_AT_ONCE);
+    ++this.#turn;
+    rings.forEach((one, i) => {
+      if ((i + this.#turn) % every !== 0 || !one.life) return;
+      const ring = ringKey(one);
+      if (this.#last.get(ring) === one.life.sequence) return;
+      this.#last.set(ring, one.life.sequence);
+      this.all.push({ring, time: now_ns, life: one.life});
+    });
+  }
+}
+
 /** When devices took the ends of their events, by `ring` and sequence: gpud does not see it, and the
  * devices' flight recorders do. @param {any[]} steps @returns {Map<string, number>} */
 export function takenOf(steps) {
