@@ -5,7 +5,8 @@ set -eu
 CARILLON_BIN_DIR=$PWD
 # A socket's path is short.
 scratch=$(mktemp -d /tmp/browser-XXXXXX)
-trap 'rm -rf "$scratch"' EXIT
+# A script that fails on its way leaves its testbed.
+trap 'tools/cli/carillon down --all >"$scratch/down" 2>&1 || :; rm -rf "$scratch"' EXIT
 CARILLON_RUNTIME_DIR=$scratch/run HOME=$scratch
 mkdir -m 700 "$CARILLON_RUNTIME_DIR"
 export CARILLON_BIN_DIR CARILLON_RUNTIME_DIR HOME

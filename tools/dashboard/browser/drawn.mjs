@@ -6,7 +6,7 @@ import {ask, run} from "./testbed.mjs";
 
 /** How many pixels of a canvas have the colour of a variable of the style, and how many of them
  * stand in the column that has most. */
-const pixels = (page, selector, name) => page.$eval(selector, (canvas, variable) => {
+export const pixels = (page, selector, name) => page.$eval(selector, (canvas, variable) => {
   const style = getComputedStyle(document.documentElement).getPropertyValue(`--${variable}`).trim();
   const [r, g, b] = [1, 3, 5].map((at) => parseInt(style.slice(at, at + 2), 16));
   const {width, height} = canvas;

@@ -1,8 +1,9 @@
 // A page that is paused, and one that looks back.
 import assert from "node:assert/strict";
 import {VIEWS, show, stateIs, twin} from "./browser.mjs";
+import {pixels} from "./drawn.mjs";
 import {eventually, test} from "./harness.mjs";
-import {ask, run} from "./testbed.mjs";
+import {ask, processNamed, run} from "./testbed.mjs";
 import {unfold} from "./twins.mjs";
 
 // The story is of when it is read, and says so.
@@ -39,36 +40,54 @@ async function testPaused(browser, link) {
   const page = await browser.open(link);
   await eventually("pictures", async () => await pictures(page) >= 3);
   await readLogs(page);
+  const above = ".house canvas + canvas";
+  const arePulses = async () => (await pixels(page, above, "good")).all > 10;
+  await show(page, "house");
+  await eventually("pulses", arePulses);
   await show(page, "rates");
   await page.waitForSelector('[data-twin="waterfall"] tr:nth-child(4)');
   await page.click('[data-button="pause"]');
   await stateIs(page, "paused");
   const before = await textsOf(page);
+  await show(page, "house");
+  await eventually("pulses, which stand", arePulses);
+  const pulses = () => page.$eval(above, (canvas) => canvas.toDataURL());
+  const drawn = await pulses();
   run("trace", "off");
-  run("trace", "on");
   await moreEvents(page);
+  run("trace", "on");
+  assert.equal(await pulses(), drawn);
   assert.deepEqual(await textsOf(page), before);
   await page.click('[data-button="pause"]');
   await stateIs(page, "live");
   await show(page, "logs");
   await eventually("the change that came meanwhile", async () =>
-    (await twin(page, "changes")).some(({Change}) => Change === "tracing is on"));
+    (await twin(page, "changes")).some(({Change}) => Change === "tracing is off"));
   await page.context().close();
 }
 
 async function testLooksBack(browser, link) {
-  const page = await browser.open(link);
-  await readLogs(page);
-  await show(page, "stuck");
-  // The page's history begins as the gateway's does.
+  // What was before the page was opened is the gateway's history, second by second.
   const at = 3;
   let history;
   await eventually("a history", async () => {
-    const answer = await page.context().request.get(new URL("/api/v1/history", link).href,
-      {headers: {Authorization: `Bearer ${new URL(link).hash.slice("#token=".length)}`}});
+    const {href, hash} = new URL("/api/v1/history" + new URL(link).hash, link);
+    const answer = await fetch(href, {headers: {Authorization: `Bearer ${hash.slice("#token=".length)}`}});
     history = (await answer.json()).pictures;
-    return history.length > at + 2 && await pictures(page) >= history.length;
+    return history.length > at + 2;
   });
+  // And something that came later.
+  const {pid} = processNamed("fpga1");
+  process.kill(pid, "SIGKILL");
+  await eventually("another fpga1", () =>
+    processNamed("fpga1").pid !== pid && processNamed("fpga1").state === "ready");
+  const page = await browser.open(link);
+  const later = async () => (await twin(page, "logs")).some(({Line}) => Line?.includes("starts fpga1 again") ||
+    Line?.includes("fpga1 is started again"));
+  await readLogs(page);
+  await eventually("what was logged", later);
+  await show(page, "stuck");
+  await eventually("the same history", async () => await pictures(page) >= history.length - 1);
   const then = history[at];
   await lookAt(page, at);
   await stateIs(page, "paused");
@@ -97,6 +116,8 @@ async function testLooksBack(browser, link) {
   await show(page, "sms");
   assert.match(await page.textContent("main"), /No history keeps what was on the SMs/);
   assert.equal((await said("sms"))[0].SM, "No history keeps this.");
+  await show(page, "logs");
+  assert.ok(!await later());
   // Nothing of what it says goes on.
   const before = await textsOf(page);
   await moreEvents(page);

@@ -283,7 +283,7 @@ function Page() {
   const {picture} = held;
   const View = VIEWS.find(([name]) => name === page.view)?.[2];
   const events = picture?.totals.events;
-  const sight = {...held, role: page.role, points: page.points, recorded: page.recorded, get: ask, post};
+  const sight = {...held, held: page.held !== null, role: page.role, points: page.points, recorded: page.recorded, get: ask, post};
   return html`
     <header>
       <h1>Carillon <span>${picture ? visible(picture.testbed) : ""}</span></h1>

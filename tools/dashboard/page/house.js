@@ -65,6 +65,7 @@ export function arrange(picture, width) {
 export class House {
   /** @type {any} */ #picture = null;
   /** @type {Map<string, number>} */ #peaks = new Map();
+  #held = false;
   #width = 0;
   #frame = 0;
   /** @type {{key: string, speed: number, from: number, to: number, y: number}[]} */ #moving = [];
@@ -88,9 +89,10 @@ export class House {
     cancelAnimationFrame(this.#frame);
   }
 
-  /** @param {any} picture @param {Map<string, number>} peaks */
-  show(picture, peaks) {
+  /** @param {any} picture @param {Map<string, number>} peaks @param {boolean} held stands still */
+  show(picture, peaks, held) {
     this.#picture = picture;
+    this.#held = held;
     this.#peaks = peaks;
     this.#draw();
   }
@@ -118,7 +120,7 @@ export class House {
 
   #animate(/** @type {number} */ now) {
     this.#frame = 0;
-    const seconds = Math.min((now - this.#before) / 1000, 0.1);
+    const seconds = this.#held ? 0 : Math.min((now - this.#before) / 1000, 0.1);
     this.#before = now;
     const c = this.above;
     c.setTransform(devicePixelRatio, 0, 0, devicePixelRatio, 0, 0);
@@ -129,11 +131,11 @@ export class House {
       const phase = ((this.#phase.get(key) ?? 0) + speed * seconds) % 1;
       this.#phase.set(key, phase);
       for (let i = 0; i < 3; ++i) {
-        c.rect(from + ((phase + i / 3) % 1) * (to - from) - 1.5, y - 1.5, 3, 3);
+        c.rect(from + ((phase + i / 3) % 1) * (to - from) - 1.5, y - 1, 3, 3);
       }
     }
     c.fill();
-    if (this.#moving.length > 0) this.#frame = requestAnimationFrame((next) => this.#animate(next));
+    if (this.#moving.length > 0 && !this.#held) this.#frame = requestAnimationFrame((next) => this.#animate(next));
   }
 
   /** @param {Place[]} places @param {number} height */
@@ -167,7 +169,7 @@ export class House {
       const from = place.right ? left : left + box;
       const to = place.right ? gpuLeft + gpuWidth : gpuLeft;
       place.rings.forEach((ring, i) => {
-        const y = place.y + (place.height * (i + 1)) / (place.rings.length + 1);
+        const y = Math.round(place.y + (place.height * (i + 1)) / (place.rings.length + 1));
         this.#drawRing(ring, from, to, y, place.silent_ns);
       });
     }
@@ -183,16 +185,16 @@ export class House {
     c.lineWidth = 1;
     c.strokeStyle = colours.line;
     c.beginPath();
-    c.moveTo(from, y);
-    c.lineTo(to, y);
+    c.moveTo(from, y + 0.5);
+    c.lineTo(to, y + 0.5);
     c.stroke();
     const full = pending(ring) >= entries;
     const {who} = waitsFor(ring, silent_ns);
     c.fillStyle = full || (who === "device" && silent_ns > 5e8) ? colours.bad : colours.accent;
-    c.fillRect(from, y - 2, part(pending(ring)), 4);
+    c.fillRect(from, y - 2, part(pending(ring)), 5);
     const peak = from + part(this.#peaks.get(ringKey(ring)) ?? 0);
     c.fillStyle = colours.text;
-    c.fillRect(peak - (length < 0 ? -1 : 1), y - 4, 2, 8);
+    c.fillRect(peak - (length < 0 ? -1 : 1), y - 4, 2, 9);
     if (STILL.matches || this.#picture.gpud.state !== "live" || !ring.rate) return;
     // A pulse is no event: ten times as many events are twice as fast.
     const speed = 0.2 * Math.pow(2, Math.log10(1 + ring.rate));

@@ -13,7 +13,7 @@ import {clock, count, duration, markOf, mebibytes, precise, visible} from "./tex
 /**
  * What the views show. `picture` is the one that is looked at: the newest, one that is held, or
  * one of the past, of which less is known.
- * @typedef {{picture: any, peaks: Map<string, number>, still: Map<string, number>, history: any[],
+ * @typedef {{picture: any, held: boolean, peaks: Map<string, number>, still: Map<string, number>, history: any[],
  *   lives: {ring: string, time: number, life: import("./rings.js").Life}[], role: string,
  *   logs: any[] | null, changes: import("./past.js").Change[], points: any[], recorded: boolean,
  *   get: (path: string) => Promise<Response>,
@@ -39,7 +39,7 @@ function Twin({children}) {
 }
 
 /** @param {Sight} sight */
-export function HouseView({picture, peaks, role, post}) {
+export function HouseView({picture, peaks, held, role, post}) {
   const canvas = useRef(/** @type {any} */ (null));
   const pulses = useRef(/** @type {any} */ (null));
   const house = useRef(/** @type {House | null} */ (null));
@@ -47,7 +47,7 @@ export function HouseView({picture, peaks, role, post}) {
     house.current = new House(canvas.current, pulses.current);
     return () => house.current?.close();
   }, []);
-  useEffect(() => house.current?.show(picture, peaks));
+  useEffect(() => house.current?.show(picture, peaks, held));
   return html`
     <p class="note">A bar is a ring: filled by what is rung and has not ended, its tick the most of
       the last 15 seconds. Dots go by its rate, ten times as many events twice as fast.</p>
