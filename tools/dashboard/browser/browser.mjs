@@ -68,10 +68,11 @@ export class Browser {
   close() { return this.#chromium.close(); }
 }
 
-/** Takes the page to a view that has data. */
+/** Takes the page to a view whose own table has rows. */
 export async function show(page, view) {
   await page.click(`[data-view-link="${view}"]`);
-  await page.waitForSelector(`[data-view="${view}"] td`, {state: "attached"});
+  const table = view === "rates" ? "ring-rates" : view;
+  await page.waitForSelector(`[data-view="${view}"] [data-twin="${table}"] td`, {state: "attached"});
 }
 
 export const stateIs = (page, state) =>
