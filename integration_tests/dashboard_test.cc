@@ -7,7 +7,9 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -25,9 +27,13 @@ namespace carillon::testing {
 namespace {
 
 using dashboard::Client;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Matches;
 using ::testing::Not;
+using ::testing::Pair;
 using ::testing::StartsWith;
+using ::testing::UnorderedElementsAre;
 
 std::string ReadFile(const std::string& path) {
   std::ostringstream text;
@@ -73,6 +79,12 @@ class DashboardTest : public ::testing::Test {
   }
   std::string Get(const std::string& target) const {
     return Ask(PortOf(link_.url), link_.token, "GET " + target);
+  }
+
+  nlohmann::json GetJson(const std::string& target) const {
+    const std::string answer = Get(target);
+    return nlohmann::json::parse(answer.substr(answer.find("\r\n\r\n") + 4),
+                                 nullptr, false);
   }
 
   std::unique_ptr<FaultTestbed> lab_;
@@ -137,19 +149,72 @@ TEST_F(DashboardTest, TheCommandLinePrintsTheLink) {
 }
 
 TEST_F(DashboardTest, ShowsTheTestbedToWhoHasTheToken) {
+  ASSERT_TRUE(lab_->WaitForProgress("fpga0", 10));
+  // At rest, so that each route can be held against what gpud says.
+  ASSERT_TRUE(lab_->Signal("fpga0", SIGSTOP));
+  v1::EventCounts events;
+  ASSERT_TRUE(Eventually([&] {
+    events = lab_->Status().events();
+    return events.rung() >= 10 && events.done() == events.rung();
+  })) << events.ShortDebugString();
+  const uint64_t rung = events.rung();
+  nlohmann::json state;
   EXPECT_TRUE(Eventually([&] {
-    const std::string state = Get("/api/v1/state");
-    return state.find("\"state\":\"live\"") != std::string::npos &&
-           state.find("\"device\":\"fpga0\"") != std::string::npos;
-  })) << Get("/api/v1/state");
+    state = GetJson("/api/v1/state");
+    return state["totals"]["events"]["rung"] == rung &&
+           state["rings"][0]["consumed"] == rung;
+  })) << state;
+  EXPECT_EQ(state["testbed"], "lab");
+  EXPECT_EQ(state["gpud"]["state"], "live");
+  EXPECT_EQ(state["totals"]["events"]["done"], rung);
+  EXPECT_EQ(state["totals"]["policy"], lab_->Status().policy());
+  ASSERT_EQ(state["rings"].size(), 1u);
+  const nlohmann::json& ring = state["rings"][0];
+  EXPECT_EQ(ring["device"], "fpga0");
+  EXPECT_EQ(ring["kernel"], "dct8x8");
+  for (const char* figure : {"doorbell", "launched", "completed"}) {
+    EXPECT_EQ(ring[figure], rung) << figure;
+  }
+  ASSERT_EQ(state["devices"].size(), 1u);
+  EXPECT_EQ(state["devices"][0]["pid"], lab_->ProcessOf("fpga0").identity.pid);
+  std::map<std::string, pid_t> processes;
+  for (const auto& process : state["processes"]) {
+    processes[process["name"]] = process["pid"];
+  }
+  EXPECT_THAT(
+      processes,
+      UnorderedElementsAre(
+          Pair("gpud", lab_->ProcessOf("gpud").identity.pid),
+          Pair("fpga0", lab_->ProcessOf("fpga0").identity.pid),
+          Pair("dashboard", lab_->ProcessOf("dashboard").identity.pid)));
+
+  EXPECT_THAT(Get("/metrics"),
+              HasSubstr(fmt::format(
+                  "carillon_events_total{{device=\"fpga0\",event=\"0\","
+                  "kernel=\"dct8x8\",label=\"frames 64x64\","
+                  "result=\"done\"}} {}\n",
+                  rung)));
+  // A stopped device has not written what it logged last.
+  nlohmann::json logs;
+  EXPECT_TRUE(Eventually([&] {
+    logs = GetJson("/api/v1/logs")["lines"];
+    return std::ranges::any_of(logs, [](const nlohmann::json& one) {
+      return one["process"] == "gpud" && one["level"] == "info" &&
+             one["line"].get<std::string>().find(
+                 "device 'fpga0' (fpga) attaches") != std::string::npos;
+    });
+  })) << logs;
+  nlohmann::json history;
+  EXPECT_TRUE(Eventually([&] {
+    history = GetJson("/api/v1/history")["pictures"];
+    return !history.empty() && history.back()["events"][0] == rung;
+  })) << history;
+  const nlohmann::json& row = history.back()["rings"][0];
+  EXPECT_EQ(row[0], "fpga0");
+  for (int figure = 2; figure <= 5; ++figure) EXPECT_EQ(row[figure], rung);
+
   EXPECT_THAT(Ask(PortOf(link_.url), "x", "GET /api/v1/state"),
               StartsWith("HTTP/1.1 401 "));
-  EXPECT_THAT(Get("/metrics"),
-              HasSubstr("carillon_events_total{device=\"fpga0\""));
-  EXPECT_THAT(Get("/api/v1/logs"), HasSubstr("\"process\":\"fpga0\""));
-  EXPECT_TRUE(Eventually([&] {
-    return Get("/api/v1/history").find("[\"fpga0\",0,") != std::string::npos;
-  }));
   // The link of a topology's dashboard only looks.
   EXPECT_THAT(Ask(PortOf(link_.url), link_.token, "POST /api/v1/policy",
                   R"({"policy": "priority"})"),
@@ -226,10 +291,27 @@ TEST(DashboardPort, APortOfTheTopologyIsKept) {
   auto lab = FaultTestbed::Up(topology);
   ASSERT_TRUE(lab.ok()) << lab.status();
   const std::string url = fmt::format("http://127.0.0.1:{}/", port);
-  EXPECT_EQ((*lab)->ProcessOf("dashboard").note, url);
-  ASSERT_TRUE((*lab)->Signal("dashboard", SIGKILL));
-  ASSERT_TRUE((*lab)->WaitForRestart("dashboard"));
-  EXPECT_EQ((*lab)->ProcessOf("dashboard").note, url);
+  std::string before;  // the token of the one that was there first
+  for (int turn = 0; turn < 2; ++turn) {
+    EXPECT_EQ((*lab)->ProcessOf("dashboard").note, url);
+    const auto link = testbed::ReadDashboardLink((*lab)->paths());
+    ASSERT_TRUE(link.ok()) << link.status();
+    EXPECT_EQ(link->url, url);
+    EXPECT_NE(link->token, before);
+    // The dashboard of this testbed is what listens there.
+    EXPECT_TRUE(Eventually([&] {
+      return Matches(AllOf(StartsWith("HTTP/1.1 200 "),
+                           HasSubstr(R"("testbed":"lab")"),
+                           HasSubstr(R"("gpud":{"state":"live")")))(
+          Ask(port, link->token, "GET /api/v1/state"));
+    })) << Ask(port, link->token, "GET /api/v1/state");
+    EXPECT_THAT(Ask(port, before, "GET /api/v1/state"),
+                StartsWith("HTTP/1.1 401 "));
+    before = link->token;
+    if (turn > 0) break;
+    ASSERT_TRUE((*lab)->Signal("dashboard", SIGKILL));
+    ASSERT_TRUE((*lab)->WaitForRestart("dashboard"));
+  }
 }
 
 TEST_F(DashboardTest, LinksWithRolesChangeTheTestbed) {

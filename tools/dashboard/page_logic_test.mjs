@@ -1,8 +1,8 @@
 // The page's modules that know of no browser: who waits for whom, and what is remembered.
 import assert from "node:assert/strict";
 
-import {addChanges, changesOf, pictureOf, remember, withTimesOfDay} from "./page/past.js";
-import {Peaks, Stillness, partsOf, pending, quantile, ringKey, unseen, waitsFor} from "./page/rings.js";
+import {addChanges, changesOf, linesUntil, pictureOf, remember, sightOf, withTimesOfDay} from "./page/past.js";
+import {Lives, Peaks, Stillness, partsOf, pending, quantile, ringKey, takenOf, unseen, waitsFor, withTaken} from "./page/rings.js";
 import {duration, visible} from "./page/text.js";
 
 const ring = (figures = {}) => ({
@@ -15,7 +15,7 @@ const device = (figures = {}) =>
 const picture = (figures = {}) => ({
   testbed: "t", time_ns: 5e9, gpud: {state: "live", note: ""}, struck: 0, rings: [ring()],
   totals: {policy: "fifo", tracing: false, events: {rung: 10, done: 9, failed: 1, aborted: 0}},
-  devices: [device()], processes: [], ...figures,
+  devices: [device()], processes: [], faults: [], strikes: [], ...figures,
 });
 
 const tests = {
@@ -44,6 +44,9 @@ const tests = {
     peaks.look([ring({peak: 64})], 1e9);
     assert.equal(peaks.look([ring({peak: 1})], 15e9).get(ringKey(ring())), 64);
     assert.equal(peaks.look([ring({peak: 1})], 16e9).get(ringKey(ring())), 1);
+    assert.equal(peaks.look([ring({peak: 3})], 17e9).get(ringKey(ring())), 3);
+    assert.equal(peaks.look([ring({peak: 2})], 31e9).get(ringKey(ring())), 3);
+    assert.equal(peaks.look([ring({peak: 0})], 32e9).get(ringKey(ring())), 2);
   },
   "a life's parts leave out stages that are not known"() {
     const life = {sequence: 1, rung_ns: 100, seen_ns: 0, queued_ns: 150, dispatched_ns: 140, finished_ns: 200};
@@ -61,11 +64,69 @@ const tests = {
     assert.equal(shown.rings[0].peak, 9);
     assert.equal(shown.rings[0].rate, 8);
     assert.equal(pending(shown.rings[0]), 5);
-    assert.equal(shown.rings[0].counts.failed, null);
-    assert.equal(pictureOf(picture({rings: []}), past, before).rings.length, 0);
+    // It counts how many ended, not how.
+    assert.deepEqual(shown.rings[0].counts, {rung: 23, ended: 18, done: null, failed: null, aborted: null});
+    const gone = pictureOf(picture({rings: []}), past, before).rings[0];
+    assert.deepEqual([gone.device, gone.completed, gone.entries], ["nic0", 18, null]);
     // gpud was started anew between the two: there is no rate.
     const anew = {...before, time_ns: 7e9};
     assert.equal(pictureOf(picture(), anew, past).rings[0].rate, null);
+  },
+  "what no history keeps is empty in an earlier picture, not as it is now"() {
+    const now = picture({
+      processes: [{name: "gpud"}], queues: [{name: "events"}], devices: [device({silent_ns: 9e9, note: "now"})],
+      strikes: [{time_ns: 1e9, fault: "then"}, {time_ns: 7e9, fault: "later"}]});
+    const shown = pictureOf(now, remember(picture(), new Map()), undefined);
+    assert.deepEqual([shown.processes, shown.queues, shown.totals.policy, shown.totals.resident_blocks],
+                     [[], [], null, null]);
+    assert.deepEqual(shown.devices.map(({name, kind, state, silent_ns, note}) =>
+      [name, kind, state, silent_ns, note]), [["nic0", "nic", null, 0, ""]]);
+    assert.deepEqual(shown.strikes.map(({fault}) => fault), ["then"]);
+  },
+  "all that views show is as of an earlier second"() {
+    const at = (seconds, figures) =>
+      remember(picture({time_ns: seconds * 1e9, rings: [ring({peak: 7, ...figures})]}), new Map());
+    const page = {
+      newest: picture({time_ns: 99e9}),
+      history: [at(1, {doorbell: 8}), at(2, {}), at(3, {}), at(4, {}), at(5, {doorbell: 12})],
+      lives: [{ring: "a", time: 3e9}, {ring: "a", time: 5e9}],
+      logs: [{time_ns: 2e9}, {time_ns: null}, {time_ns: 5e9}, {time_ns: null}],
+      changes: [{time_ns: 4e9, text: "one"}, {time_ns: 4.5e9, text: "two"}],
+    };
+    const sight = sightOf(page, 3);
+    assert.equal(sight.still.get(ringKey(ring())), 2e9);
+    assert.equal(sight.peaks.get(ringKey(ring())), 7);
+    assert.deepEqual(sight.history.map(({time_ns}) => time_ns), [1e9, 2e9, 3e9, 4e9]);
+    assert.deepEqual(sight.lives, [{ring: "a", time: 3e9}]);
+    assert.equal(sight.logs.length, 2);
+    assert.deepEqual(sight.changes.map(({text}) => text), ["one"]);
+    assert.equal(sightOf(page, 4).still.get(ringKey(ring())), 0);
+    assert.deepEqual(linesUntil([{time_ns: 5e9}], 4e9), []);
+  },
+  "of an event one life is kept, for ten seconds, and of many rings some at a time"() {
+    const lives = new Lives();
+    const life = (sequence) => ({sequence, rung_ns: 1, seen_ns: 2, queued_ns: 3, dispatched_ns: 4, finished_ns: 5});
+    for (const time of [1e9, 2e9]) lives.look([ring({life: life(7)})], time);
+    lives.look([ring({life: life(8)}), ring({event_id: 2})], 3e9);
+    assert.deepEqual(lives.all.map(({time, life: {sequence}}) => [time, sequence]), [[1e9, 7], [3e9, 8]]);
+    lives.look([], 12e9);
+    assert.deepEqual(lives.all.map(({time}) => time), [3e9]);
+    const many = new Lives();
+    const rings = Array.from({length: 256}, (_, i) => ring({event_id: i, life: life(7)}));
+    many.look(rings, 1e9);
+    assert.ok(many.all.length <= 25 && many.all.length > 20);
+    for (let i = 0; i < 10; ++i) many.look(rings, 2e9);
+    assert.equal(many.all.length, 256);
+  },
+  "when an event's end was taken is its device's to tell"() {
+    const life = {sequence: 5, rung_ns: 100, seen_ns: 0, queued_ns: 0, dispatched_ns: 0, finished_ns: 200};
+    const lives = [{ring: ringKey(ring()), life}, {ring: ringKey(ring({event_id: 2})), life}];
+    const steps = [{step: "taken", ring: {device: "nic0"}, event_id: 1, sequence: 5, time_ns: 260},
+                   {step: "ended", ring: {device: "nic0"}, event_id: 2, sequence: 5, time_ns: 220},
+                   {step: "struck", time_ns: 230}];
+    const [first, second] = withTaken(lives, takenOf(steps));
+    assert.deepEqual(partsOf(first.life), [["finished", 0, 100], ["taken", 100, 60]]);
+    assert.deepEqual(partsOf(second.life), [["finished", 0, 100]]);
   },
   "changes are told once"() {
     assert.deepEqual(changesOf(picture(), picture()), []);
@@ -81,11 +142,12 @@ const tests = {
     assert.deepEqual(addChanges([], null, picture()), []);
   },
   "strikes have times of day, by the last picture of a living gpud"() {
-    const strikes = [{time_ns: 3e9, fault: "dies", pid: 1, passage: 1}];
+    const strikes = [{time_ns: 3e9, fault: "", pid: 1, passage: 1}];
     const gone = {...picture({time_ns: 900e9, gpud: {state: "gone"}}), monotonic_ns: 4e9, strikes};
     assert.equal(withTimesOfDay(gone, null).picture.strikes[0].time_ns, null);
     const live = withTimesOfDay({...picture({time_ns: 504e9}), monotonic_ns: 4e9, strikes}, null);
     assert.equal(live.picture.strikes[0].time_ns, 503e9);
+    assert.equal(live.picture.strikes[0].fault, "(taken off)");
     assert.equal(withTimesOfDay(gone, live.offset).picture.strikes[0].time_ns, 503e9);
   },
   "hostile text is shown as codes"() {

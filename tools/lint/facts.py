@@ -78,7 +78,7 @@ def missing_commands(document, table, checkout):
 
 def missing_cases(path, checkout):
     """Test cases that hold a promise and are not there any more."""
-    tests = "".join(checkout.text(test) for test in checkout.files if test.endswith("_test.cc"))
+    tests = "".join(checkout.text(test) for test in checkout.files if test.endswith(("_test.cc", ".mjs")))
     for row in re.findall(r"^\|.*\| ([^|]*) \|$", checkout.text(path), re.M):
         for case in _CASE.findall(row):
             if not re.search(r"\b%s\b" % case, tests):

@@ -51,6 +51,7 @@ ARROWS = {
     # With logs and JSON as the command line has them.
     "tools/dashboard": [
         "base", "shm", "proto", "tools/testbed", "tools/cli/ui", "tools/cli/commands/testbed/log_files.h"],
+    "tools/dashboard/browser": ["devices/sdk"],
     "tools/bench": ["base", "shm", "proto", "devices/sdk", "mesh", "tools/testbed", "tools/plots", "tools/cli/ui", "kernels/memcached"],
     # Kernels as tasks of Pagoda's MasterKernel, on a simulated GPU; and as a CUDA program
     # launches them.

@@ -68,10 +68,11 @@ export class Browser {
   close() { return this.#chromium.close(); }
 }
 
-/** Takes the page to a view that has data. */
+/** Takes the page to a view whose own table has rows. */
 export async function show(page, view) {
   await page.click(`[data-view-link="${view}"]`);
-  await page.waitForSelector(`[data-view="${view}"] td`, {state: "attached"});
+  const table = view === "rates" ? "ring-rates" : view;
+  await page.waitForSelector(`[data-view="${view}"] [data-twin="${table}"] td`, {state: "attached"});
 }
 
 export const stateIs = (page, state) =>
@@ -90,4 +91,27 @@ export const twin = (page, name) => rowsOf(page, `[data-twin="${name}"]`);
 export async function keepPicture(page, name) {
   mkdirSync(`${OUTPUTS}/screenshots`, {recursive: true});
   await page.screenshot({path: `${OUTPUTS}/screenshots/${name}.png`});
+}
+
+/** The frames that a page draws in a span, and its main thread's share. */
+export async function framesOf(page, span_ms) {
+  const session = await page.context().newCDPSession(page);
+  await session.send("Performance.enable");
+  const busy = async () => (await session.send("Performance.getMetrics")).metrics
+    .find(({name}) => name === "TaskDuration").value;
+  const before = await busy();
+  const gaps = await page.evaluate((span) => new Promise((done) => {
+    const found = [];
+    const end = performance.now() + span;
+    let last = 0;
+    const frame = (now) => {
+      if (last) found.push(now - last);
+      last = now;
+      if (now < end) requestAnimationFrame(frame); else done(found);
+    };
+    requestAnimationFrame(frame);
+  }), span_ms);
+  return {mean_fps: 1000 * gaps.length / gaps.reduce((a, b) => a + b, 0),
+          p99_frame_ms: [...gaps].sort((a, b) => a - b)[Math.floor(gaps.length * 0.99)],
+          main_thread_percent: 100 * (await busy() - before) / (span_ms / 1000)};
 }

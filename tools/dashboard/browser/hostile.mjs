@@ -42,6 +42,7 @@ export async function testHostileTexts(browser, links) {
       }
       assert.equal(await page.locator("img, body script, iframe, object").count(), 0, view);
     }
+    await page.unrouteAll({behavior: "ignoreErrors"});
     await page.context().close();
   });
 }

@@ -1,16 +1,18 @@
-// main.mjs CHROMIUM FOLDER-OF-MODULES SCRATCH: tests the page, in the runfiles' root.
+// main.mjs CHROMIUM FOLDER-OF-MODULES SCRATCH [--page FOLDER]: tests the page, in the runfiles'
+// root, or the page in another folder.
 import assert from "node:assert/strict";
 import {execFileSync} from "node:child_process";
 import {readFileSync} from "node:fs";
 import {Browser, VIEWS, keepPicture, rowsOf, show, stateIs, twin} from "./browser.mjs";
+import {testDrawn} from "./drawn.mjs";
 import {eventually, finish, test} from "./harness.mjs";
+import {testHeld} from "./held.mjs";
 import {testHostileTexts} from "./hostile.mjs";
 import {testModules} from "./modules.mjs";
 import {ask, bringUp, processNamed, run, startDashboard} from "./testbed.mjs";
+import {testTwins} from "./twins.mjs";
 
-const [chromium, modules, scratch] = process.argv.slice(2);
-const count = (value) => new Intl.NumberFormat("en-US").format(value);
-const eventName = ({event_id, label}) => label ? `${event_id} ${label}` : `${event_id}`;
+const [chromium, modules, scratch, ...options] = process.argv.slice(2);
 
 bringUp(scratch, `
 name: looked-at
@@ -21,33 +23,9 @@ devices:
   - {name: fpga0, kind: fpga, size: 64x64, fps: 100, restart: on_failure}
   - {name: fpga1, kind: fpga, size: 64x64, fps: 50, priority: 3, restart: on_failure}
 `);
-const dashboard = await startDashboard("operator", "fault-injector");
+const dashboard = await startDashboard(["operator", "fault-injector"], options);
 const {links} = dashboard;
 const browser = await Browser.start(chromium, modules);
-
-/** Runs `body` while the devices ring nothing. */
-async function atRest(body) {
-  const devices = ["fpga0", "fpga1"].map((name) => processNamed(name).pid);
-  for (const pid of devices) process.kill(pid, "SIGSTOP");
-  try {
-    await eventually("no event in flight", () =>
-      ask("ekt").entries.every(({counts}) => counts.in_flight === 0));
-    await body();
-  } finally {
-    for (const pid of devices) process.kill(pid, "SIGCONT");
-  }
-}
-
-/** Waits until a table says what `expected` returns; then tells the difference. */
-async function agrees(page, name, columns, expected) {
-  let shown, wanted;
-  const cut = (row) => Object.fromEntries(columns.map((column) => [column, row[column]]));
-  await eventually(`the table ${name} agrees`, async () => {
-    [shown, wanted] = [(await twin(page, name)).map(cut), expected().map(cut)];
-    assert.deepEqual(shown, wanted);
-    return true;
-  });
-}
 
 try {
   await test("EveryViewOpensWithData", async () => {
@@ -60,36 +38,7 @@ try {
     await page.context().close();
   });
 
-  await test("TablesSayAtRestWhatTheCommandLineSays", async () => {
-    const page = await browser.open(links.viewer);
-    await atRest(async () => {
-      await show(page, "ekt");
-      await agrees(page, "ekt",
-        ["Device", "Event", "Kernel", "Priority", "Pending", "Done", "Failed", "Aborted"],
-        () => ask("ekt").entries.map(({counts, ...one}) => ({
-          Device: one.device, Event: eventName(one), Kernel: one.kernel, Priority: `${one.priority}`,
-          Pending: `${counts.in_flight}`, Done: count(counts.done), Failed: count(counts.failed),
-          Aborted: count(counts.aborted)})));
-      assert.ok((await twin(page, "ekt")).length >= 2);
-      await show(page, "house");
-      await page.click('[data-view="house"] summary');
-      await agrees(page, "house", ["Device", "Kind"], () => ask("devices").devices
-        .map((one) => ({Device: one.name, Kind: one.kind}))
-        .sort((a, b) => a.Device.localeCompare(b.Device)));
-      await show(page, "stuck");
-      for (const [row, ring] of (await rowsOf(page, '[data-view="stuck"]')).map((row, i) =>
-        [row, ask("rings").rings[i]])) {
-        assert.deepEqual([row.Device, row.Doorbell, row.Launched, row.Completed, row.Consumed],
-          [ring.device, ring.doorbell, ring.launched, ring.completed, ring.consumed].map(String));
-      }
-    });
-    run("fault", "inject", "fpga0", "stop", "--at", "device.ring", "--nth", "1000000000");
-    await show(page, "faults");
-    await agrees(page, "faults", ["Fault", "Struck"], () => ask("fault", "list").faults.map((one) =>
-      ({Fault: one.name, Struck: `${one.struck}`})));
-    run("fault", "clear", "--all");
-    await page.context().close();
-  });
+  await testTwins(browser, links.viewer);
 
   await test("AGpudThatIsKilledIsSeenAndSoIsItsReturn", async () => {
     const page = await browser.open(links.viewer);
@@ -112,24 +61,8 @@ try {
     await page.context().close();
   });
 
-  await test("APausedPageStandsStillAndLooksBack", async () => {
-    const page = await browser.open(links.viewer);
-    await show(page, "ekt");
-    const held = () => twin(page, "ekt").then((rows) => rows.map((row) => row.Done).join());
-    const pictures = () => page.$eval("input[type=range]", (range) => Number(range.max));
-    await eventually("pictures", async () => await pictures() >= 2);
-    await page.click('[data-button="pause"]');
-    await stateIs(page, "paused");
-    const before = await held();
-    const [, done] = [await pictures(), ask("ekt").entries[0].counts.done];
-    await eventually("more events", () => ask("ekt").entries[0].counts.done > done + 50);
-    assert.equal(await held(), before);
-    await page.locator("input[type=range]").fill("0");
-    await eventually("the oldest picture", async () => await held() !== before);
-    await page.click('[data-button="pause"]');
-    await stateIs(page, "live");
-    await page.context().close();
-  });
+  await testHeld(browser, links.viewer);
+  await testDrawn(browser, links);
 
   await test("AFaultThatThePagePutsThereStrikes", async () => {
     const page = await browser.open(links["fault-injector"]);

@@ -3,7 +3,7 @@
 import {once} from "node:events";
 import {readFileSync, readdirSync} from "node:fs";
 import {connect} from "node:net";
-import {Browser, show, stateIs} from "./browser.mjs";
+import {Browser, framesOf, show, stateIs} from "./browser.mjs";
 import {pause} from "./harness.mjs";
 import {bringUp, processNamed, run, startDashboard} from "./testbed.mjs";
 
@@ -50,29 +50,6 @@ async function answersAgain() {
 
 const sorted = (values) => [...values].sort((a, b) => a - b);
 const median = (values) => sorted(values)[values.length >> 1];
-
-/** The frames that the page draws in one span, and its main thread's share. */
-async function frames(page) {
-  const session = await page.context().newCDPSession(page);
-  await session.send("Performance.enable");
-  const busy = async () => (await session.send("Performance.getMetrics")).metrics
-    .find(({name}) => name === "TaskDuration").value;
-  const before = await busy();
-  const gaps = await page.evaluate((span) => new Promise((done) => {
-    const found = [];
-    const end = performance.now() + span;
-    let last = 0;
-    const frame = (now) => {
-      if (last) found.push(now - last);
-      last = now;
-      if (now < end) requestAnimationFrame(frame); else done(found);
-    };
-    requestAnimationFrame(frame);
-  }), SPAN_MS);
-  return {mean_fps: 1000 * gaps.length / gaps.reduce((a, b) => a + b, 0),
-          p99_frame_ms: sorted(gaps)[Math.floor(gaps.length * 0.99)],
-          main_thread_percent: 100 * (await busy() - before) / (SPAN_MS / 1000)};
-}
 
 /** Milliseconds until the page says that it is in `state`. */
 async function until(page, state, act) {
@@ -121,7 +98,7 @@ try {
     await stateIs(page, "live");
     await span("open");
     await span("open");
-    if (round === 0) results.house = await frames(page);
+    if (round === 0) results.house = await framesOf(page, SPAN_MS);
     await page.context().close();
     await span("closed");
   }

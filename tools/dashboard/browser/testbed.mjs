@@ -18,8 +18,9 @@ export const processes = () => ask("ps").testbeds[0].processes;
 export const processNamed = (name) => processes().find((one) => one.name === name);
 
 /** A dashboard with a link for each role: {links: {viewer, ...}, process}. */
-export async function startDashboard(...roles) {
-  const process = spawn(CARILLON, ["dashboard", ...roles.flatMap((role) => ["--role", role])],
+export async function startDashboard(roles = [], options = []) {
+  const process = spawn(CARILLON,
+                        ["dashboard", ...roles.flatMap((role) => ["--role", role]), ...options],
                         {stdio: ["ignore", "pipe", "inherit"]});
   const links = {};
   for await (const line of createInterface({input: process.stdout})) {

@@ -2,15 +2,14 @@
 // The page: its connection to the gateway, what it remembers, and the view that is shown.
 
 import {html, render, useEffect, useRef} from "./vendor/preact.js";
-import {addChanges, pictureOf, remember, withTimesOfDay} from "./past.js";
-import {Peaks, Stillness, ringKey} from "./rings.js";
+import {addChanges, linesUntil, remember, sightOf, withTimesOfDay} from "./past.js";
+import {Lives, Peaks, Stillness, takenOf, withTaken} from "./rings.js";
 import {clock, count, mebibytes, visible} from "./text.js";
 import {EktView, FaultsView, HouseView, LogsView, RatesView, SmsView, StoryView, StuckView} from "./views.js";
 
 const TOKEN = "carillon-token";
 const LOG_MS = 2000;
 const HISTORY = 600;  // pictures, one a second
-const LIVES_NS = 10e9;
 const LATE_MS = 800;  // the gateway sends ten pictures a second, two while gpud is gone
 
 /** @type {[string, string, any][]} */
@@ -44,19 +43,20 @@ const page = {
   role: "",
   notice: "",
   /** @type {any} */ newest: null,
-  /** @type {any} The picture that is looked at while paused. */ held: null,
+  /** @type {any} All that the views show while paused: see sightOf(). */ held: null,
   /** @type {import("./past.js").Past[]} One a second: the gateway's, and then our own. */ history: [],
   /** @type {import("./past.js").Change[]} */ changes: [],
   peaks: new Map(),
   still: new Map(),
-  /** @type {any[]} */ lives: [],
-  /** @type {any[]} */ logs: [],
+  /** @type {any[] | null} null: not read yet */ logs: null,
   /** @type {any[]} */ points: [],
   recordingSince: 0,
+  recorded: true,
   switchedOn: false,  // tracing, by this page
 };
 const peaks = new Peaks();
 const stillness = new Stillness();
+const lives = new Lives();
 
 /** @param {string} path @param {RequestInit} [options] */
 function ask(path, options = {}) {
@@ -96,13 +96,7 @@ function take(/** @type {any} */ sent) {
   heard = performance.now();
   page.peaks = peaks.look(picture.rings, picture.time_ns);
   page.still = stillness.look(picture.rings, picture.time_ns);
-  page.lives = page.lives.filter(({time}) => picture.time_ns - time < LIVES_NS);
-  for (const ring of picture.rings) {
-    if (!ring.life) continue;
-    const key = ringKey(ring);
-    if (page.lives.some((one) => one.ring === key && one.life.sequence === ring.life.sequence)) continue;
-    page.lives.push({ring: key, time: picture.time_ns, life: ring.life});
-  }
+  lives.look(picture.rings, picture.time_ns);
   const last = page.history.at(-1);
   if (!last || picture.time_ns - last.time_ns >= 1e9) {
     page.history = [...page.history.slice(1 - HISTORY), remember(picture, page.peaks)];
@@ -156,7 +150,20 @@ async function loadLogs(/** @type {AbortSignal} */ signal) {
   const response = await ask("api/v1/logs?lines=200", {signal});
   if (!response.ok) return;
   page.logs = (await response.json()).lines;
+  const {held} = page;
+  if (held && !held.logs) held.logs = linesUntil(page.logs, held.picture.time_ns);
   show();
+}
+
+/** The stage of events that only the devices' recorders know. Long recorders are read seldom. */
+async function loadTaken(/** @type {AbortSignal} */ signal) {
+  if (page.view !== "rates" || page.held || !page.newest?.totals.tracing) return;
+  const began = performance.now();
+  const response = await ask("api/v1/story", {signal});
+  page.recorded = response.status !== 404;
+  if (!response.ok) return;
+  lives.all = withTaken(lives.all, takenOf((await response.json()).steps));
+  await wait(10 * (performance.now() - began));
 }
 
 function disconnected(/** @type {string} */ text) {
@@ -233,7 +240,8 @@ function State() {
   const gone = !page.connected || newest?.gpud.state !== "live";
   const state = held ? "paused" : gone ? "gone" : "live";
   const text = !page.connected ? page.connection :
-    held ? `Paused at ${clock(held.time_ns)}: rings and totals are of then.` :
+    held?.picture.past ? `Looking back at ${clock(held.picture.time_ns)}. What no history keeps is left out.` :
+    held ? `Paused at ${clock(held.picture.time_ns)}.` :
     newest.gpud.state === "live" ? "gpud is live." :
     `gpud is ${newest.gpud.state}: ${visible(newest.gpud.note)}. Its figures are the last ones.`;
   return html`<p role="status" data-state=${state} class=${state === "live" ? "good" : state === "gone" ? "bad" : "warn"}>
@@ -243,11 +251,10 @@ function State() {
 function Controls() {
   const {history, held} = page;
   const last = history.length - 1;
-  const found = held ? history.findIndex((one) => one.time_ns >= held.time_ns) : last;
+  const found = held ? history.findIndex((one) => one.time_ns >= held.picture.time_ns) : last;
   const at = found < 0 ? last : found;
-  const hold = (/** @type {any} */ picture) => { page.held = picture; show(); };
-  const lookAt = (/** @type {number} */ i) =>
-    hold(history[i] ? pictureOf(page.newest, history[i], history[i - 1]) : page.newest);
+  const hold = (/** @type {any} */ sight) => { page.held = sight; show(); };
+  const lookAt = (/** @type {number} */ i) => hold(history[i] ? sightOf({...page, lives: lives.all}, i) : sightNow());
   const slider = useRef(/** @type {HTMLInputElement | null} */ (null));
   useEffect(() => {
     if (!slider.current) return;
@@ -257,7 +264,7 @@ function Controls() {
   });
   return html`<div class="controls">
     <button type="button" data-button="pause" aria-pressed=${held ? "true" : "false"}
-      onClick=${() => hold(held ? null : page.newest)}>${held ? "Go on" : "Pause"}</button>
+      onClick=${() => hold(held ? null : sightNow())}>${held ? "Go on" : "Pause"}</button>
     <label>Look back <input type="range" min="0" ref=${slider}
       onInput=${(/** @type {any} */ event) => lookAt(Number(event.target.value))} /></label>
     <button type="button" data-button="record" aria-pressed=${page.recordingSince ? "true" : "false"}
@@ -265,23 +272,27 @@ function Controls() {
   </div>`;
 }
 
+/** Later pictures make new ones of these, and leave them as they are. */
+function sightNow() {
+  const {newest, peaks, still, history, logs, changes} = page;
+  return {picture: newest, peaks, still, history, lives: lives.all, logs, changes};
+}
+
 function Page() {
-  const {newest, held} = page;
-  const picture = held ?? newest;
+  const held = page.held ?? sightNow();
+  const {picture} = held;
   const View = VIEWS.find(([name]) => name === page.view)?.[2];
   const events = picture?.totals.events;
-  const peaksThen = held?.past ?
-    new Map(held.rings.map((/** @type {any} */ ring) => [ringKey(ring), ring.peak])) : page.peaks;
-  const sight = {...page, picture, peaks: peaksThen, get: ask, post};
+  const sight = {...held, held: page.held !== null, role: page.role, points: page.points, recorded: page.recorded, get: ask, post};
   return html`
     <header>
       <h1>Carillon <span>${picture ? visible(picture.testbed) : ""}</span></h1>
       <${State} />
       ${events ? html`<p class="note">${count(events.rung)} rung = ${count(events.done)} done +
         ${" "}${count(events.failed)} failed + ${count(events.aborted)} aborted +
-        ${" "}${count(Math.max(events.rung - events.done - events.failed - events.aborted, 0))} in flight;
-        policy ${visible(picture.totals.policy)}; tracing ${picture.totals.tracing ? "on" : "off"};
-        ${" "}${mebibytes(picture.totals.memory_used)} used</p><${Controls} />` : null}
+        ${" "}${count(Math.max(events.rung - events.done - events.failed - events.aborted, 0))} in
+        flight${picture.past ? "" : `; policy ${visible(picture.totals.policy)}; tracing ${
+          picture.totals.tracing ? "on" : "off"}; ${mebibytes(picture.totals.memory_used)} used`}</p><${Controls} />` : null}
       <p role="alert" class="warn">${page.notice}</p>
       <nav aria-label="Views"><ul>${VIEWS.map(([name, title]) => html`
         <li><a href=${`#${name}`} data-view-link=${name}
@@ -307,6 +318,7 @@ addEventListener("hashchange", () => {
   page.view = viewOfAddress();
   page.notice = "";
   show();
+  loadLogs(new AbortController().signal).catch(() => {});  // not only in two seconds
 });
 show();
 setInterval(() => {
@@ -316,3 +328,4 @@ setInterval(() => {
 }, 100);
 run(follow, 500, "The dashboard's pictures do not come; this page tries again.");
 run(loadLogs, LOG_MS, "");
+run(loadTaken, LOG_MS, "");

@@ -1,9 +1,18 @@
 // @ts-check
 // Lines over time, by uPlot, with strikes of faults as marks.
 
-import {html, useEffect, useRef} from "./vendor/preact.js";
+import {html, useEffect, useRef, useState} from "./vendor/preact.js";
 
-const colour = (/** @type {string} */ name) =>
+const SCHEME = matchMedia("(prefers-color-scheme: dark)");
+
+/** What is drawn has the colours that there were: `draw` is called when they have changed.
+ * @param {() => void} draw @returns {() => void} has it called no more */
+export function onScheme(draw) {
+  SCHEME.addEventListener("change", draw);
+  return () => SCHEME.removeEventListener("change", draw);
+}
+
+export const colour = (/** @type {string} */ name) =>
   getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
 /** Marks at times, in seconds since 1970. */
@@ -14,7 +23,7 @@ function marksAt(/** @type {() => number[]} */ times) {
     c.strokeStyle = colour("bad");
     c.lineWidth = 1;
     for (const time of times()) {
-      const x = Math.round(plot.valToPos(time, "x", true));
+      const x = Math.round(plot.valToPos(time, "x", true)) + 0.5;  // on whole pixels
       if (x < plot.bbox.left || x > plot.bbox.left + plot.bbox.width) continue;
       c.beginPath();
       c.moveTo(x, plot.bbox.top);
@@ -34,6 +43,8 @@ export function Chart({times, lines, strikes, label, unit}) {
   const plot = useRef(/** @type {any} */ (null));
   const marks = useRef(strikes);
   marks.current = strikes;
+  const [scheme, setScheme] = useState(0);
+  useEffect(() => onScheme(() => setScheme((before) => before + 1)), []);
   const names = lines.map((line) => line.name).join();
   useEffect(() => {
     const place = /** @type {HTMLElement} */ (at.current);
@@ -48,7 +59,7 @@ export function Chart({times, lines, strikes, label, unit}) {
       plot.current.setSize({width: place.clientWidth, height: 220}));
     watch.observe(place);
     return () => { watch.disconnect(); plot.current.destroy(); };
-  }, [names, unit]);
+  }, [names, unit, scheme]);
   useEffect(() => { plot.current?.setData([times, ...lines.map((line) => line.values)]); });
   return html`<div class="chart" role="img" aria-label=${label} ref=${at}></div>`;
 }

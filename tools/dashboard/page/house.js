@@ -2,6 +2,7 @@
 // The testbed as a picture: the GPU between its devices, and each ring as a bar from its device to
 // it. Places are fixed by the devices' names, so nothing jumps when one dies.
 
+import {colour} from "./charts.js";
 import {pending, ringKey, ringName, waitsFor} from "./rings.js";
 import {markOf, visible} from "./text.js";
 
@@ -11,20 +12,31 @@ const STILL = matchMedia("(prefers-reduced-motion: reduce)");
 
 /** @typedef {import("./rings.js").Ring} Ring */
 /**
- * @typedef {{name: string, kind: string, state: string, silent_ns: number, rings: Ring[],
+ * @typedef {{name: string, kind: string, state: string | null, silent_ns: number, rings: Ring[],
  *   y: number, height: number, right: boolean}} Place
  */
 
 /** nic2 before nic10. */
-const byName = (/** @type {any} */ a, /** @type {any} */ b) =>
-  a.name.localeCompare(b.name, "en", {numeric: true});
+const names = new Intl.Collator("en", {numeric: true});
+const byName = (/** @type {any} */ a, /** @type {any} */ b) => names.compare(a.name, b.name);
+
+/** The rings of each device. @param {any} picture @returns {Map<string, Ring[]>} */
+function ringsOf(picture) {
+  const rings = new Map();
+  for (const ring of picture.rings) {
+    if (!rings.has(ring.device)) rings.set(ring.device, []);
+    rings.get(ring.device).push(ring);
+  }
+  return rings;
+}
 
 /** A shape beside each word, for who does not see colours. */
-const SHAPES = {good: "\u25cf", warn: "\u25a0", bad: "\u25b2"};
+const SHAPES = {good: "\u25cf", warn: "\u25a0", bad: "\u25b2", faint: "\u25cb"};
 
-/** @param {{state: string, silent_ns: number}} device
- *  @returns {["good" | "warn" | "bad", string]} */
+/** @param {{state: string | null, silent_ns: number}} device null: of then nobody knows it
+ *  @returns {["good" | "warn" | "bad" | "faint", string]} */
 export function health(device) {
+  if (device.state === null) return ["faint", "not kept"];
   if (device.silent_ns > 5e8) return ["bad", "silent"];
   return [markOf(device.state), device.state];
 }
@@ -34,34 +46,41 @@ export function health(device) {
 export function arrange(picture, width) {
   const sides = width < NARROW ? 1 : 2;
   const devices = [...picture.devices].sort(byName);
+  const rings = ringsOf(picture);
   const rows = Math.max(Math.ceil(devices.length / sides), 1);
-  const most = Math.max(1, ...devices.map((device) =>
-    picture.rings.filter((/** @type {Ring} */ ring) => ring.device === device.name).length));
+  const most = Math.max(1, ...devices.map(({name}) => rings.get(name)?.length ?? 0));
   const row = Math.max(rows > 12 ? 22 : 44, most * 5 + 6);
   const places = devices.map((device, i) => ({
     name: device.name, kind: device.kind, state: device.state, silent_ns: device.silent_ns,
-    rings: picture.rings.filter((/** @type {Ring} */ ring) => ring.device === device.name),
+    rings: rings.get(device.name) ?? [],
     y: 8 + (i % rows) * row, height: row - 6, right: i >= rows,
   }));
   return {places, height: Math.max(rows * row + 12, 200)};
 }
 
+/**
+ * Two canvases, one above the other: what a picture says is drawn when one comes, and only the
+ * pulses, in the upper one, at each frame.
+ */
 export class House {
   /** @type {any} */ #picture = null;
   /** @type {Map<string, number>} */ #peaks = new Map();
-  /** @type {{places: Place[], height: number}} */ #plan = {places: [], height: 0};
+  #held = false;
   #width = 0;
   #frame = 0;
+  /** @type {{key: string, speed: number, from: number, to: number, y: number}[]} */ #moving = [];
   /** @type {Map<string, number>} */ #phase = new Map();  // 0 to 1, of each ring's pulses
   #before = 0;
   #colours = {};
   #watch;
 
-  /** @param {HTMLCanvasElement} canvas */
-  constructor(canvas) {
+  /** @param {HTMLCanvasElement} canvas @param {HTMLCanvasElement} pulses */
+  constructor(canvas, pulses) {
     this.canvas = canvas;
+    this.pulses = pulses;
     this.context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-    this.#watch = new ResizeObserver(() => this.#resize());
+    this.above = /** @type {CanvasRenderingContext2D} */ (pulses.getContext("2d"));
+    this.#watch = new ResizeObserver(() => this.#draw());
     this.#watch.observe(/** @type {Element} */ (canvas.parentElement));
   }
 
@@ -70,50 +89,58 @@ export class House {
     cancelAnimationFrame(this.#frame);
   }
 
-  /** @param {any} picture @param {Map<string, number>} peaks */
-  show(picture, peaks) {
+  /** @param {any} picture @param {Map<string, number>} peaks @param {boolean} held stands still */
+  show(picture, peaks, held) {
     this.#picture = picture;
+    this.#held = held;
     this.#peaks = peaks;
-    this.#resize();
+    this.#draw();
   }
 
-  #resize() {
+  #draw() {
     const width = /** @type {Element} */ (this.canvas.parentElement).clientWidth;
     if (!this.#picture || width === 0) return;
-    this.#plan = arrange(this.#picture, width);
+    const {places, height} = arrange(this.#picture, width);
     const scale = devicePixelRatio;
-    if (this.#width !== width || this.canvas.height !== Math.round(this.#plan.height * scale)) {
+    if (this.#width !== width || this.canvas.height !== Math.round(height * scale)) {
       this.#width = width;
-      this.canvas.width = Math.round(width * scale);
-      this.canvas.height = Math.round(this.#plan.height * scale);
-      this.canvas.style.height = `${this.#plan.height}px`;
+      for (const canvas of [this.canvas, this.pulses]) {
+        canvas.width = Math.round(width * scale);
+        canvas.height = Math.round(height * scale);
+        canvas.style.height = `${height}px`;
+      }
     }
-    const style = getComputedStyle(document.documentElement);
-    for (const name of ["ground", "text", "faint", "line", "good", "warn", "bad", "accent"]) {
-      this.#colours[name] = style.getPropertyValue(`--${name}`).trim();
+    for (const name of ["text", "faint", "line", "good", "warn", "bad", "accent"]) {
+      this.#colours[name] = colour(name);
     }
+    this.#moving = [];
+    this.#drawAll(places, height);
     if (!this.#frame) this.#frame = requestAnimationFrame((now) => this.#animate(now));
   }
 
   #animate(/** @type {number} */ now) {
     this.#frame = 0;
-    const seconds = Math.min((now - this.#before) / 1000, 0.1);
+    const seconds = this.#held ? 0 : Math.min((now - this.#before) / 1000, 0.1);
     this.#before = now;
-    let moving = false;
-    for (const ring of this.#picture.rings) {
-      if (STILL.matches || this.#picture.gpud.state !== "live" || !ring.rate) continue;
-      // A pulse is no event: ten times as many events are twice as fast.
-      const speed = 0.2 * Math.pow(2, Math.log10(1 + ring.rate));
-      const key = ringKey(ring);
-      this.#phase.set(key, ((this.#phase.get(key) ?? 0) + speed * seconds) % 1);
-      moving = true;
+    const c = this.above;
+    c.setTransform(devicePixelRatio, 0, 0, devicePixelRatio, 0, 0);
+    c.clearRect(0, 0, this.pulses.width, this.pulses.height);
+    c.fillStyle = this.#colours.good;
+    c.beginPath();
+    for (const {key, speed, from, to, y} of this.#moving) {
+      const phase = ((this.#phase.get(key) ?? 0) + speed * seconds) % 1;
+      this.#phase.set(key, phase);
+      for (let i = 0; i < 3; ++i) {
+        c.rect(from + ((phase + i / 3) % 1) * (to - from) - 1.5, y - 1, 3, 3);
+      }
     }
-    this.#draw();
-    if (moving) this.#frame = requestAnimationFrame((next) => this.#animate(next));
+    c.fill();
+    if (this.#moving.length > 0 && !this.#held) this.#frame = requestAnimationFrame((next) => this.#animate(next));
   }
 
-  #draw() {
-    const c = this.context, colours = this.#colours, {places, height} = this.#plan;
+  /** @param {Place[]} places @param {number} height */
+  #drawAll(places, height) {
+    const c = this.context, colours = this.#colours;
     const narrow = this.#width < NARROW;
     const box = narrow ? 96 : BOX;
     const gpuWidth = narrow ? 96 : Math.min(260, this.#width - 2 * box - 200);
@@ -126,14 +153,14 @@ export class House {
       const left = place.right ? this.#width - box - 2 : 2;
       const [mark, word] = health(place);
       c.strokeStyle = colours[mark];
-      c.lineWidth = mark === "good" ? 1 : 2;
+      c.lineWidth = mark === "good" || mark === "faint" ? 1 : 2;
       c.strokeRect(left + 0.5, place.y + 0.5, box, place.height);
       const middle = place.y + place.height / 2;
       c.font = "11px system-ui, sans-serif";
       c.fillStyle = colours[mark];
       c.fillText(SHAPES[mark], left + 5, middle);
       c.fillStyle = colours.text;
-      const text = visible(place.name) + (place.height > 30 ? "" : mark === "good" ? "" : ` ${word}`);
+      const text = visible(place.name) + (place.height > 30 ? "" : mark === "good" || mark === "faint" ? "" : ` ${word}`);
       c.fillText(text, left + 18, place.height > 30 ? middle - 7 : middle, box - 22);
       if (place.height > 30) {
         c.fillStyle = colours.faint;
@@ -142,7 +169,7 @@ export class House {
       const from = place.right ? left : left + box;
       const to = place.right ? gpuLeft + gpuWidth : gpuLeft;
       place.rings.forEach((ring, i) => {
-        const y = place.y + (place.height * (i + 1)) / (place.rings.length + 1);
+        const y = Math.round(place.y + (place.height * (i + 1)) / (place.rings.length + 1));
         this.#drawRing(ring, from, to, y, place.silent_ns);
       });
     }
@@ -153,26 +180,25 @@ export class House {
   #drawRing(ring, from, to, y, silent_ns) {
     const c = this.context, colours = this.#colours;
     const length = to - from;
-    const part = (/** @type {number} */ events) => Math.min(events / ring.entries, 1) * length;
+    const entries = ring.entries ?? Infinity;
+    const part = (/** @type {number} */ events) => Math.min(events / entries, 1) * length;
     c.lineWidth = 1;
     c.strokeStyle = colours.line;
     c.beginPath();
-    c.moveTo(from, y);
-    c.lineTo(to, y);
+    c.moveTo(from, y + 0.5);
+    c.lineTo(to, y + 0.5);
     c.stroke();
-    const full = pending(ring) >= ring.entries;
+    const full = pending(ring) >= entries;
     const {who} = waitsFor(ring, silent_ns);
     c.fillStyle = full || (who === "device" && silent_ns > 5e8) ? colours.bad : colours.accent;
-    c.fillRect(from, y - 2, part(pending(ring)), 4);
+    c.fillRect(from, y - 2, part(pending(ring)), 5);
     const peak = from + part(this.#peaks.get(ringKey(ring)) ?? 0);
     c.fillStyle = colours.text;
-    c.fillRect(peak - (length < 0 ? -1 : 1), y - 4, 2, 8);
-    const phase = this.#phase.get(ringKey(ring));
-    if (phase === undefined || !ring.rate || STILL.matches) return;
-    c.fillStyle = colours.good;
-    for (let i = 0; i < 3; ++i) {
-      c.fillRect(from + ((phase + i / 3) % 1) * length - 1.5, y - 1.5, 3, 3);
-    }
+    c.fillRect(peak - (length < 0 ? -1 : 1), y - 4, 2, 9);
+    if (STILL.matches || this.#picture.gpud.state !== "live" || !ring.rate) return;
+    // A pulse is no event: ten times as many events are twice as fast.
+    const speed = 0.2 * Math.pow(2, Math.log10(1 + ring.rate));
+    this.#moving.push({key: ringKey(ring), speed, from, to, y});
   }
 
   #drawGpu(/** @type {number} */ left, /** @type {number} */ width, /** @type {number} */ height) {
@@ -188,7 +214,9 @@ export class House {
     c.fillStyle = colours[mark];
     c.fillText(`${SHAPES[mark]} gpud is ${gpud.state}`, left + 8, 42, width - 16);
     c.fillStyle = colours.faint;
-    c.fillText(`${totals.resident_blocks} blocks on it`, left + 8, 58, width - 16);
+    if (totals.resident_blocks !== null) {
+      c.fillText(`${totals.resident_blocks} blocks on it`, left + 8, 58, width - 16);
+    }
     const sms = totals.blocks_of_sm ?? [];
     const across = Math.max(Math.floor((width - 16) / 18), 1);
     const most = Math.max(1, ...sms);
@@ -207,13 +235,14 @@ export class House {
 
 /** The same as a table: device, its state, event, kernel, pending, peak, slots. */
 export function houseRows(/** @type {any} */ picture, /** @type {Map<string, number>} */ peaks) {
+  const all = ringsOf(picture);
   return [...picture.devices].sort(byName).flatMap((device) => {
-    const rings = picture.rings.filter((/** @type {Ring} */ ring) => ring.device === device.name);
+    const rings = all.get(device.name) ?? [];
     const [mark, word] = health(device);
     const head = [{text: device.name}, {text: device.kind}, {text: word, mark}];
     if (rings.length === 0) return [[...head, {text: "none"}, {text: ""}, {text: ""}, {text: ""}, {text: ""}]];
     return rings.map((/** @type {Ring} */ ring) => [
       ...head, {text: ringName(ring)}, {text: ring.kernel}, {text: pending(ring)},
-      {text: peaks.get(ringKey(ring)) ?? 0}, {text: ring.entries}]);
+      {text: peaks.get(ringKey(ring)) ?? 0}, {text: ring.entries ?? "-"}]);
   });
 }

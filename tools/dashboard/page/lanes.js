@@ -2,6 +2,7 @@
 // The recorders' last steps: a lane for each process, a tick for each step, a line for each strike.
 
 import {html, useEffect, useRef} from "./vendor/preact.js";
+import {colour, onScheme} from "./charts.js";
 import {visible} from "./text.js";
 
 const ROW = 26;
@@ -23,8 +24,17 @@ export function lanesOf(steps) {
   return [...lanes].map(([name, at]) => ({name, at})).slice(0, MOST_LANES);
 }
 
-/** @param {HTMLCanvasElement} canvas @param {any[]} steps */
-function draw(canvas, steps) {
+/** Where among the steps in time each strike is, from 0 to 1.
+ * @param {any[]} steps @param {any[]} strikes @returns {number[]} */
+export function strikesOf(steps, strikes) {
+  const times = steps.map((one) => one.time_ns);
+  const first = Math.min(...times), last = Math.max(...times);
+  return strikes.filter(({time_ns}) => time_ns >= first && time_ns <= last)
+    .map(({time_ns}) => (time_ns - first) / Math.max(last - first, 1));
+}
+
+/** @param {HTMLCanvasElement} canvas @param {any[]} steps @param {any[]} strikes */
+function draw(canvas, steps, strikes) {
   const width = canvas.parentElement?.clientWidth ?? 0;
   if (width === 0 || steps.length === 0) return;
   const lanes = lanesOf(steps);
@@ -32,8 +42,6 @@ function draw(canvas, steps) {
   canvas.width = Math.round(width * devicePixelRatio);
   canvas.height = Math.round(height * devicePixelRatio);
   canvas.style.height = `${height}px`;
-  const style = getComputedStyle(document.documentElement);
-  const colour = (/** @type {string} */ name) => style.getPropertyValue(`--${name}`).trim();
   const c = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   c.scale(devicePixelRatio, devicePixelRatio);
   c.font = "12px system-ui, sans-serif";
@@ -52,20 +60,20 @@ function draw(canvas, steps) {
   });
   // A strike goes through all lanes: what happened before and after it is then seen at once.
   c.fillStyle = colour("bad");
-  for (const {part, step} of lanes.flatMap(({at}) => at)) {
-    if (step === "struck") c.fillRect(NAME + part * length, 0, 2, height);
-  }
+  for (const part of strikesOf(steps, strikes)) c.fillRect(NAME + part * length, 0, 2, height);
 }
 
-/** @param {{steps: any[]}} properties */
-export function Lanes({steps}) {
+/** @param {{steps: any[], strikes: any[]}} properties */
+export function Lanes({steps, strikes}) {
   const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
   useEffect(() => {
     const at = /** @type {HTMLCanvasElement} */ (canvas.current);
-    const watch = new ResizeObserver(() => draw(at, steps));
+    const again = () => draw(at, steps, strikes);
+    const watch = new ResizeObserver(again);
     watch.observe(/** @type {Element} */ (at.parentElement));
-    return () => watch.disconnect();
-  }, [steps]);
+    const forget = onScheme(again);
+    return () => { watch.disconnect(); forget(); };
+  }, [steps, strikes]);
   return html`<div><canvas ref=${canvas} role="img"
     aria-label="The last steps of each process; the table below says the same"></canvas></div>`;
 }

@@ -24,31 +24,88 @@ export function remember(picture, peaks) {
   };
 }
 
+/** Of a ring that has gone since only its counts are known. */
+const GONE = {kernel: "-", label: "", launch_path: "-", priority: "-", entries: null};
+
 /**
- * A picture as of an earlier second. Of a ring its four figures and its peak are of then; names,
- * devices and processes are as they are now. How many events had failed is not known: null.
+ * A picture as of an earlier second. Totals, and each ring's counts and peak, are of then; a ring's
+ * names are of now, as they do not change. What the history does not keep is null or empty.
  * @param {any} now @param {Past} past @param {Past | undefined} before the record a second earlier
  */
 export function pictureOf(now, past, before) {
   const known = new Map(now.rings.map((/** @type {any} */ one) => [ringKey(one), one]));
+  const kinds = new Map(now.devices.map((/** @type {any} */ one) => [one.name, one.kind]));
   const earlier = new Map((before?.rings ?? []).map((one) => [`${one[0]}\u0000${one[1]}`, one]));
   const seconds = before ? (past.time_ns - before.time_ns) / 1e9 : 0;
-  const rings = past.rings.flatMap((one) => {
+  const rings = past.rings.map((one) => {
     const [device, event_id, doorbell, launched, completed, consumed, peak] = one;
     const key = `${device}\u0000${event_id}`;
-    const ring = known.get(key);
-    if (!ring) return [];  // it is gone: nothing but its counts is known
     const was = earlier.get(key);
     const rate = was && seconds > 0 && completed >= was[4] ? (completed - was[4]) / seconds : null;
-    const figures = {...ring, doorbell, launched, completed, consumed, peak, rate, life: null,
-                     p50_ns: null, p99_ns: null};
+    const figures = {...GONE, ...known.get(key), device, event_id, doorbell, launched, completed,
+                     consumed, peak, rate, life: null, p50_ns: null, p99_ns: null};
     const rung = launched + unseen(figures);
-    return [{...figures, counts: {rung, done: completed, failed: null, aborted: null}}];
+    return {...figures, counts: {rung, ended: completed, done: null, failed: null, aborted: null}};
   });
   const [rung, done, failed, aborted] = past.events;
-  return {...now, past: true, time_ns: past.time_ns, gpud: {state: past.gpud, note: "as it was then"},
-          totals: {...now.totals, events: {...now.totals.events, rung, done, failed, aborted}},
-          rings, struck: past.struck};
+  return {
+    past: true, testbed: now.testbed, time_ns: past.time_ns, board: now.board,
+    gpud: {state: past.gpud, note: ""}, rings, struck: past.struck,
+    totals: {events: {rung, done, failed, aborted}, policy: null, tracing: null, memory_used: null,
+             resident_blocks: null, blocks_of_sm: []},
+    devices: [...new Set(rings.map(({device}) => device))].map((name) =>
+      ({name, kind: kinds.get(name) ?? "-", state: null, silent_ns: 0, pid: "-", note: "", counters: []})),
+    processes: [], queues: [],
+    faults: now.faults,
+    strikes: now.strikes.filter((/** @type {any} */ one) =>
+      one.time_ns !== null && one.time_ns <= past.time_ns),
+  };
+}
+
+/** Since when each ring has waited without any of its counts moving, as far as the history tells.
+ * @param {Past[]} history @param {number} at @returns {Map<string, number>} */
+function stillOf(history, at) {
+  const counts = (/** @type {Past["rings"][0]} */ one) => one.slice(2, 6).join();
+  const still = new Map();
+  let left = new Map(history[at].rings.map((one) => [`${one[0]}\u0000${one[1]}`, counts(one)]));
+  for (let i = at; i >= 0 && left.size > 0; --i) {
+    const same = new Map();
+    for (const one of history[i].rings) {
+      const key = `${one[0]}\u0000${one[1]}`;
+      if (left.get(key) !== counts(one)) continue;
+      same.set(key, counts(one));
+      still.set(key, history[at].time_ns - history[i].time_ns);
+    }
+    left = same;
+  }
+  return still;
+}
+
+/** Those lines of logs, ordered by time, that were there then. Lines without a time belong to the
+ * one before them.
+ * @param {any[]} logs @param {number} time_ns @returns {any[]} */
+export function linesUntil(logs, time_ns) {
+  const later = logs.findIndex((one) => one.time_ns !== null && one.time_ns > time_ns);
+  return later < 0 ? logs : logs.slice(0, later);
+}
+
+/**
+ * All that views show, as of the second `at` of the history.
+ * @param {{newest: any, history: Past[], lives: any[], logs: any[] | null,
+ *   changes: Change[]}} page
+ * @param {number} at
+ */
+export function sightOf({newest, history, lives, logs, changes}, at) {
+  const {time_ns, rings} = history[at];
+  return {
+    picture: pictureOf(newest, history[at], history[at - 1]),
+    peaks: new Map(rings.map((one) => [`${one[0]}\u0000${one[1]}`, one[6]])),
+    still: stillOf(history, at),
+    history: history.slice(0, at + 1),
+    lives: lives.filter((one) => one.time <= time_ns),
+    logs: logs && linesUntil(logs, time_ns),
+    changes: changes.filter((one) => one.time_ns <= time_ns),
+  };
 }
 
 /**
@@ -61,7 +118,8 @@ export function withTimesOfDay(picture, before) {
   const known = picture.gpud.state === "live" && picture.monotonic_ns > 0;
   const offset = known ? picture.time_ns - picture.monotonic_ns : before;
   const strikes = picture.strikes.map((/** @type {any} */ one) =>
-    ({...one, time_ns: offset === null ? null : one.time_ns + offset}));
+    // Of a fault that is no longer on the board nobody knows the name.
+    ({...one, fault: one.fault || "(taken off)", time_ns: offset === null ? null : one.time_ns + offset}));
   return {picture: {...picture, strikes}, offset};
 }
 

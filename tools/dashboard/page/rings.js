@@ -2,12 +2,12 @@
 // What the figures of rings and devices mean. Nothing here knows of a browser.
 
 /**
- * @typedef {{device: string, event_id: number, label: string, kernel: string, entries: number,
+ * @typedef {{device: string, event_id: number, label: string, kernel: string, entries: number | null,
  *   doorbell: number, launched: number, completed: number, consumed: number, peak: number,
- *   counts: {rung: number, done: number, failed: number, aborted: number}, rate: number | null,
+ *   counts: {rung: number, ended?: number, done: number, failed: number, aborted: number}, rate: number | null,
  *   p50_ns: number | null, p99_ns: number | null, life: Life | null}} Ring
  * @typedef {{sequence: number, rung_ns: number, seen_ns: number, queued_ns: number,
- *   dispatched_ns: number, finished_ns: number}} Life
+ *   dispatched_ns: number, finished_ns: number, taken_ns?: number}} Life
  */
 
 const DOORBELLS = 4294967296;  // a doorbell counts modulo 2^32
@@ -28,7 +28,7 @@ export function unseen(ring) {
 /** Rung, and not ended.
  * @param {Ring} ring */
 export const pending = ({counts}) =>
-  Math.max(counts.rung - counts.done - counts.failed - counts.aborted, 0);
+  Math.max(counts.rung - (counts.ended ?? counts.done + counts.failed + counts.aborted), 0);
 
 /**
  * Whom a ring waits for, and for what. `who` is a party, "" for nobody.
@@ -77,7 +77,8 @@ export class Stillness {
 
 /** The highest peak of each ring in the last 15 s. */
 export class Peaks {
-  /** @type {Map<string, [number, number][]>} */
+  /** Later ones are lower: what is not higher than a later one no longer counts.
+   * @type {Map<string, [number, number][]>} */
   #rings = new Map();
 
   /** @param {Ring[]} rings @param {number} now_ns @returns {Map<string, number>} */
@@ -85,17 +86,20 @@ export class Peaks {
     const next = new Map();
     const peaks = new Map();
     for (const ring of rings) {
-      const seen = (this.#rings.get(ringKey(ring)) ?? []).filter(([time]) => now_ns - time < 15e9);
+      const key = ringKey(ring);
+      const seen = this.#rings.get(key) ?? [];
+      while (seen.length > 0 && seen[seen.length - 1][1] <= ring.peak) seen.pop();
       seen.push([now_ns, ring.peak]);
-      next.set(ringKey(ring), seen);
-      peaks.set(ringKey(ring), Math.max(...seen.map(([, peak]) => peak)));
+      while (now_ns - seen[0][0] >= 15e9) seen.shift();
+      next.set(key, seen);
+      peaks.set(key, seen[0][1]);
     }
     this.#rings = next;
     return peaks;
   }
 }
 
-export const STAGES = /** @type {const} */ (["rung", "seen", "queued", "dispatched", "finished"]);
+export const STAGES = /** @type {const} */ (["rung", "seen", "queued", "dispatched", "finished", "taken"]);
 
 /** The parts of a life that are known: [stage it ends with, ns since it was rung, ns it took].
  * @param {Life} life @returns {[string, number, number][]} */
@@ -111,6 +115,44 @@ export function partsOf(life) {
   }
   return parts;
 }
+
+const LIVES_NS = 10e9;
+const MOST_AT_ONCE = 25;
+
+/** The events of the last ten seconds that were seen whole. Of many rings not each picture's are
+ * kept, but some rings' by turns: ten times a second, of all rings, a page has no time to show. */
+export class Lives {
+  /** @type {{ring: string, time: number, life: Life}[]} */ all = [];
+  /** @type {Map<string, number>} */ #last = new Map();  // sequences
+  #turn = 0;
+
+  /** @param {Ring[]} rings @param {number} now_ns */
+  look(rings, now_ns) {
+    this.all = this.all.filter(({time}) => now_ns - time < LIVES_NS);
+    const every = Math.ceil(rings.length / MOST_AT_ONCE);
+    ++this.#turn;
+    rings.forEach((one, i) => {
+      if ((i + this.#turn) % every !== 0 || !one.life) return;
+      const ring = ringKey(one);
+      if (this.#last.get(ring) === one.life.sequence) return;
+      this.#last.set(ring, one.life.sequence);
+      this.all.push({ring, time: now_ns, life: one.life});
+    });
+  }
+}
+
+/** When devices took the ends of their events, by `ring` and sequence: gpud does not see it, and the
+ * devices' flight recorders do. @param {any[]} steps @returns {Map<string, number>} */
+export function takenOf(steps) {
+  return new Map(steps.filter(({step, ring}) => step === "taken" && ring)
+    .map(({ring, event_id, sequence, time_ns}) => [`${ringKey({...ring, event_id})}\u0000${sequence}`, time_ns]));
+}
+
+/** @param {{ring: string, life: Life}[]} lives @param {Map<string, number>} taken */
+export const withTaken = (lives, taken) => lives.map((one) => {
+  const taken_ns = taken.get(`${one.ring}\u0000${one.life.sequence}`);
+  return taken_ns === undefined ? one : {...one, life: {...one.life, taken_ns}};
+});
 
 /** @param {number[]} values not empty @param {number} part 0 to 1 */
 export function quantile(values, part) {

@@ -1,7 +1,7 @@
 // @ts-check
 // Tables, of which a head that is pressed sorts the rows.
 
-import {html, useState} from "./vendor/preact.js";
+import {Component, html, useState} from "./vendor/preact.js";
 import {visible} from "./text.js";
 
 /**
@@ -14,6 +14,20 @@ function compare(a, b) {
   const left = a.sort ?? a.text, right = b.sort ?? b.text;
   if (typeof left === "number" && typeof right === "number") return left - right;
   return String(left).localeCompare(String(right));
+}
+
+/** A row, of which Preact looks at nothing until a cell says something else. */
+class Row extends Component {
+  shouldComponentUpdate(/** @type {{cells: Cell[]}} */ {cells}) {
+    const before = /** @type {{cells: Cell[]}} */ (/** @type {any} */ (this).props).cells;
+    return cells.length !== before.length || cells.some(({text, mark}, i) =>
+      text !== before[i].text || mark !== before[i].mark);
+  }
+
+  render(/** @type {{cells: Cell[], columns: Columns}} */ {cells, columns}) {
+    return html`<tr>${cells.map(({text, mark}, i) => html`
+      <td class=${columns[i][1] + (mark ? ` ${mark}` : "")}>${visible(text)}</td>`)}</tr>`;
+  }
 }
 
 /** @param {{columns: Columns, rows: Cell[][], none: string, label: string, sortable?: boolean,
@@ -34,8 +48,7 @@ export function Table({columns, rows, none, label, sortable = false, twin}) {
         </tr></thead>
         <tbody>${shown.length === 0 ?
           html`<tr><td colspan=${columns.length}>${none}</td></tr>` :
-          shown.map((cells) => html`<tr>${cells.map(({text, mark}, j) => html`
-            <td class=${columns[j][1] + (mark ? ` ${mark}` : "")}>${visible(text)}</td>`)}</tr>`)}
+          shown.map((cells) => html`<${Row} cells=${cells} columns=${columns} />`)}
         </tbody>
       </table>
     </div>`;

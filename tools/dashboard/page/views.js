@@ -11,16 +11,21 @@ import {clock, count, duration, markOf, mebibytes, precise, visible} from "./tex
 
 /** @typedef {import("./rings.js").Ring} Ring */
 /**
- * What the views show. `picture` is the one that is looked at: the newest, or an earlier one.
- * @typedef {{picture: any, peaks: Map<string, number>, still: Map<string, number>, history: any[],
+ * What the views show. `picture` is the one that is looked at: the newest, one that is held, or
+ * one of the past, of which less is known.
+ * @typedef {{picture: any, held: boolean, peaks: Map<string, number>, still: Map<string, number>, history: any[],
  *   lives: {ring: string, time: number, life: import("./rings.js").Life}[], role: string,
- *   logs: any[], changes: import("./past.js").Change[], points: any[],
+ *   logs: any[] | null, changes: import("./past.js").Change[], points: any[], recorded: boolean,
  *   get: (path: string) => Promise<Response>,
  *   post: (path: string, body: object) => Promise<boolean>}} Sight
  */
 
 const silenceOf = (/** @type {any} */ picture, /** @type {string} */ name) =>
   picture.devices.find((/** @type {any} */ one) => one.name === name)?.silent_ns ?? 0;
+
+/** What stands where nothing is, which is not the same in a picture of the past. */
+const none = (/** @type {any} */ picture, /** @type {string} */ words) =>
+  picture.past ? "No history keeps this." : words;
 
 /** A table that is made anew with each picture only while it is open, else once a second.
  * @param {{children: () => any}} properties */
@@ -34,27 +39,29 @@ function Twin({children}) {
 }
 
 /** @param {Sight} sight */
-export function HouseView({picture, peaks, role, post}) {
-  const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
+export function HouseView({picture, peaks, held, role, post}) {
+  const canvas = useRef(/** @type {any} */ (null));
+  const pulses = useRef(/** @type {any} */ (null));
   const house = useRef(/** @type {House | null} */ (null));
   useEffect(() => {
-    house.current = new House(/** @type {HTMLCanvasElement} */ (canvas.current));
+    house.current = new House(canvas.current, pulses.current);
     return () => house.current?.close();
   }, []);
-  useEffect(() => house.current?.show(picture, peaks));
+  useEffect(() => house.current?.show(picture, peaks, held));
   return html`
     <p class="note">A bar is a ring: filled by what is rung and has not ended, its tick the most of
       the last 15 seconds. Dots go by its rate, ten times as many events twice as fast.</p>
     <div class="house"><canvas ref=${canvas} role="img"
-      aria-label="The GPU between its devices; the table below says the same"></canvas></div>
+      aria-label="The GPU between its devices; the table below says the same"></canvas>
+      <canvas ref=${pulses} aria-hidden="true"></canvas></div>
     <${Twin}>${() => html`
       <${Table} label="House picture as a table" twin="house" none="No device is attached."
         columns=${[["Device", "text"], ["Kind", "text"], ["State", "text"], ["Event", "text"],
                    ["Kernel", "text"], ["Pending", "number"], ["Peak", "number"], ["Slots", "number"]]}
         rows=${houseRows(picture, peaks)} />`}<//>
     <h2>Processes</h2>
-    ${role === "operator" ? html`<${Operate} picture=${picture} post=${post} />` : null}
-    <${Table} label="Processes" none="No supervisor tells of any." sortable
+    ${role === "operator" && !picture.past ? html`<${Operate} picture=${picture} post=${post} />` : null}
+    <${Table} label="Processes" none=${none(picture, "No supervisor tells of any.")} sortable
       columns=${[["Process", "text"], ["Kind", "text"], ["State", "text"], ["Pid", "number"],
                  ["CPU", "number"], ["Memory", "number"], ["Restarts", "number"], ["Note", "text"]]}
       rows=${picture.processes.map((/** @type {any} */ one) => [
@@ -70,7 +77,7 @@ export function HouseView({picture, peaks, role, post}) {
                  ["Note", "text"], ["Counts", "text"]]}
       rows=${picture.devices.map((/** @type {any} */ one) => [
         {text: one.name}, {text: one.kind},
-        {text: one.silent_ns > 5e8 ? `silent for ${duration(one.silent_ns)}` : one.state,
+        {text: one.silent_ns > 5e8 ? `silent for ${duration(one.silent_ns)}` : health(one)[1],
          mark: health(one)[0]},
         {text: one.pid}, {text: one.note},
         {text: one.counters.filter((/** @type {any} */ each) => each.value > 0)
@@ -116,8 +123,9 @@ export function StuckView({picture, still}) {
   return html`
     <p class=${bad > 0 ? "bad" : "good"}>${bad > 0 ?
       `${bad} of ${rows.length} rings are stuck: their device is stopped, or nothing has moved for a second.` :
-      "No ring is stuck: each that waits has moved within the last second."}</p>
-    <${Table} label="Who waits for whom" none="No event kernel is registered." sortable
+      "No ring is stuck: each that waits has moved within the last second."}${picture.past ?
+      " Whether a device was stopped then no history keeps." : ""}</p>
+    <${Table} label="Who waits for whom" twin="stuck" none="No event kernel is registered." sortable
       columns=${[["Device", "text"], ["Event", "text"], ["Verdict", "text"], ["Waits for", "text"],
                  ["Because", "text"], ["Events", "number"], ["Unmoved for", "number"],
                  ["Doorbell", "number"], ["Launched", "number"], ["Completed", "number"],
@@ -141,12 +149,16 @@ function ratesOf(/** @type {any[]} */ history, /** @type {number} */ place) {
 }
 
 /** @param {Sight} sight */
-export function RatesView({picture, history, lives}) {
+export function RatesView({picture, history, lives, recorded}) {
   const times = history.map((one) => one.time_ns / 1e9);
   const strikes = picture.strikes.filter((/** @type {any} */ one) => one.time_ns !== null)
     .map((/** @type {any} */ one) => one.time_ns / 1e9);
   const rung = ratesOf(history, 0), done = ratesOf(history, 1);
   const failed = ratesOf(history, 2);
+  // The strikes of the second that ends with a record.
+  const struck = (/** @type {number} */ i) => picture.strikes.filter((/** @type {any} */ one) =>
+    i > 0 && one.time_ns > history[i - 1].time_ns && one.time_ns <= history[i].time_ns)
+    .map((/** @type {any} */ one) => one.fault).join(", ");
   const newest = history.length - 1;
   return html`
     <h2>Events a second</h2>
@@ -156,18 +168,23 @@ export function RatesView({picture, history, lives}) {
         {name: "failed", colour: "bad", values: failed}]} />
     <${Twin}>${() => html`
       <${Table} label="Events a second as a table" twin="rates" none="Nothing yet."
-        columns=${[["Time", "text"], ["Rung/s", "number"], ["Done/s", "number"], ["Failed/s", "number"]]}
+        columns=${[["Time", "text"], ["Rung/s", "number"], ["Done/s", "number"], ["Failed/s", "number"],
+                   ["Struck", "text"]]}
         rows=${history.map((one, i) => i).slice(-60).reverse().map((i) => [
           {text: clock(history[i].time_ns)},
-          ...[rung, done, failed].map((rates) => ({text: rates[i] === null ? "-" : count(rates[i] ?? 0)}))])} />
+          ...[rung, done, failed].map((rates) => ({text: rates[i] === null ? "-" : count(rates[i] ?? 0)})),
+          {text: struck(i), mark: "bad"}])} />
     `}<//>
     <p class="note">Vertical lines: a fault struck. Newest second: ${
       newest < 0 || rung[newest] === null ? "-" : count(rung[newest] ?? 0)} rung.</p>
     <h2>What an event waits for</h2>
-    ${picture.totals.tracing ? html`<${Waterfall} lives=${lives} />` :
+    ${picture.totals.tracing || lives.length > 0 ?
+      html`<${Waterfall} lives=${lives} recorded=${recorded} />` :
+      picture.past ? html`<p class="note">No history keeps the stages of events.</p>` :
       html`<p class="note">Tracing is off: an operator's link or <code>carillon trace on</code> has
         gpud note when each stage of an event happened.</p>`}
-    <${Table} label="Rings" none="No event kernel is registered." sortable
+    <h2>Rings</h2>
+    <${Table} label="Rings" none="No event kernel is registered." sortable twin="ring-rates"
       columns=${[["Device", "text"], ["Event", "text"], ["Rate/s", "number"], ["Pending", "number"],
                  ["p50", "number"], ["p99", "number"]]}
       rows=${picture.rings.map((/** @type {Ring} */ ring) => [
@@ -178,9 +195,11 @@ export function RatesView({picture, history, lives}) {
 }
 
 /** Events that were seen whole in the last ten seconds, one bar each, and the stages' quantiles.
- * @param {{lives: Sight["lives"]}} properties */
-function Waterfall({lives}) {
-  const shown = lives.slice(-12).map(({ring, life}) => ({ring, life, parts: partsOf(life)}));
+ * @param {{lives: Sight["lives"], recorded: boolean}} properties */
+function Waterfall({lives, recorded}) {
+  // Those that are known to the end say the most.
+  const whole = lives.filter(({life}) => life.taken_ns);
+  const shown = (whole.length > 0 ? whole : lives).slice(-12).map(({ring, life}) => ({ring, life, parts: partsOf(life)}));
   const longest = Math.max(1, ...shown.map(({parts}) =>
     parts.reduce((most, [, from, took]) => Math.max(most, from + took), 0)));
   /** @type {Map<string, number[]>} */
@@ -188,23 +207,25 @@ function Waterfall({lives}) {
   for (const {life} of lives) {
     for (const [stage, , ns] of partsOf(life)) took.set(stage, [...(took.get(stage) ?? []), ns]);
   }
-  const colours = ["accent", "warn", "line", "good"];
   return html`
-    <p class="note">A bar is an event, from its doorbell: until it was seen, queued, dispatched and
-      finished.</p>
+    <p class="legend">${STAGES.slice(1).map((stage) => html`<span><i class=${`stage-${stage}`}></i>until
+      ${" "}${stage}</span>`)}</p>
+    <p class="note">A bar is an event, from its doorbell. ${recorded ?
+      "When a device took an event's end its flight recorder tells, of few: those among the last steps." :
+      "When a device took an event's end only its flight recorder tells: record: 4096 in the topology."}</p>
     <svg class="waterfall" role="img" viewBox=${`0 0 600 ${Math.max(shown.length, 1) * 14}`}
       aria-label="Stages of the last events; the table below says the same">
       ${shown.map(({parts}, row) => parts.map(([stage, from, ns]) => html`
         <rect x=${(600 * from) / longest} y=${row * 14 + 2} height="10"
           width=${Math.max((600 * ns) / longest, 0.5)}
-          class=${`fill-${colours[STAGES.indexOf(/** @type {any} */ (stage)) - 1]}`}></rect>`))}
+          class=${`stage-${stage}`}></rect>`))}
     </svg>
     <${Table} label="Stages of events" twin="waterfall" none="No event ended whole in the last ten seconds."
       columns=${[["Stage", "text"], ["Events", "number"], ["p50", "number"], ["p99", "number"]]}
-      rows=${STAGES.slice(1).filter((stage) => took.has(stage)).map((stage) => {
+      rows=${lives.length === 0 ? [] : STAGES.slice(1).map((stage) => {
         const all = took.get(stage) ?? [];
-        return [{text: `until ${stage}`}, {text: all.length}, {text: duration(quantile(all, 0.5))},
-                {text: duration(quantile(all, 0.99))}];
+        const part = (/** @type {number} */ of) => all.length > 0 ? duration(quantile(all, of)) : "-";
+        return [{text: `until ${stage}`}, {text: all.length}, {text: part(0.5)}, {text: part(0.99)}];
       })} />`;
 }
 
@@ -226,12 +247,14 @@ export function EktView({picture, peaks}) {
                  ["Slots", "number"], ["Done", "number"], ["Failed", "number"], ["Aborted", "number"]]}
       rows=${rings.map((/** @type {any} */ ring) => {
         const peak = peaks.get(ringKey(ring)) ?? 0;
+        const full = ring.entries !== null && peak >= ring.entries;
         return [
           {text: ring.device}, {text: ringName(ring)}, {text: ring.kernel}, {text: ring.launch_path},
           {text: ring.priority}, {text: ring.rate === null ? "-" : count(ring.rate), sort: ring.rate ?? 0},
           {text: pending(ring)},
-          {text: peak >= ring.entries ? `${peak} full` : peak, sort: peak, mark: peak >= ring.entries ? "warn" : ""},
-          {text: ring.entries}, {text: count(ring.counts.done), sort: ring.counts.done},
+          {text: full ? `${peak} full` : peak, sort: peak, mark: full ? "warn" : ""},
+          {text: ring.entries ?? "-"},
+          {text: known(ring.counts.done), sort: ring.counts.done ?? 0},
           {text: known(ring.counts.failed), sort: ring.counts.failed ?? 0, mark: ring.counts.failed ? "bad" : ""},
           {text: known(ring.counts.aborted), sort: ring.counts.aborted ?? 0,
            mark: ring.counts.aborted ? "warn" : ""}];
@@ -244,7 +267,8 @@ export function FaultsView({picture, role, points, post}) {
     <p class="note">${!picture.board ?
       "This testbed has no board of faults: faults: true in its topology gives it one." :
       picture.struck === 1 ? "1 strike." : `${count(picture.struck)} strikes.`} ${role === "fault-injector" ? "" :
-      "To put faults here: carillon dashboard --role fault-injector, or carillon fault inject."}</p>
+      "To put faults here: carillon dashboard --role fault-injector, or carillon fault inject."}
+      ${picture.past ? " The board is as it is now; strikes are those until then." : ""}</p>
     <${Table} label="Faults on the board" none="None." twin="faults"
       columns=${[["Fault", "text"], ["Does", "text"], ["Passages", "number"], ["Struck", "number"],
                  ["State", "text"]]}
@@ -252,10 +276,10 @@ export function FaultsView({picture, role, points, post}) {
         {text: one.name}, {text: one.does}, {text: count(one.passages)},
         {text: count(one.struck), mark: one.struck > 0 ? "warn" : ""},
         {text: one.spent ? "spent" : "armed"}])} />
-    ${role === "fault-injector" && picture.board ?
+    ${role === "fault-injector" && picture.board && !picture.past ?
       html`<${InjectForm} picture=${picture} points=${points} post=${post} />` : null}
     <h2>Strikes</h2>
-    <${Table} label="Strikes" none="Nothing has struck."
+    <${Table} label="Strikes" none="Nothing has struck." twin="strikes"
       columns=${[["Time", "text"], ["Fault", "text"], ["Pid", "number"], ["Passage", "number"]]}
       rows=${[...picture.strikes].reverse().map((/** @type {any} */ one) => [
         {text: one.time_ns === null ? "-" : clock(one.time_ns)}, {text: one.fault}, {text: one.pid}, {text: one.passage}])} />`;
@@ -310,23 +334,30 @@ const VERDICTS = {
 export function StoryView({get}) {
   const [told, setTold] = useState(/** @type {any} */ (null));
   const look = async () => {
-    const response = await get("api/v1/story");
-    setTold(await response.json());
+    try {
+      const response = await get("api/v1/story");
+      const answer = await response.json();
+      setTold({...answer, read: Date.now() * 1e6});
+    } catch (error) {
+      setTold({error: {message: `The story does not come: ${error instanceof Error ? error.message : error}. ` +
+        "If the dashboard still runs, read it again; carillon postmortem tells the same."}});
+    }
   };
   useEffect(() => { look(); }, []);
+  const again = html`<button type="button" data-button="story" onClick=${look}>Read them again</button>`;
   if (!told) return html`<p class="note">The recorders are read.</p>`;
-  if (told.error) return html`<p class="note">${visible(told.error.message)}</p>`;
+  if (told.error) return html`<p class="bad" data-story="error">${visible(told.error.message)}</p><p>${again}</p>`;
   return html`
     <p><span class=${VERDICTS[told.verdict]?.[0] ?? "warn"}>${VERDICTS[told.verdict]?.[1] ??
-      told.verdict}</span> <button type="button"
-      onClick=${look}>Read them again</button></p>
-    <p class="note">${Object.entries(told.events).filter(([, value]) => typeof value === "number")
+      told.verdict}</span></p>
+    <p>${again} <span class="note">Read at ${clock(told.read)}, whatever is held or looked back at.</span></p>
+    <p class="note" data-story="events">${Object.entries(told.events).filter(([, value]) => typeof value === "number")
       .map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`).join(", ")}</p>
     ${told.unreadable.map((/** @type {string} */ one) => html`<p class="bad">${visible(one)}</p>`)}
-    <${Table} label="Violations" none="No violation." columns=${[["Violation", "text"]]}
+    <${Table} label="Violations" none="No violation." twin="violations" columns=${[["Violation", "text"]]}
       rows=${told.violations.map((/** @type {any} */ one) => [{text: one.sentence, mark: "bad"}])} />
     <h2>Last steps</h2>
-    ${told.steps.length > 0 ? html`<${Lanes} steps=${told.steps} />` : null}
+    ${told.steps.length > 0 ? html`<${Lanes} steps=${told.steps} strikes=${told.strikes} />` : null}
     <${Table} label="Last steps" none="Nothing was recorded." twin="story"
       columns=${[["Time", "text"], ["Process", "text"], ["Step", "text"]]}
       rows=${[...told.steps].reverse().map((/** @type {any} */ one) => [
@@ -338,21 +369,24 @@ export function StoryView({get}) {
 export function SmsView({picture}) {
   const blocks = picture.totals.blocks_of_sm ?? [];
   return html`
-    <p class="note">${blocks.length === 0 ?
+    <p class="note">${picture.past ? "No history keeps what was on the SMs." : blocks.length === 0 ?
       "On this back-end no KMU of gpud's places blocks, so nobody knows which SM has them." :
       `${picture.totals.resident_blocks} thread blocks are on the GPU.`}</p>
-    <${Table} label="Thread blocks of each SM" none="None." twin="sms" sortable
+    <${Table} label="Thread blocks of each SM" none=${none(picture, "None.")} twin="sms" sortable
       columns=${[["SM", "number"], ["Blocks", "number"]]}
       rows=${blocks.map((/** @type {number} */ one, /** @type {number} */ i) => [{text: i}, {text: one}])} />
+    <h2>Warps</h2>
+    <p class="note">Which warps are in an SM's slots is not told by this back-end. <code>carillon sim
+      trace</code> tells it of runs on the simulated GPU, slot by slot.</p>
     <h2>Queues</h2>
-    <${Table} label="Queues of the KMU" none="All are empty."
+    <${Table} label="Queues of the KMU" none=${none(picture, "All are empty.")} twin="queues"
       columns=${[["Queue", "text"], ["Priority", "number"], ["Kernels", "number"]]}
       rows=${picture.queues.map((/** @type {any} */ one) => [
         {text: one.name}, {text: one.priority}, {text: one.kernels}])} />`;
 }
 
 /** @param {Sight} sight */
-export function LogsView({logs, changes}) {
+export function LogsView({picture, logs, changes}) {
   return html`
     <h2>Changes since the page was opened</h2>
     <${Table} label="Changes" none="None." twin="changes"
@@ -360,9 +394,10 @@ export function LogsView({logs, changes}) {
       rows=${changes.slice(-50).reverse().map(({time_ns, text, mark}) =>
         [{text: clock(time_ns)}, {text, mark}])} />
     <h2>Logs</h2>
-    <${Table} label="Logs of all processes" none="Nothing was logged." twin="logs"
+    <${Table} label="Logs of all processes" none=${!logs ? "The logs are read." : picture.past ?
+      "The newest lines, which the page has, are all later." : "Nothing was logged."} twin="logs"
       columns=${[["Time", "text"], ["Process", "text"], ["Line", "text"]]}
-      rows=${[...logs].reverse().map((one) => [
+      rows=${[...logs ?? []].reverse().map((one) => [
         {text: one.time_ns === null ? "" : clock(one.time_ns)}, {text: one.process},
         {text: one.line, mark: one.level === "error" || one.level === "critical" ? "bad" :
           one.level === "warning" ? "warn" : ""}])} />`;
