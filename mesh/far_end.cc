@@ -248,6 +248,7 @@ absl::Status FarEnd::TakeEvents(const Events& events) {
     ++state.accepted;
     host_->Run(events.ring, state.accepted, event);
   }
+  host_->FlushRuns(events.ring);
   return absl::OkStatus();
 }
 

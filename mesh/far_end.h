@@ -51,6 +51,8 @@ class FarHost {
   // are anything; the slot is free.
   virtual void Run(RingId ring, shm::Sequence number,
                    std::string_view event) = 0;
+  // All events of one frame have come: time to ring for them.
+  virtual void FlushRuns(RingId) {}
   // State and status of an event that is done; appends its output, at most
   // done_bytes. The End's own `output` is not looked at.
   virtual End ReadEnd(RingId ring, shm::Sequence number,

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "fmt/format.h"
@@ -249,6 +250,7 @@ absl::Status NearEnd::TakeDone(const Done& done) {
         fmt::format("ring {}: ends come amid the parts of ring {}",
                     done.ring.value(), joiner_.ring().value()));
   }
+  const absl::Cleanup flush = [&] { host_->FlushEnds(); };
   Sequence number = done.first;
   for (End end : done.items) {
     // The host may remove a ring.

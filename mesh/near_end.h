@@ -36,6 +36,8 @@ class NearHost {
   // later near end finds it. True: that is done; else NearEnd::Stored() says so
   // later.
   virtual bool TakeEnd(RingId ring, shm::Sequence number, const End& end) = 0;
+  // All ends of one frame have been taken: time to tell whoever waits for them.
+  virtual void FlushEnds() {}
   // The far end has answered that it has the ring: once on each connection.
   virtual void HoldRing(RingId) {}
   // The far end has no place for the ring, or none any more, and it is removed:

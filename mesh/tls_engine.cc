@@ -38,8 +38,10 @@ constexpr Nanoseconds kLongestPause = 1'000'000'000;
 constexpr std::ptrdiff_t kMaxStrangers = 16;
 constexpr int kBacklog = 16;
 
-// A peer that has gone must not end this process.
+// A peer that has gone must not end this process, whose thread is a caller's.
 void BlockSigpipe() {
+  static thread_local bool blocked = false;
+  if (std::exchange(blocked, true)) return;
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGPIPE);
@@ -111,13 +113,20 @@ absl::Status Flush(TlsStream& stream, std::string& out) {
   return absl::OkStatus();
 }
 
-// Frames of the connection `epoch` that are to be written now.
+// Writes what `out` has, and frames that `end` chooses for this connection, until
+// there are none or the connection takes no more.
 template <class End>
-void Choose(End& end, Nanoseconds now, std::string& out) {
-  while (out.size() < kWriteBytes) {
-    const std::optional<Out> next = end.Poll(now);
-    if (!next) break;
-    if (end.MayWrite(*next)) out += next->bytes;
+absl::Status Send(End& end, TlsStream& stream, Nanoseconds now,
+                  std::string& out) {
+  for (;;) {
+    while (out.size() < kWriteBytes) {
+      const std::optional<Out> next = end.Poll(now);
+      if (!next) break;
+      if (end.MayWrite(*next)) out += next->bytes;
+    }
+    if (out.empty()) return absl::OkStatus();
+    RETURN_IF_ERROR(Flush(stream, out));
+    if (!out.empty()) return absl::OkStatus();
   }
 }
 
@@ -166,11 +175,16 @@ TlsNearLink::~TlsNearLink() {
 }
 
 void TlsNearLink::With(const std::function<void(NearEnd&)>& use) {
+  BlockSigpipe();
+  bool sent = false;
   {
     MutexLock lock(mutex_);
     use(near_);
+    // The thread finds out itself why a connection has ended.
+    sent = stream_ != nullptr && Send(near_, *stream_, NowNs(), out_).ok() &&
+           out_.empty();
   }
-  alarm_.Ring();
+  if (!sent) alarm_.Ring();
 }
 
 LinkStatus TlsNearLink::status() {
@@ -262,47 +276,55 @@ absl::Status TlsNearLink::Connect() {
   }
   const absl::Status why = Serve(stream, epoch);
   MutexLock lock(mutex_);
+  stream_ = nullptr;
   near_.Cut(epoch);
   return why;
 }
 
 absl::Status TlsNearLink::Serve(TlsStream& stream, Epoch epoch) {
-  std::string out;
-  std::string in;
-  bool counted = false;
+  const auto buffer = std::make_unique_for_overwrite<char[]>(kReadBytes);
+  {
+    MutexLock lock(mutex_);
+    stream_ = &stream;
+    out_.clear();
+    counted_ = false;
+  }
   for (;;) {
     if (IsOver()) return absl::CancelledError("the link has ended");
-    // What came is judged before what ends the connection: it may say why.
-    in.clear();
-    const absl::StatusOr<size_t> got = stream.Read(kReadBytes, &in);
-    absl::Status broken = got.status();
+    std::optional<short> wait;
     {
       MutexLock lock(mutex_);
-      const Nanoseconds now = NowNs();
-      if (!in.empty()) RETURN_IF_ERROR(near_.Receive(epoch, in, now));
-      RETURN_IF_ERROR(broken);
-      if (near_.IsSilent(now)) return SilentFor(link_.times.timeout);
-      if (near_.is_up() && !counted) {
-        counted = true;
-        ++status_.connections;
-      }
-      Choose(near_, now, out);
+      RETURN_IF_ERROR(Step(epoch, {buffer.get(), kReadBytes}, &wait));
     }
-    broken = Flush(stream, out);
-    if (!broken.ok()) {
-      // It may have said why before it closed.
-      in.clear();
-      if (stream.Read(kReadBytes, &in).ok()) {
-        MutexLock lock(mutex_);
-        RETURN_IF_ERROR(near_.Receive(epoch, in, NowNs()));
-      }
-      return broken;
-    }
-    if (*got > 0) continue;
-    const short writing =
-        out.empty() ? short{0} : static_cast<short>(stream.poll_events());
-    Wait(stream.fd(), static_cast<short>(POLLIN | writing), ~Nanoseconds{0});
+    if (wait) Wait(stream.fd(), *wait, ~Nanoseconds{0});
   }
+}
+
+absl::Status TlsNearLink::Step(Epoch epoch, std::span<char> buffer,
+                               std::optional<short>* wait) {
+  const auto receive = [&](size_t count, Nanoseconds now) {
+    mutex_.AssertHeld();
+    return near_.Receive(epoch, {buffer.data(), count}, now);
+  };
+  // What came is judged before what ends the connection: it may say why.
+  const absl::StatusOr<size_t> got = stream_->Read(buffer);
+  const Nanoseconds now = NowNs();
+  RETURN_IF_ERROR(got.status());
+  RETURN_IF_ERROR(receive(*got, now));
+  if (near_.IsSilent(now)) return SilentFor(link_.times.timeout);
+  if (near_.is_up() && !std::exchange(counted_, true)) ++status_.connections;
+  const absl::Status sent = Send(near_, *stream_, now, out_);
+  if (!sent.ok()) {
+    // It may have said why before it closed.
+    const absl::StatusOr<size_t> last = stream_->Read(buffer);
+    if (last.ok()) RETURN_IF_ERROR(receive(*last, now));
+    return sent;
+  }
+  if (*got > 0 && stream_->has_pending()) return absl::OkStatus();
+  const short writing =
+      out_.empty() ? short{0} : static_cast<short>(stream_->poll_events());
+  *wait = static_cast<short>(POLLIN | writing);
+  return absl::OkStatus();
 }
 
 // A connection that somebody has opened.
@@ -358,11 +380,16 @@ TlsFarLink::~TlsFarLink() {
 }
 
 void TlsFarLink::With(const std::function<void(FarEnd&)>& use) {
+  BlockSigpipe();
+  bool sent = false;
   {
     MutexLock lock(mutex_);
     use(far_);
+    sent = served_ != nullptr && far_.MayWrite({served_->epoch, {}}) &&
+           Send(far_, served_->stream, NowNs(), served_->out).ok() &&
+           served_->out.empty();
   }
-  alarm_.Ring();
+  if (!sent) alarm_.Ring();
 }
 
 LinkStatus TlsFarLink::status() {
@@ -376,8 +403,12 @@ LinkStatus TlsFarLink::status() {
 
 void TlsFarLink::Run() {
   BlockSigpipe();
+  const auto buffer = std::make_unique_for_overwrite<char[]>(kReadBytes);
+  buffer_ = {buffer.get(), kReadBytes};
+  bool knocked = true;
   while (!stop_) {
-    AcceptAll();
+    // To look is dear: it makes a socket first.
+    if (knocked) AcceptAll();
     bool busy = false;
     for (const auto& peer : peers_) {
       const absl::Status status = Step(*peer);
@@ -385,26 +416,30 @@ void TlsFarLink::Run() {
       busy = busy || (!peer->ended && !peer->idle);
     }
     peers_.remove_if([](const auto& peer) { return peer->ended; });
-    {
-      MutexLock lock(mutex_);
-      far_.Tick(NowNs());
-    }
-    std::vector<pollfd> fds = {{alarm_.fd(), POLLIN, 0},
-                               {listener_.get(), POLLIN, 0}};
-    for (const auto& peer : peers_) {
-      short events = POLLIN;
-      if (peer->stage == Stage::kHandshake) {
-        events = peer->stream.poll_events();
-      } else if (!peer->out.empty()) {
-        events = static_cast<short>(events | peer->stream.poll_events());
-      }
-      fds.push_back({peer->stream.fd(), events, 0});
-    }
+    std::vector<pollfd> fds = Descriptors();
     const Nanoseconds now = NowNs();
     poll(fds.data(), fds.size(),
          busy ? 0 : MillisecondsUntil(now + link_.times.ping, now));
     if (fds[0].revents != 0) alarm_.Clear();
+    knocked = fds[1].revents != 0;
   }
+}
+
+std::vector<pollfd> TlsFarLink::Descriptors() {
+  std::vector<pollfd> fds = {{alarm_.fd(), POLLIN, 0},
+                             {listener_.get(), POLLIN, 0}};
+  MutexLock lock(mutex_);
+  far_.Tick(NowNs());
+  for (const auto& peer : peers_) {
+    short events = POLLIN;
+    if (peer->stage == Stage::kHandshake) {
+      events = peer->stream.poll_events();
+    } else if (!peer->out.empty()) {
+      events = static_cast<short>(events | peer->stream.poll_events());
+    }
+    fds.push_back({peer->stream.fd(), events, 0});
+  }
+  return fds;
 }
 
 void TlsFarLink::AcceptAll() {
@@ -456,11 +491,10 @@ absl::Status TlsFarLink::Step(Peer& peer) {
 }
 
 absl::Status TlsFarLink::Greet(Peer& peer) {
-  std::string in;
-  ASSIGN_OR_RETURN(const size_t got, peer.stream.Read(kReadBytes, &in));
+  ASSIGN_OR_RETURN(const size_t got, peer.stream.Read(buffer_));
   if (got == 0) return absl::OkStatus();
   peer.idle = false;
-  peer.first.Append(in);
+  peer.first.Append({buffer_.data(), got});
   const auto first = peer.first.Next();
   if (!first.ok()) {
     Refuse(peer, {RefusalCode::kOther, std::string(first.status().message())});
@@ -480,6 +514,7 @@ absl::Status TlsFarLink::Greet(Peer& peer) {
     if (const auto* epoch = std::get_if<Epoch>(&answer)) {
       peer.epoch = *epoch;
       peer.stage = Stage::kServed;
+      served_ = &peer;
       ++status_.connections;
       return far_.Receive(peer.epoch, peer.first.TakeRest(), NowNs());
     }
@@ -489,21 +524,17 @@ absl::Status TlsFarLink::Greet(Peer& peer) {
 }
 
 absl::Status TlsFarLink::Serve(Peer& peer) {
-  std::string in;
-  const absl::StatusOr<size_t> got = peer.stream.Read(kReadBytes, &in);
-  {
-    MutexLock lock(mutex_);
-    const Nanoseconds now = NowNs();
-    if (!far_.MayWrite({peer.epoch, {}})) {
-      return absl::CancelledError("another connection has taken its place");
-    }
-    if (!in.empty()) RETURN_IF_ERROR(far_.Receive(peer.epoch, in, now));
-    RETURN_IF_ERROR(got.status());
-    if (far_.IsSilent(now)) return SilentFor(link_.times.timeout);
-    Choose(far_, now, peer.out);
+  MutexLock lock(mutex_);
+  const absl::StatusOr<size_t> got = peer.stream.Read(buffer_);
+  const Nanoseconds now = NowNs();
+  if (!far_.MayWrite({peer.epoch, {}})) {
+    return absl::CancelledError("another connection has taken its place");
   }
-  peer.idle = *got == 0;
-  return Flush(peer.stream, peer.out);
+  RETURN_IF_ERROR(got.status());
+  RETURN_IF_ERROR(far_.Receive(peer.epoch, {buffer_.data(), *got}, now));
+  if (far_.IsSilent(now)) return SilentFor(link_.times.timeout);
+  peer.idle = *got == 0 || !peer.stream.has_pending();
+  return Send(far_, peer.stream, now, peer.out);
 }
 
 absl::Status TlsFarLink::SayWhyNot(Peer& peer) {
@@ -533,6 +564,7 @@ void TlsFarLink::End(Peer& peer, const absl::Status& why) {
   if (stage == Stage::kRefused) return;
   {
     MutexLock lock(mutex_);
+    if (served_ == &peer) served_ = nullptr;
     far_.Cut(peer.epoch);
     status_.error = std::string(why.message());
     if (stage != Stage::kServed) ++status_.refused;

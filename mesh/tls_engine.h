@@ -3,14 +3,18 @@
 #ifndef CARILLON_MESH_TLS_ENGINE_H_
 #define CARILLON_MESH_TLS_ENGINE_H_
 
+#include <poll.h>
+
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <list>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -69,7 +73,8 @@ class TlsNearLink {
   // The events in flight are left to the far end.
   ~TlsNearLink();
 
-  // Calls `use` with the near end, and sends what there is then.
+  // Calls `use` with the near end, and sends what there is then: the caller's
+  // thread does, as far as the connection takes it at once.
   void With(const std::function<void(NearEnd&)>& use);
 
   LinkStatus status();
@@ -82,6 +87,11 @@ class TlsNearLink {
   absl::Status Connect();
   absl::StatusOr<UniqueFd> Dial(Nanoseconds deadline);
   absl::Status Serve(TlsStream& stream, Epoch epoch);
+  // What can be done now; `wait`: for which events there is to be a wait, unless
+  // there is more to do.
+  absl::Status Step(Epoch epoch, std::span<char> buffer,
+                    std::optional<short>* wait)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Waits for the descriptor, or the alarm, or the time of the next look.
   void Wait(int fd, short events, Nanoseconds until);
   bool IsOver();
@@ -94,6 +104,10 @@ class TlsNearLink {
   Mutex mutex_;
   NearEnd near_ ABSL_GUARDED_BY(mutex_);
   LinkStatus status_ ABSL_GUARDED_BY(mutex_);
+  // Of the connection that is served; null: none is.
+  TlsStream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  std::string out_ ABSL_GUARDED_BY(mutex_);  // chosen, and not yet written
+  bool counted_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 
@@ -131,6 +145,7 @@ class TlsFarLink {
   absl::Status Step(Peer& peer);
   absl::Status Greet(Peer& peer);
   absl::Status Serve(Peer& peer);
+  std::vector<pollfd> Descriptors();
   absl::Status SayWhyNot(Peer& peer);
   void Refuse(Peer& peer, const Refusal& refusal);
   void End(Peer& peer, const absl::Status& why);
@@ -141,8 +156,11 @@ class TlsFarLink {
   const LinkOptions link_;
   const Alarm alarm_;
   std::atomic<bool> stop_{false};  // written by the destructor, read by thread_
-  std::list<std::unique_ptr<Peer>> peers_;  // of thread_
+  std::span<char> buffer_;         // of thread_: for what has come
+  // Of thread_; the streams and `out` of those that are served: of mutex_.
+  std::list<std::unique_ptr<Peer>> peers_;
   Mutex mutex_;
+  Peer* served_ ABSL_GUARDED_BY(mutex_) = nullptr;  // the newest; null: none
   FarEnd far_ ABSL_GUARDED_BY(mutex_);
   LinkStatus status_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;

@@ -25,6 +25,9 @@ namespace {
 // As gpud's roles are (docs/security.md).
 constexpr std::string_view kLinkRole = "carillon:role:link";
 
+// Of the records that one call of the system reads.
+constexpr size_t kReadAheadBytes = 64 << 10;
+
 template <auto kFree>
 struct FreeBy {
   template <class T>
@@ -94,6 +97,9 @@ absl::StatusOr<TlsContext> TlsContext::Create(const TlsFiles& files) {
                      nullptr);
   SSL_CTX_set_mode(
       c, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  // Else a record takes two calls of the system: for its header and its body.
+  SSL_CTX_set_read_ahead(c, 1);
+  SSL_CTX_set_default_read_buffer_len(c, kReadAheadBytes);
   // Each connection shows its certificate: nothing is resumed.
   SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_num_tickets(c, 0);
@@ -202,14 +208,11 @@ absl::Status TlsStream::CheckPeer(const std::string& host) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<size_t> TlsStream::Read(size_t most, std::string* to) {
-  const size_t had = to->size();
-  to->resize(had + most);
+absl::StatusOr<size_t> TlsStream::Read(std::span<char> to) {
   ERR_clear_error();
   errno = 0;
   size_t got = 0;
-  const int result = SSL_read_ex(ssl_.get(), to->data() + had, most, &got);
-  to->resize(had + (result == 1 ? got : 0));
+  const int result = SSL_read_ex(ssl_.get(), to.data(), to.size(), &got);
   if (result != 1) RETURN_IF_ERROR(Judge(result));
   return result == 1 ? got : 0;
 }

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -48,9 +49,12 @@ class TlsStream {
   // Errors: PermissionDenied: another role, or another name.
   absl::Status CheckPeer(const std::string& host) const;
 
-  // Appends what has come, at most `most` bytes; 0: nothing now. Errors:
+  // Puts what has come there; how many bytes; 0: nothing now. Errors:
   // Unavailable: the connection has ended.
-  absl::StatusOr<size_t> Read(size_t most, std::string* to);
+  absl::StatusOr<size_t> Read(std::span<char> to);
+  // Whether bytes have come that no poll() tells of. After a Read() of nothing
+  // they are less than what can be read.
+  bool has_pending() const { return SSL_has_pending(ssl_.get()) == 1; }
   // How many bytes are on their way; 0: none now. Errors: the same.
   absl::StatusOr<size_t> Write(std::string_view bytes);
   // Says that nothing more will be sent.

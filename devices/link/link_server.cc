@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "fmt/format.h"
 #include "proto/link.pb.h"
@@ -27,6 +28,7 @@ constexpr milliseconds kStartLook{50};
 // How often linkd looks around while gpud is away, and else.
 constexpr milliseconds kAwayLook{50};
 constexpr milliseconds kLook{500};
+constexpr Nanoseconds kShow = 100'000'000;
 // Of the ends of all rings that the other host may not have stored.
 constexpr uint64_t kMaxKeptBytes = 1 << 30;
 
@@ -257,6 +259,8 @@ void LinkServer::Run(RingId id, Sequence, std::string_view event) {
   rings_.at(id).ring->Run(event);
 }
 
+void LinkServer::FlushRuns(RingId id) { rings_.at(id).ring->Ring(); }
+
 mesh::End LinkServer::ReadEnd(RingId id, Sequence number, std::string* output) {
   return rings_.at(id).ring->ReadEnd(number, output);
 }
@@ -316,33 +320,53 @@ absl::Status LinkServer::LookAfterSelf() {
   return absl::OkStatus();
 }
 
+bool LinkServer::TakeCompletions(mesh::FarEnd& far) {
+  bool some = false;
+  for (auto& [id, linked] : rings_) {
+    if (linked.ring == nullptr || !linked.ring->TakeCompletions()) continue;
+    some = true;
+    far.Done(id, linked.serial, linked.ring->done());
+  }
+  return some;
+}
+
 absl::Status LinkServer::Run() {
+  std::vector<pollfd> fds;
+  Nanoseconds shown_ns = 0;
   while (!context_.stop.requested()) {
-    std::vector<pollfd> fds = {{context_.stop.fd(), POLLIN, 0},
-                               {changed_.fd(), POLLIN, 0}};
-    changed_.Clear();
     RETURN_IF_ERROR(LookAfterSelf());
-    if (!self_away_) fds.push_back({self_->connection_fd(), POLLIN, 0});
+    // While they are armed, each of what completes costs gpud a call of the
+    // system: they are not while there is more to take.
     link_->With([&](mesh::FarEnd& far) {
-      for (auto& [name, client] : clients_) LookAfter(name, *client, far);
+      for (auto& [name, client] : clients_) {
+        LookAfter(name, *client, far);
+        if (!client->ended) client->device->DisarmCompletionFd();
+      }
+      TakeCompletions(far);
+    });
+    fds.assign({{context_.stop.fd(), POLLIN, 0}, {changed_.fd(), POLLIN, 0}});
+    if (!self_away_) fds.push_back({self_->connection_fd(), POLLIN, 0});
+    bool more = false;
+    link_->With([&](mesh::FarEnd& far) {
       for (auto& [name, client] : clients_) {
         if (client->ended) continue;
         // What has completed before is taken below; what completes later wakes.
-        client->device->DisarmCompletionFd();
         client->device->ArmCompletionFd();
         // One that is closed meanwhile wakes for nothing.
         fds.push_back({client->device->completion_fd(), POLLIN, 0});
         fds.push_back({client->device->connection_fd(), POLLIN, 0});
       }
-      for (auto& [id, linked] : rings_) {
-        if (linked.ring == nullptr) continue;
-        linked.ring->TakeCompletions();
-        far.Done(id, linked.serial, linked.ring->done());
-      }
+      more = TakeCompletions(far);
     });
-    if (!self_away_) ShowFigures();
+    if (const Nanoseconds now = NowNs();
+        !self_away_ && now - shown_ns >= kShow) {
+      shown_ns = now;
+      ShowFigures();
+    }
+    if (more) continue;
     const milliseconds look = self_away_ ? kAwayLook : kLook;
     poll(fds.data(), fds.size(), static_cast<int>(look.count()));
+    if (fds[1].revents != 0) changed_.Clear();
   }
   return absl::CancelledError("stopped");
 }

@@ -80,6 +80,8 @@ class LinkServer final : private mesh::FarHost {
 
   // Run()'s. Goes on with another gpud as linkd's own device. Errors: it cannot.
   absl::Status LookAfterSelf();
+  // Says which events are done; false: none since the last time.
+  bool TakeCompletions(mesh::FarEnd& far);
   // The link's, as counters of linkd's own device.
   void ShowFigures() const;
   // Gives up what a device had that has ended.
@@ -92,6 +94,7 @@ class LinkServer final : private mesh::FarHost {
                                        shm::Sequence last) override;
   void Run(mesh::RingId ring, shm::Sequence number,
            std::string_view event) override;
+  void FlushRuns(mesh::RingId ring) override;
   mesh::End ReadEnd(mesh::RingId ring, shm::Sequence number,
                     std::string* output) override;
   void Free(mesh::RingId ring, shm::Sequence last) override;

@@ -18,6 +18,8 @@ using shm::Sequence;
 constexpr uint64_t kMaxKeptBytes = 256 << 20;
 // Of one buffer, for all slots: as far as an aperture grows.
 constexpr uint64_t kMaxBufferBytes = 256 << 20;
+// Of an output whose memory is kept for the next one.
+constexpr uint64_t kReusedBytes = 4096;
 // Any element of a kernel's buffer.
 constexpr uint64_t kSlotAlign = 256;
 
@@ -43,7 +45,8 @@ absl::StatusOr<std::unique_ptr<LinkedRing>> LinkedRing::Make(
     edge::Device& device, const v1::LinkRing& wanted,
     const mesh::RingLimits& limits, Sequence last) {
   std::unique_ptr<LinkedRing> ring(new LinkedRing);
-  ring->done_ = ring->freed_ = last;
+  ring->items_.resize(limits.slots);
+  ring->run_ = ring->done_ = ring->freed_ = last;
   const absl::Status status = ring->Register(device, wanted, limits);
   if (status.ok()) return ring;
   ring->Unregister(device);
@@ -93,6 +96,7 @@ absl::Status LinkedRing::AddBuffer(edge::Device& device,
         fmt::format("parameter '{}' takes {} bytes for all slots: 1 to {}",
                     wanted.name(), bytes, kMaxBufferBytes));
   }
+  if (buffer.written()) output_bytes_ += buffer.bytes();
   ASSIGN_OR_RETURN(parameter.buffer,
                    device.AllocateBuffer(buffer.written() ? edge::Place::kOutput
                                                           : edge::Place::kInput,
@@ -170,10 +174,13 @@ absl::Status LinkedRing::Register(edge::Device& device,
 }
 
 void LinkedRing::Run(std::string_view event) {
-  Item& item = items_.emplace_back();
+  Item& item = ItemOf(++run_);
+  item.outputs.clear();
   // No more come than the ring has slots, and bad ones take none.
   item.bad = queue_->free_slots() == 0 || !Write(event, &item.outputs);
-  if (!item.bad) queue_->RingDoorbell();
+  if (item.bad) return;
+  queue_->Commit();
+  committed_ = true;
 }
 
 // False: these are not the bytes of such an event.
@@ -207,44 +214,45 @@ bool LinkedRing::Write(std::string_view event,
   return event.empty();
 }
 
-void LinkedRing::Keep(KeptEnd end) {
-  ends_.push_back(std::move(end));
-  items_.pop_front();
-  ++done_;
-}
-
-void LinkedRing::TakeCompletions() {
-  while (!items_.empty()) {
-    const Item& item = items_.front();
+bool LinkedRing::TakeCompletions() {
+  const Sequence before = done_;
+  while (done_ < run_) {
+    Item& item = ItemOf(done_ + 1);
+    item.output.clear();
     if (item.bad) {
-      Keep({EventState::kFailed,
-            static_cast<uint32_t>(EventStatus::kBadBufferRef),
-            {}});
+      item.state = EventState::kFailed;
+      item.status = static_cast<uint32_t>(EventStatus::kBadBufferRef);
+      ++done_;
       continue;
     }
     const auto completion = queue_->Poll();
-    if (!completion) return;
-    KeptEnd end{completion->state, completion->status, {}};
-    if (end.state != EventState::kAborted) {
+    if (!completion) break;
+    item.state = completion->state;
+    item.status = completion->status;
+    if (item.state != EventState::kAborted) {
+      // No more than KeptBytes() has said, though a string grows by doubling.
+      item.output.reserve(output_bytes_);
       for (const auto& output : item.outputs) {
-        end.output.append(reinterpret_cast<const char*>(output.data()),
-                          output.size());
+        item.output.append(reinterpret_cast<const char*>(output.data()),
+                           output.size());
       }
     }
     queue_->Free();
-    Keep(std::move(end));
+    ++done_;
   }
+  return done_ != before;
 }
 
-mesh::End LinkedRing::ReadEnd(Sequence number, std::string* output) const {
-  const KeptEnd& end = ends_[number - freed_ - 1];
-  *output += end.output;
-  return {end.state, end.status, {}};
+mesh::End LinkedRing::ReadEnd(Sequence number, std::string* output) {
+  const Item& item = ItemOf(number);
+  *output += item.output;
+  return {item.state, item.status, {}};
 }
 
 void LinkedRing::Free(Sequence last) {
-  for (; freed_ < last; ++freed_) {
-    ends_.pop_front();
+  while (freed_ < last) {
+    std::string& output = ItemOf(++freed_).output;
+    if (output.capacity() > kReusedBytes) output = {};
   }
 }
 

@@ -4,11 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -36,13 +36,18 @@ class LinkedRing {
   static absl::StatusOr<uint64_t> KeptBytes(const v1::LinkRing& wanted,
                                             const mesh::RingLimits& limits);
 
-  // The next event: rings for it, unless it is none of the kernel's.
+  // The next event: commits it, unless it is none of the kernel's.
   void Run(std::string_view event);
-  void TakeCompletions();
+  // Rings for what is committed.
+  void Ring() {
+    if (std::exchange(committed_, false)) queue_->RingCommitted();
+  }
+  // False: none was there.
+  bool TakeCompletions();
 
   // Events up to this one are done.
   shm::Sequence done() const { return done_; }
-  mesh::End ReadEnd(shm::Sequence number, std::string* output) const;
+  mesh::End ReadEnd(shm::Sequence number, std::string* output);
   void Free(shm::Sequence last);
 
   // Takes it from the device, which lives.
@@ -59,13 +64,13 @@ class LinkedRing {
     bool written = false;
     bool in_entry = false;
   };
-  // An event that is not done.
+  // An event of which the other host has not stored the end. One after the other
+  // has the same, and its memory.
   struct Item {
     // What it writes; nothing is rung of one that is bad.
     std::vector<std::span<const std::byte>> outputs;
     bool bad = false;
-  };
-  struct KeptEnd {
+    // Once it is done.
     shm::EventState state = shm::EventState::kNone;
     uint32_t status = 0;
     std::string output;
@@ -78,12 +83,16 @@ class LinkedRing {
                          uint32_t slots, std::vector<edge::Parameter>* bound);
   bool Write(std::string_view event,
              std::vector<std::span<const std::byte>>* outputs);
-  void Keep(KeptEnd end);
+  Item& ItemOf(shm::Sequence number) {
+    return items_[number.value() & (items_.size() - 1)];
+  }
 
   edge::EventQueue* queue_ = nullptr;
   std::vector<Parameter> parameters_;
-  std::deque<Item> items_;    // from done_ + 1 on
-  std::deque<KeptEnd> ends_;  // from freed_ + 1 to done_
+  std::vector<Item> items_;    // a power of two
+  uint64_t output_bytes_ = 0;  // at most, of one event
+  bool committed_ = false;     // and not rung
+  shm::Sequence run_;
   shm::Sequence done_;
   shm::Sequence freed_;
 };

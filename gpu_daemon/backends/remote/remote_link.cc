@@ -283,10 +283,15 @@ bool RemoteLink::TakeEnd(RingId id, Sequence number, const mesh::End& end) {
     outcome.life = &rung.life;
   }
   ring->ended = number.value();
-  const std::shared_ptr<EventKernel> event = std::move(rung.event);
-  if (!event->End(rung.sequence, outcome)) ++late_ends_;
-  event->memory().bell().Signal();
+  ended_last_ = std::move(rung.event);
+  if (!ended_last_->End(rung.sequence, outcome)) ++late_ends_;
   return true;
+}
+
+// A frame is of one ring.
+void RemoteLink::FlushEnds() {
+  if (ended_last_ != nullptr) ended_last_->memory().bell().Signal();
+  ended_last_.reset();
 }
 
 void RemoteLink::HoldRing(RingId id) {

@@ -102,6 +102,7 @@ class RemoteLink final : private mesh::NearHost {
                  std::string* to) override;
   bool TakeEnd(mesh::RingId ring, shm::Sequence number,
                const mesh::End& end) override;
+  void FlushEnds() override;
   void HoldRing(mesh::RingId ring) override;
   void LoseRing(mesh::RingId ring, const std::string& why,
                 bool passing) override;
@@ -128,6 +129,8 @@ class RemoteLink final : private mesh::NearHost {
       ABSL_GUARDED_BY(mutex_);
   bool link_lost_ ABSL_GUARDED_BY(mutex_) = false;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  // Of the link's lock: whose device is to be told.
+  std::shared_ptr<EventKernel> ended_last_;
   // Writer: the link's thread; readers: whoever shows it. Relaxed: a figure.
   std::atomic<uint64_t> late_ends_{0};
   shm::PeerClock noted_;  // of keeper_

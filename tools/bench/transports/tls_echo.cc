@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/status.h"
 #include "base/unique_fd.h"
@@ -52,7 +53,7 @@ class Stream {
   absl::Status Read(std::chrono::nanoseconds spin, std::string* to) {
     absl::StatusOr<size_t> size = size_t{0};
     const auto look = [&] {
-      size = tls_->Read(kMostBytes, to);
+      size = tls_->Read(came_);
       return !size.ok() || *size > 0;
     };
     while (!look()) {
@@ -61,6 +62,7 @@ class Stream {
       }
       if (!size.ok() || *size > 0) break;
     }
+    if (size.ok()) to->append(came_.data(), *size);
     return size.status();
   }
   absl::Status Write(std::string_view bytes) {
@@ -84,6 +86,7 @@ class Stream {
 
   std::unique_ptr<TlsStream> tls_;
   Wait wait_;
+  std::vector<char> came_ = std::vector<char>(kMostBytes);
 };
 
 sockaddr_in Loopback(uint16_t port) {
