@@ -56,8 +56,8 @@ class Alarm {
   UniqueFd fd_;
 };
 
-// Thread safe. The host's functions are called in the link's thread, which holds
-// its lock: they must not call the link.
+// Thread safe. The host's functions are called in the link's thread, or in that of
+// With()'s caller, under the link's lock: they must not call the link.
 class TlsNearLink {
  public:
   struct Settings {
