@@ -9,6 +9,8 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "gpu_daemon/control/rpc/snapshot_changes.h"
 
@@ -16,7 +18,13 @@ namespace carillon {
 namespace {
 
 using gpud::HistogramSample;
+using gpud::DeviceSample;
+using gpud::Histograms;
+using gpud::PictureSample;
+using gpud::RingSample;
 using gpud::Sample;
+using gpud::SameHistograms;
+using gpud::SharedHistograms;
 using testbed::SnapshotPicture;
 
 // A testbed of a few devices and event kernels in which anything may change.
@@ -29,21 +37,23 @@ class World {
     for (uint32_t changes = Below(8); changes > 0; --changes) Change();
   }
 
-  Sample Take() {
+  // As gpud does: with the last sample's messages where nothing has changed.
+  Sample Take(const Sample& last = {}) {
     Sample sample;
-    const auto picture = std::make_shared<v1::Snapshot>();
-    picture->set_monotonic_ns(now_);
-    picture->set_time_ns(now_ + 1);
-    picture->mutable_totals()->set_policy(policy_);
-    picture->mutable_totals()->mutable_events()->set_rung(now_);
+    const auto picture = std::make_shared<PictureSample>();
+    v1::Snapshot& common = picture->common;
+    common.set_monotonic_ns(now_);
+    common.set_time_ns(now_ + 1);
+    common.mutable_totals()->set_policy(policy_);
+    common.mutable_totals()->mutable_events()->set_rung(now_);
     for (uint32_t i = 0; i < 4; ++i) {
-      v1::Queue* const queue = picture->add_queues();
+      v1::Queue* const queue = common.add_queues();
       queue->set_name(i % 2 == 0 ? "event" : "host");
       queue->set_priority(i / 2);
       queue->set_kernels(queues_[i]);
     }
     for (uint32_t i = 0; i < 2; ++i) {
-      v1::LaunchPath* const path = picture->add_launch_paths();
+      v1::LaunchPath* const path = common.add_launch_paths();
       path->set_name(i == 0 ? "edge" : "baseline");
       v1::Counter* const polls = path->add_counters();
       polls->set_name("polls");
@@ -52,14 +62,36 @@ class World {
     auto histograms = std::make_shared<HistogramSample>();
     histograms->taken_ns = now_;
     for (const auto& [id, device] : devices_) {
-      Add(id, device, picture.get());
-      Add("latency", device.latency, &histograms->of_device[id]);
+      DeviceSample one = Describe(id, device);
+      for (const DeviceSample& old : DevicesOf(last)) {
+        Share(old.device, &one.device);
+        Share(old.figures, &one.figures);
+      }
+      picture->devices.push_back(std::move(one));
+      const auto all = std::make_shared<Histograms>();
+      Add("latency", device.latency, all.get());
+      histograms->of_device[id] = all;
+      if (last.histograms != nullptr) {
+        ShareHistograms(last.histograms->of_device, id,
+                        &histograms->of_device[id]);
+      }
     }
     for (const auto& [index, event] : events_) {
-      Add(index, event, picture.get());
+      RingSample one = Describe(index, event);
+      for (const RingSample& old : RingsOf(last)) {
+        if (old.generation() != event.generation) continue;
+        Share(old.event_kernel, &one.event_kernel);
+        Share(old.figures, &one.figures);
+      }
+      picture->rings.push_back(std::move(one));
+      const auto all = std::make_shared<Histograms>();
       for (const char* stage : {"seen", "done"}) {
-        Add(stage, event.stages.at(stage),
-            &histograms->of_ring[event.generation]);
+        Add(stage, event.stages.at(stage), all.get());
+      }
+      histograms->of_ring[event.generation] = all;
+      if (last.histograms != nullptr) {
+        ShareHistograms(last.histograms->of_ring, event.generation,
+                        &histograms->of_ring[event.generation]);
       }
       if (event.peak != 0) sample.peaks[event.generation] = event.peak;
     }
@@ -132,8 +164,7 @@ class World {
     }
   }
 
-  static void Add(const char* name, const Buckets& buckets,
-                  HistogramSample::Histograms* out) {
+  static void Add(const char* name, const Buckets& buckets, Histograms* out) {
     v1::Histogram* const histogram = out->Add();
     histogram->set_name(name);
     uint64_t sum = 0;
@@ -144,13 +175,12 @@ class World {
     }
     histogram->set_sum_ns(sum);
   }
-  void Add(uint32_t id, const Device& device, v1::Snapshot* picture) const {
-    v1::Device* const shown = picture->add_devices();
+  static DeviceSample Describe(uint32_t id, const Device& device) {
+    const auto shown = std::make_shared<v1::Device>();
     shown->set_device_id(id);
     shown->set_note(device.note);
-    shown->set_attached_ns_ago(now_ - device.attached_ns);
     shown->add_histograms()->set_name("latency");
-    v1::DeviceFigures* const figures = picture->add_device_figures();
+    const auto figures = std::make_shared<v1::DeviceFigures>();
     figures->set_device_id(id);
     figures->set_silent_since_ns(device.silent_since_ns);
     for (uint32_t i = 0; i < 2; ++i) {
@@ -158,20 +188,45 @@ class World {
       figures->add_counter(i);
       figures->add_value(device.counters[i]);
     }
+    return {.attached_ns = device.attached_ns,
+            .state = device.note,
+            .device = shown,
+            .figures = figures};
   }
-  static void Add(uint32_t index, const Event& event, v1::Snapshot* picture) {
-    v1::SnapshotEventKernel* const shown = picture->add_event_kernels();
+  static RingSample Describe(uint32_t index, const Event& event) {
+    const auto shown = std::make_shared<v1::SnapshotEventKernel>();
     shown->mutable_entry()->set_ekt_index(index);
     shown->mutable_entry()->set_label(event.label);
     for (const char* stage : {"seen", "done"}) {
       shown->mutable_entry()->add_stages()->set_name(stage);
     }
     shown->mutable_ring()->set_generation(event.generation);
-    v1::RingFigures* const figures = picture->add_ring_figures();
+    const auto figures = std::make_shared<v1::RingFigures>();
     figures->set_ekt_index(index);
     figures->set_launched(event.rung);
     figures->mutable_counts()->set_rung(event.rung);
     if (event.life != 0) figures->mutable_life()->set_sequence(event.life);
+    return {.event_kernel = shown, .figures = figures};
+  }
+  static std::vector<DeviceSample> DevicesOf(const Sample& sample) {
+    return sample.picture == nullptr ? std::vector<DeviceSample>()
+                                     : sample.picture->devices;
+  }
+  static std::vector<RingSample> RingsOf(const Sample& sample) {
+    return sample.picture == nullptr ? std::vector<RingSample>()
+                                     : sample.picture->rings;
+  }
+  template <class Message>
+  static void Share(const std::shared_ptr<const Message>& old,
+                    std::shared_ptr<const Message>* now) {
+    if (old->SerializeAsString() == (*now)->SerializeAsString()) *now = old;
+  }
+  static void ShareHistograms(const std::map<uint32_t, SharedHistograms>& last,
+                              uint32_t key, SharedHistograms* now) {
+    const auto old = last.find(key);
+    if (old != last.end() && SameHistograms(*old->second, **now)) {
+      *now = old->second;
+    }
   }
 
   std::mt19937 random_;
@@ -228,11 +283,13 @@ TEST(SnapshotPictureTest, WholeAndChangesGiveWhatAFreshWholeGives) {
     std::mt19937 skips(seed);
     SnapshotPicture picture;
     Sample sent;
+    Sample last;
     for (uint64_t number = 1; number <= 100; ++number) {
       for (uint32_t skipped = skips() % 3 + 1; skipped > 0; --skipped) {
         world.Step();
+        last = world.Take(last);  // one that this reader skips
       }
-      const Sample now = world.Take();
+      const Sample now = last = world.Take(last);
       const absl::Status applied = picture.Apply(Message(sent, now, number));
       ASSERT_TRUE(applied.ok()) << applied << " seed " << seed;
       SnapshotPicture fresh;

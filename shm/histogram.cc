@@ -17,7 +17,9 @@ void HistogramSnapshot::Merge(const HistogramCells& cells) {
   for (uint32_t i = 0; i < kHistogramBuckets; ++i) {
     // The cells may belong to another process: one load each, no assumption on
     // the value.
-    AddBucket(i, LoadShared(cells.buckets[i], std::memory_order_relaxed));
+    const uint64_t count =
+        LoadShared(cells.buckets[i], std::memory_order_relaxed);
+    if (count != 0) AddBucket(i, count);
   }
   AddSum(LoadShared(cells.sum_ns, std::memory_order_relaxed));
 }

@@ -490,7 +490,7 @@ class Run {
     FUZZ_CHECK(Call(Gpud().admin, &AdminService::ListQueues,
                     v1::ListQueuesRequest(), &queues));
     Sample now = TakeSample(Gpud().context, Gpud().sessions,
-                            {.histograms = true, .first = false});
+                            {.histograms = true, .first = false}, seen_);
     const v1::Snapshot changes = ChangesBetween(seen_, now);
     FUZZ_CHECK(changes.devices_size() <= devices.devices_size());
     FUZZ_CHECK(changes.ring_figures_size() <= rings.rings_size());

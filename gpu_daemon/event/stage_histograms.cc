@@ -39,7 +39,8 @@ shm::HistogramSnapshot StageHistograms::Snapshot(Stage stage) const {
   shm::HistogramSnapshot snapshot;
   const auto& cells = cells_[static_cast<size_t>(stage)];
   for (uint32_t i = 0; i < cells.size(); ++i) {
-    snapshot.AddBucket(i, cells[i].load(std::memory_order_relaxed));
+    const uint64_t count = cells[i].load(std::memory_order_relaxed);
+    if (count != 0) snapshot.AddBucket(i, count);
   }
   snapshot.AddSum(
       sums_[static_cast<size_t>(stage)].load(std::memory_order_relaxed));

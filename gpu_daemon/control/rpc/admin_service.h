@@ -127,9 +127,10 @@ class AdminService final : public v1::Admin::Service {
   std::atomic<uint32_t> drains_{0};
   Mutex streams_mutex_;
   std::list<Stream> streams_ ABSL_GUARDED_BY(streams_mutex_);
-  SnapshotSampler sampler_{[this](const SnapshotSampler::Wanted& wanted) {
-    return TakeSample(*context_, *sessions_, wanted);
-  }};
+  SnapshotSampler sampler_{
+      [this](const SnapshotSampler::Wanted& wanted, const Sample& last) {
+        return TakeSample(*context_, *sessions_, wanted, last);
+      }};
 };
 
 }  // namespace carillon::gpud

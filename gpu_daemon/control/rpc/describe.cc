@@ -81,6 +81,8 @@ void Describe(const EventCounts& counts, v1::EventCounts* out) {
 void Describe(std::string_view name, const shm::HistogramSnapshot& histogram,
               v1::Histogram* out) {
   out->set_name(std::string(name));
+  out->set_sum_ns(histogram.sum());
+  if (histogram.count() == 0) return;
   const auto& buckets = histogram.buckets();
   const auto empty = static_cast<size_t>(
       std::count(buckets.begin(), buckets.end(), uint64_t{0}));
@@ -93,7 +95,6 @@ void Describe(std::string_view name, const shm::HistogramSnapshot& histogram,
     out->add_bucket(i);
     out->add_count(std::min(count, kMaxCount));
   }
-  out->set_sum_ns(histogram.sum());
 }
 
 void DescribeRegistration(const EventKernel& event, v1::EktEntry* out) {
@@ -109,10 +110,14 @@ void DescribeRegistration(const EventKernel& event, v1::EktEntry* out) {
   out->set_priority(event.priority());
   out->set_modifyable(event.modifyable());
   out->set_launch_path(std::string(event.launch_path()));
-  out->set_short_path(event.launch_path() == kEdgePath &&
-                      event.short_path().Takes(kmd));
+  out->set_short_path(TakesShortPath(event));
   out->set_hands_to(event.next_device());
   out->set_takes_from(event.last_device());
+}
+
+bool TakesShortPath(const EventKernel& event) {
+  return event.launch_path() == kEdgePath &&
+         event.short_path().Takes(event.kmd());
 }
 
 void Describe(const EventKernel& event, v1::EktEntry* out) {
@@ -126,7 +131,7 @@ void Describe(const EventKernel& event, v1::EktEntry* out) {
   }
 }
 
-void Describe(const EventKernel& event, v1::Ring* out) {
+void DescribePlace(const EventKernel& event, v1::Ring* out) {
   const shm::RingLayout& layout = event.ring().layout();
   out->set_device(event.memory().name());
   out->set_event_id(event.event_id());
@@ -137,6 +142,10 @@ void Describe(const EventKernel& event, v1::Ring* out) {
   out->set_entry_bytes(layout.entry_bytes);
   out->set_esq_offset(layout.esq_offset);
   out->set_ecq_offset(layout.ecq_offset);
+}
+
+void Describe(const EventKernel& event, v1::Ring* out) {
+  DescribePlace(event, out);
   out->set_doorbell(event.ring().LoadDoorbell());
   out->set_launched(event.launched());
   out->set_completed(event.ended_in_order());
@@ -155,14 +164,16 @@ shm::HistogramSnapshot HistogramOf(const Session& session, size_t index) {
       session.memory().submission().telemetry().histograms[index]);
 }
 
-void DescribeState(const Session& session, Nanoseconds now, v1::Device* out) {
-  const Session::Identity& identity = session.identity();
+void DescribeIdentity(const Session::Identity& identity, v1::Device* out) {
   out->set_device_id(identity.device_id);
   out->set_name(identity.name);
   out->set_kind(identity.kind);
   out->set_pid(static_cast<uint32_t>(identity.owner->pid));
   out->set_uid(identity.owner->uid);
   out->set_generation(identity.generation.value());
+}
+
+void DescribeState(const Session& session, v1::Device* out) {
   out->set_state(std::string(SessionStateName(session.state())));
   out->set_note(session.note());
   out->set_submission_bytes(
@@ -170,17 +181,18 @@ void DescribeState(const Session& session, Nanoseconds now, v1::Device* out) {
   out->set_completion_bytes(
       session.space().reserved_bytes(shm::RegionKind::kCompletion));
   out->set_gpu_memory_bytes(session.gpu_memory_bytes());
-  // It may have come after `now` was read.
-  out->set_attached_ns_ago(now - std::min(now, identity.attached_ns));
   v1::DeviceShare* share = out->mutable_share();
-  share->set_device(identity.name);
+  share->set_device(session.identity().name);
   share->set_weight(session.memory().share().weight());
   share->set_max_priority(
       std::min(session.memory().share().max_priority(), kPriorities - 1));
 }
 
 void Describe(const Session& session, Nanoseconds now, v1::Device* out) {
-  DescribeState(session, now, out);
+  DescribeIdentity(session.identity(), out);
+  DescribeState(session, out);
+  // It may have come after `now` was read.
+  out->set_attached_ns_ago(now - std::min(now, session.identity().attached_ns));
   out->set_silent_ns(session.SilentFor(now));
   DescribeFigures(session, out);
 }

@@ -24,14 +24,19 @@ namespace carillon::gpud {
 void Describe(const simt::KernelInfo& kernel, v1::Kernel* out);
 void Describe(const EventCounts& counts, v1::EventCounts* out);
 void Describe(const EventKernel& event, v1::EktEntry* out);
-// Without counts and stages.
+// Without counts and stages. Nothing of it changes but TakesShortPath().
 void DescribeRegistration(const EventKernel& event, v1::EktEntry* out);
+bool TakesShortPath(const EventKernel& event);
+// Without its four figures. Nothing of it changes.
+void DescribePlace(const EventKernel& event, v1::Ring* out);
 void Describe(const EventKernel& event, v1::Ring* out);
 // Counters and histograms come from the device's telemetry page, where the
 // device may have written anything.
 void Describe(const Session& session, Nanoseconds now, v1::Device* out);
-// Without silent_ns, counters and histograms.
-void DescribeState(const Session& session, Nanoseconds now, v1::Device* out);
+// Two parts of a device, without attached_ns_ago, silent_ns, counters and
+// histograms: what never changes, and what may.
+void DescribeIdentity(const Session::Identity& identity, v1::Device* out);
+void DescribeState(const Session& session, v1::Device* out);
 // Of the session's counter_names, in their order.
 uint64_t CounterOf(const Session& session, size_t index);
 // Of its histogram_names.

@@ -11,9 +11,10 @@ namespace carillon::gpud {
 
 // Reads every figure where it is kept: no event waits for it, and no thread that
 // launches any. It takes the peaks of the rings, so one thread at a time may
-// call it.
+// call it. Messages that it would make again are those of `last`, an earlier
+// sample of the same testbed, or an empty one.
 Sample TakeSample(const SessionContext& context, const SessionTable& sessions,
-                  const SnapshotSampler::Wanted& wanted);
+                  const SnapshotSampler::Wanted& wanted, const Sample& last);
 
 }  // namespace carillon::gpud
 

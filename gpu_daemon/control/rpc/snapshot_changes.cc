@@ -6,50 +6,30 @@
 namespace carillon::gpud {
 namespace {
 
-using Histograms = HistogramSample::Histograms;
-using google::protobuf::RepeatedPtrField;
-
 template <class Message>
 bool Same(const Message& a, const Message& b) {
-  return a.SerializeAsString() == b.SerializeAsString();
+  return &a == &b || a.SerializeAsString() == b.SerializeAsString();
 }
+
+uint32_t KeyOf(const DeviceSample& device) {
+  return device.device->device_id();
+}
+uint32_t KeyOf(const RingSample& ring) { return ring.figures->ekt_index(); }
 
 // By their keys, which rise.
-template <class Element, class Key>
-const Element* Find(const RepeatedPtrField<Element>& all, uint32_t key,
-                    Key key_of) {
-  const auto found = std::lower_bound(
-      all.begin(), all.end(), key,
-      [&](const Element& one, uint32_t k) { return key_of(one) < k; });
-  return found == all.end() || key_of(*found) != key ? nullptr : &*found;
-}
-
-uint32_t KeyOf(const v1::Device& device) { return device.device_id(); }
-uint32_t KeyOf(const v1::DeviceFigures& figures) { return figures.device_id(); }
-uint32_t KeyOf(const v1::RingFigures& figures) { return figures.ekt_index(); }
-uint32_t KeyOf(const v1::SnapshotEventKernel& event) {
-  return event.entry().ekt_index();
-}
-
 template <class Element>
-const Element* Find(const RepeatedPtrField<Element>& all, uint32_t key) {
-  return Find(all, key, [](const Element& one) { return KeyOf(one); });
+const Element* Find(const std::vector<Element>& all, uint32_t key) {
+  const auto found = std::ranges::lower_bound(
+      all, key, {}, [](const Element& one) { return KeyOf(one); });
+  return found == all.end() || KeyOf(*found) != key ? nullptr : &*found;
 }
 
 // Null: not the same event kernel, or none.
-const v1::SnapshotEventKernel* FindSame(const v1::Snapshot& from,
-                                        const v1::SnapshotEventKernel& event) {
-  const auto* before = Find(from.event_kernels(), KeyOf(event));
-  return before != nullptr &&
-                 before->ring().generation() == event.ring().generation()
-             ? before
-             : nullptr;
-}
-
-bool SameDevice(v1::Device a, v1::Device b) {
-  a.clear_attached_ns_ago();
-  b.clear_attached_ns_ago();
-  return Same(a, b);
+const RingSample* FindSame(const std::vector<RingSample>& all,
+                           const RingSample& ring) {
+  const RingSample* const found = Find(all, KeyOf(ring));
+  return found != nullptr && found->generation() == ring.generation() ? found
+                                                                      : nullptr;
 }
 
 // Adds those buckets whose counts differ. Buckets of both rise.
@@ -75,20 +55,21 @@ void AddChanged(const v1::Histogram& from, const v1::Histogram& to,
 }
 
 // Of one device or ring, in which they have the same names and order.
-void AddChanged(const std::map<uint32_t, Histograms>* from,
-                const std::map<uint32_t, Histograms>& to, uint32_t key,
+void AddChanged(const std::map<uint32_t, SharedHistograms>* from,
+                const std::map<uint32_t, SharedHistograms>& to, uint32_t key,
                 Histograms* changes) {
   const auto after = to.find(key);
   if (after == to.end()) return;
   const Histograms* before = nullptr;
   if (from != nullptr) {
     const auto found = from->find(key);
-    if (found != from->end()) before = &found->second;
+    if (found != from->end()) before = found->second.get();
   }
+  if (before == after->second.get()) return;
   static const v1::Histogram kEmpty;
-  for (int i = 0; i < after->second.size(); ++i) {
+  for (int i = 0; i < after->second->size(); ++i) {
     AddChanged(before == nullptr ? kEmpty : before->Get(i),
-               after->second.Get(i), changes);
+               after->second->Get(i), changes);
   }
 }
 
@@ -97,77 +78,86 @@ class Difference {
   Difference(const Sample& from, const Sample& to) : from_(from), to_(to) {}
 
   v1::Snapshot Take() {
-    message_.set_monotonic_ns(now().monotonic_ns());
-    message_.set_time_ns(now().time_ns());
+    message_.set_monotonic_ns(now().common.monotonic_ns());
+    message_.set_time_ns(now().common.time_ns());
     message_.set_whole(from_.picture == nullptr);
-    *message_.mutable_totals() = now().totals();
-    AddQueues();
-    AddPaths();
+    *message_.mutable_totals() = now().common.totals();
+    AddQueues(before().common, now().common);
+    AddPaths(before().common, now().common);
     AddDevices();
     AddEventKernels();
     return std::move(message_);
   }
 
  private:
-  const v1::Snapshot& before() const {
-    static const v1::Snapshot kNothing;
+  const PictureSample& before() const {
+    static const PictureSample kNothing;
     return from_.picture == nullptr ? kNothing : *from_.picture;
   }
-  const v1::Snapshot& now() const { return *to_.picture; }
+  const PictureSample& now() const { return *to_.picture; }
   static uint32_t PeakOf(const Sample& sample, uint32_t generation) {
     const auto found = sample.peaks.find(generation);
     return found == sample.peaks.end() ? 0 : found->second;
   }
 
   // Those of a back-end are always the same ones.
-  void AddQueues() {
-    for (int i = 0; i < now().queues_size(); ++i) {
+  void AddQueues(const v1::Snapshot& from, const v1::Snapshot& to) {
+    for (int i = 0; i < to.queues_size(); ++i) {
       const uint32_t kernels =
-          i < before().queues_size() ? before().queues(i).kernels() : 0;
-      if (now().queues(i).kernels() != kernels) {
-        *message_.add_queues() = now().queues(i);
+          i < from.queues_size() ? from.queues(i).kernels() : 0;
+      if (to.queues(i).kernels() != kernels) {
+        *message_.add_queues() = to.queues(i);
       }
     }
   }
-  void AddPaths() {
-    for (int i = 0; i < now().launch_paths_size(); ++i) {
-      if (i >= before().launch_paths_size() ||
-          !Same(before().launch_paths(i), now().launch_paths(i))) {
-        *message_.add_launch_paths() = now().launch_paths(i);
+  void AddPaths(const v1::Snapshot& from, const v1::Snapshot& to) {
+    for (int i = 0; i < to.launch_paths_size(); ++i) {
+      if (i >= from.launch_paths_size() ||
+          !Same(from.launch_paths(i), to.launch_paths(i))) {
+        *message_.add_launch_paths() = to.launch_paths(i);
       }
     }
   }
 
   void AddDevices() {
-    for (const v1::Device& device : before().devices()) {
-      if (Find(now().devices(), KeyOf(device)) == nullptr) {
+    for (const DeviceSample& device : before().devices) {
+      if (Find(now().devices, KeyOf(device)) == nullptr) {
         message_.add_devices_gone(KeyOf(device));
       }
     }
-    for (const v1::Device& device : now().devices()) {
-      const v1::Device* const last = Find(before().devices(), KeyOf(device));
-      if (last == nullptr || !SameDevice(*last, device)) {
-        *message_.add_devices() = device;
+    for (const DeviceSample& device : now().devices) {
+      const DeviceSample* const last = Find(before().devices, KeyOf(device));
+      if (last == nullptr || !Same(*last->device, *device.device)) {
+        v1::Device* const shown = message_.add_devices();
+        *shown = *device.device;
+        // It may have come after the moment was read.
+        const Nanoseconds moment = now().common.monotonic_ns();
+        shown->set_attached_ns_ago(moment -
+                                   std::min(moment, device.attached_ns));
       }
-    }
-    for (const v1::DeviceFigures& figures : now().device_figures()) {
-      AddFigures(Find(before().device_figures(), KeyOf(figures)), figures);
+      AddFigures(last, device);
     }
   }
-  void AddFigures(const v1::DeviceFigures* last, const v1::DeviceFigures& now) {
+  void AddFigures(const DeviceSample* last, const DeviceSample& device) {
+    const v1::DeviceFigures& now = *device.figures;
     v1::DeviceFigures changed;
-    for (int i = 0; i < now.value_size(); ++i) {
-      if (last != nullptr && last->value(i) == now.value(i)) continue;
-      changed.add_counter(now.counter(i));
-      changed.add_value(now.value(i));
-    }
     if (to_.histograms != from_.histograms) {
       AddChanged(
           from_.histograms == nullptr ? nullptr : &from_.histograms->of_device,
-          to_.histograms->of_device, now.device_id(),
+          to_.histograms->of_device, KeyOf(device),
           changed.mutable_histograms());
     }
-    if (last != nullptr && last->silent_since_ns() == now.silent_since_ns() &&
+    if (last != nullptr && changed.histograms_size() == 0 &&
+        last->figures == device.figures) {
+      return;
+    }
+    for (int i = 0; i < now.value_size(); ++i) {
+      if (last != nullptr && last->figures->value(i) == now.value(i)) continue;
+      changed.add_counter(now.counter(i));
+      changed.add_value(now.value(i));
+    }
+    if (last != nullptr &&
+        last->figures->silent_since_ns() == now.silent_since_ns() &&
         changed.value_size() == 0 && changed.histograms_size() == 0) {
       return;
     }
@@ -177,25 +167,21 @@ class Difference {
   }
 
   void AddEventKernels() {
-    for (const v1::SnapshotEventKernel& event : before().event_kernels()) {
-      if (FindSame(now(), event) == nullptr) {
-        message_.add_event_kernels_gone(KeyOf(event));
+    for (const RingSample& ring : before().rings) {
+      if (FindSame(now().rings, ring) == nullptr) {
+        message_.add_event_kernels_gone(KeyOf(ring));
       }
     }
-    for (const v1::SnapshotEventKernel& event : now().event_kernels()) {
-      const v1::SnapshotEventKernel* const last = FindSame(before(), event);
-      if (last == nullptr || !Same(*last, event)) {
-        *message_.add_event_kernels() = event;
+    for (const RingSample& ring : now().rings) {
+      const RingSample* const last = FindSame(before().rings, ring);
+      if (last == nullptr || !Same(*last->event_kernel, *ring.event_kernel)) {
+        *message_.add_event_kernels() = *ring.event_kernel;
       }
-      const auto* const figures = Find(now().ring_figures(), KeyOf(event));
-      if (figures == nullptr) continue;
-      AddFigures(last == nullptr ? nullptr
-                                 : Find(before().ring_figures(), KeyOf(event)),
-                 *figures, event.ring().generation());
+      AddFigures(last, ring);
     }
   }
-  void AddFigures(const v1::RingFigures* last, const v1::RingFigures& now,
-                  uint32_t generation) {
+  void AddFigures(const RingSample* last, const RingSample& ring) {
+    const uint32_t generation = ring.generation();
     const uint32_t peak = PeakOf(to_, generation);
     Histograms stages;
     if (to_.histograms != from_.histograms) {
@@ -203,12 +189,13 @@ class Difference {
           from_.histograms == nullptr ? nullptr : &from_.histograms->of_ring,
           to_.histograms->of_ring, generation, &stages);
     }
-    if (last != nullptr && Same(*last, now) && stages.empty() &&
-        peak == PeakOf(from_, generation)) {
+    if (last != nullptr && stages.empty() &&
+        peak == PeakOf(from_, generation) &&
+        Same(*last->figures, *ring.figures)) {
       return;
     }
     v1::RingFigures* const changed = message_.add_ring_figures();
-    *changed = now;
+    *changed = *ring.figures;
     changed->set_peak(peak);
     changed->mutable_stages()->Swap(&stages);
   }
@@ -219,6 +206,15 @@ class Difference {
 };
 
 }  // namespace
+
+bool SameHistograms(const Histograms& a, const Histograms& b) {
+  return std::ranges::equal(
+      a, b, [](const v1::Histogram& one, const v1::Histogram& other) {
+        return one.sum_ns() == other.sum_ns() &&
+               std::ranges::equal(one.bucket(), other.bucket()) &&
+               std::ranges::equal(one.count(), other.count());
+      });
+}
 
 v1::Snapshot ChangesBetween(const Sample& from, const Sample& to) {
   return Difference(from, to).Take();

@@ -8,26 +8,52 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "proto/admin.pb.h"
 
 namespace carillon::gpud {
 
+// Of a device or an event kernel.
+using Histograms = google::protobuf::RepeatedPtrField<v1::Histogram>;
+using SharedHistograms = std::shared_ptr<const Histograms>;
+
+// Of the same device or event kernel: whether each has the same values.
+bool SameHistograms(const Histograms& a, const Histograms& b);
+
 // All histograms of all devices and event kernels, with all their buckets.
 struct HistogramSample {
-  using Histograms = google::protobuf::RepeatedPtrField<v1::Histogram>;
   Nanoseconds taken_ns = 0;
-  std::map<uint32_t, Histograms> of_device;  // by device_id
-  std::map<uint32_t, Histograms> of_ring;    // by the ring's generation
+  std::map<uint32_t, SharedHistograms> of_device;  // by device_id
+  std::map<uint32_t, SharedHistograms> of_ring;    // by the ring's generation
 };
 
-// A whole picture, in three parts, since they come at different times: a
-// picture is every reader's, peaks are one reader's.
+// A sample has the last one's messages where nothing has changed: a testbed at
+// rest is neither described nor compared again.
+struct DeviceSample {
+  Nanoseconds attached_ns = 0;
+  std::string state;  // what may change of `device`, as bytes
+  std::shared_ptr<const v1::Device> device;          // without attached_ns_ago
+  std::shared_ptr<const v1::DeviceFigures> figures;  // without histograms
+};
+struct RingSample {
+  std::shared_ptr<const v1::SnapshotEventKernel> event_kernel;
+  std::shared_ptr<const v1::RingFigures> figures;  // without stages and peak
+  uint32_t generation() const { return event_kernel->ring().generation(); }
+};
+struct PictureSample {
+  // The moment, the totals, the queues and the launch paths.
+  v1::Snapshot common;
+  std::vector<DeviceSample> devices;  // by device_id
+  std::vector<RingSample> rings;      // by ekt_index
+};
+
+// Three parts, since they come at different times: a picture is every reader's,
+// peaks are one reader's.
 struct Sample {
-  // Devices by device_id, event kernels and their figures by ekt_index, without
-  // histograms and peaks. Null: there is none yet.
-  std::shared_ptr<const v1::Snapshot> picture;
+  std::shared_ptr<const PictureSample> picture;  // null: there is none yet
   std::shared_ptr<const HistogramSample> histograms;
   std::map<uint32_t, uint32_t> peaks;  // by the ring's generation; none: 0
 };

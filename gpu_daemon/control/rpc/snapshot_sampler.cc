@@ -40,13 +40,15 @@ absl::StatusOr<Nanoseconds> IntervalOf(uint32_t asked_ms, uint32_t least_ms,
   return asked_ms * kMillisecond;
 }
 
-// By their generations.
-std::set<uint32_t> RingsOf(const v1::Snapshot& picture) {
+// Forgets those of rings that have gone.
+void ForgetGone(const PictureSample& picture,
+                std::map<uint32_t, uint32_t>* peaks) {
+  if (peaks->empty()) return;
   std::set<uint32_t> rings;
-  for (const v1::SnapshotEventKernel& event : picture.event_kernels()) {
-    rings.insert(event.ring().generation());
-  }
-  return rings;
+  for (const RingSample& ring : picture.rings) rings.insert(ring.generation());
+  std::erase_if(*peaks, [&](const auto& ring_and_peak) {
+    return !rings.contains(ring_and_peak.first);
+  });
 }
 
 std::chrono::steady_clock::time_point TimePoint(Nanoseconds at) {
@@ -131,7 +133,7 @@ void SnapshotSampler::Offer(Reader& reader, const Wanted& wanted,
     reader.histograms_due_ns_ =
         histograms_ns_ + reader.intervals_.histograms_ns;
   }
-  const Nanoseconds taken = newest_.picture->monotonic_ns();
+  const Nanoseconds taken = newest_.picture->common.monotonic_ns();
   if (taken + kEarly < reader.due_ns_) return;
   const Nanoseconds interval = reader.intervals_.pictures_ns;
   reader.number_ +=
@@ -161,18 +163,16 @@ void SnapshotSampler::Run() {
     sampled_ns_ = now;
     if (wanted.histograms) histograms_ns_ = now;
     sampling_ = true;
+    const Sample last = newest_;
     lock.Unlock();
-    Sample sample = take_(wanted);
+    Sample sample = take_(wanted, last);
     lock.Lock();
     sampling_ = false;
     newest_.picture = std::move(sample.picture);
     if (wanted.histograms) newest_.histograms = std::move(sample.histograms);
     ++samples_;
-    const std::set<uint32_t> rings = RingsOf(*newest_.picture);
     for (Reader* reader : readers_) {
-      std::erase_if(reader->peaks_, [&](const auto& ring_and_peak) {
-        return !rings.contains(ring_and_peak.first);
-      });
+      ForgetGone(*newest_.picture, &reader->peaks_);
       for (const auto& [ring, peak] : sample.peaks) {
         uint32_t& most = reader->peaks_[ring];
         most = std::max(most, peak);

@@ -41,7 +41,9 @@ class SnapshotSampler {
     // Nobody has read before: the peaks are those of this moment.
     bool first = false;
   };
-  using Take = std::function<Sample(const Wanted&)>;
+  // `last`: the newest one, whose messages it may share; empty if nobody has
+  // read.
+  using Take = std::function<Sample(const Wanted&, const Sample& last)>;
 
   // `take` is called by one thread at a time, and outlives this object.
   explicit SnapshotSampler(Take take) : take_(std::move(take)) {}

@@ -36,14 +36,18 @@ class SnapshotSamplerTest : public ::testing::Test {
 
   // Of samples, which are taken as soon as they are due.
   void Permit(ptrdiff_t samples) { permits_.release(samples); }
-  Sample Take(const SnapshotSampler::Wanted& wanted) {
+  Sample Take(const SnapshotSampler::Wanted& wanted, const Sample& last) {
+    last_had_picture_ = last.picture != nullptr;
     const uint64_t number = ++begun_;
     permits_.acquire();
-    const auto picture = std::make_shared<v1::Snapshot>();
-    picture->set_monotonic_ns(number * 50 * kMs);
-    picture->mutable_totals()->mutable_events()->set_rung(number);
-    picture->add_event_kernels()->mutable_ring()->set_generation(generation_);
-    picture->add_ring_figures()->set_launched(number);
+    const auto picture = std::make_shared<PictureSample>();
+    picture->common.set_monotonic_ns(number * 50 * kMs);
+    picture->common.mutable_totals()->mutable_events()->set_rung(number);
+    const auto event = std::make_shared<v1::SnapshotEventKernel>();
+    event->mutable_ring()->set_generation(generation_);
+    const auto figures = std::make_shared<v1::RingFigures>();
+    figures->set_launched(number);
+    picture->rings.push_back({.event_kernel = event, .figures = figures});
     Sample sample;
     sample.picture = picture;
     if (wanted.first) ++first_;
@@ -53,11 +57,13 @@ class SnapshotSamplerTest : public ::testing::Test {
     if (wanted.histograms) {
       ++histograms_;
       auto histograms = std::make_shared<HistogramSample>();
-      histograms->taken_ns = picture->monotonic_ns();
-      v1::Histogram* const stage = histograms->of_ring[generation_].Add();
+      histograms->taken_ns = picture->common.monotonic_ns();
+      const auto stages = std::make_shared<Histograms>();
+      v1::Histogram* const stage = stages->Add();
       stage->set_name("stage");
       stage->add_bucket(1);
       stage->add_count(number);
+      histograms->of_ring[generation_] = stages;
       sample.histograms = histograms;
     }
     return sample;
@@ -74,9 +80,12 @@ class SnapshotSamplerTest : public ::testing::Test {
   std::atomic<uint32_t> histograms_{0};
   std::atomic<uint32_t> peak_{0};
   std::atomic<uint32_t> generation_{kGeneration};
+  std::atomic<bool> last_had_picture_{false};
   std::counting_semaphore<> permits_{0};
   SnapshotSampler sampler_{
-      [this](const SnapshotSampler::Wanted& wanted) { return Take(wanted); }};
+      [this](const SnapshotSampler::Wanted& wanted, const Sample& last) {
+        return Take(wanted, last);
+      }};
 };
 
 TEST_F(SnapshotSamplerTest, IntervalsHaveDefaultsAndBounds) {
@@ -220,7 +229,9 @@ TEST_F(SnapshotSamplerTest, WhileNobodyReadsNothingIsSampled) {
   const uint64_t most = sampler_.samples() + 1;
   {
     SnapshotSampler other(
-        [this](const SnapshotSampler::Wanted& wanted) { return Take(wanted); });
+        [this](const SnapshotSampler::Wanted& wanted, const Sample& last) {
+          return Take(wanted, last);
+        });
     const auto long_enough = other.Subscribe(kFast);
     for (int i = 0; i < 6; ++i) Next(*long_enough);
   }
@@ -230,6 +241,8 @@ TEST_F(SnapshotSamplerTest, WhileNobodyReadsNothingIsSampled) {
   reader = sampler_.Subscribe(kFast);
   EXPECT_TRUE(Next(*reader).whole());
   EXPECT_EQ(first_, before + 1);
+  Next(*reader);
+  EXPECT_TRUE(last_had_picture_) << "whose messages it may share";
 }
 
 TEST_F(SnapshotSamplerTest, AMessageThatIsBeingWrittenIsKnownToWait) {
