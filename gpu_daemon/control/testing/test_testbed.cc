@@ -41,7 +41,10 @@ v1::ErrorDetail DetailIn(const grpc::ClientContext& context) {
 TestTestbed::TestTestbed(ControlPlane::Options options) {
   options.directory = directory_.path();
   if (options.memory_bytes == 0) options.memory_bytes = 64 << 20;
-  if (options.backend_options.workers == 0) options.backend_options.workers = 1;
+  if (options.backend_options.workers == 0 &&
+      options.backend_options.timing.empty()) {
+    options.backend_options.workers = 1;
+  }
   auto plane = ControlPlane::Start(std::move(options));
   if (!plane.ok()) {
     ADD_FAILURE() << plane.status();
