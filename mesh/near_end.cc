@@ -38,8 +38,8 @@ absl::Status NearEnd::AddRing(RingId ring, const RingLimits& limits,
                   .rung = rung,
                   .sent = stored,
                   .received = stored,
-                  .stored = stored};
-  replayed_ += rung - stored;  // they were another ring's
+                  .stored = stored,
+                  .inherited = rung - stored};
   return absl::OkStatus();
 }
 
@@ -188,6 +188,7 @@ absl::Status NearEnd::TakeRing(const Ring& answer) {
   }
   const Sequence sent = std::exchange(state.sent, answer.number);
   if (sent > answer.number) replayed_ += sent - answer.number;
+  replayed_ += std::exchange(state.inherited, 0);
   state.heard = true;
   host_->HoldRing(answer.ring);
   return absl::OkStatus();

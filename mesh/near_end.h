@@ -109,8 +109,11 @@ class NearEnd {
     shm::Sequence sent;      // to the far end, or accepted by it before
     shm::Sequence received;  // ends that came
     shm::Sequence stored;    // of these
-    bool named = false;      // on this connection
-    bool heard = false;      // the far end's answer
+    // Of those rung, another ring's before: they count as replayed once the far
+    // end has the ring.
+    uint64_t inherited = 0;
+    bool named = false;  // on this connection
+    bool heard = false;  // the far end's answer
   };
 
   absl::Status Take(const Frame& frame, Nanoseconds now);
