@@ -345,6 +345,32 @@ TEST_F(BoardTest, KillsInTimeWithoutAPoint) {
   EXPECT_TRUE(board_->Members().empty());
 }
 
+TEST_F(BoardTest, AFaultInTimeThatIsSpentIsLookedAtOnce) {
+  const pid_t child = fork();
+  if (child == 0) {
+    auto member = Member::Join(path_, "nic0");
+    if (!member.ok()) _exit(99);
+    while (true) pause();
+  }
+  while (board_->Members().empty()) sched_yield();
+  Inject({.name = "f",
+          .process = "nic0",
+          .after_ns = 1'000'000,
+          .action = Action::kStop,
+          .duration_ns = 1'000'000});
+  board_->WaitForStrike(0, std::chrono::minutes(1));
+  const auto up_to_date = [&] { return board_->Members()[0].up_to_date; };
+  while (!up_to_date()) sched_yield();
+  int late = 0;
+  for (int i = 0; i < 1000; ++i) {
+    late += up_to_date() ? 0 : 1;
+    usleep(10);
+  }
+  EXPECT_EQ(late, 0) << "it looks at the board again and again";
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+}
+
 TEST_F(BoardTest, AfterAnotherFaultInTime) {
   Fault first = Lose("first");
   first.process = "nic0";

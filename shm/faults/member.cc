@@ -72,6 +72,10 @@ uint64_t StrikesOf(const FaultSlot& slot) {
   return shm::LoadShared(slot.counters.struck, std::memory_order_relaxed);
 }
 
+bool IsSpent(const Fault& fault, uint64_t struck) {
+  return fault.times != 0 && struck >= fault.times;
+}
+
 // A fault that may strike this process.
 struct Watched {
   uint32_t id = 0;
@@ -228,7 +232,7 @@ bool Member::Impl::TakeStrike(const Watched& watched, uint64_t passage) {
   std::atomic_ref<uint64_t> struck(watched.slot->counters.struck);
   uint64_t before = struck.load(std::memory_order_relaxed);
   do {
-    if (watched.fault.times != 0 && before >= watched.fault.times) {
+    if (IsSpent(watched.fault, before)) {
       LookSoon();
       return false;
     }
@@ -259,8 +263,10 @@ void Member::Impl::StrikeInTime(Nanoseconds now) {
   for (const auto& watched : *list()) {
     const Fault& fault = watched->fault;
     if (fault.point != Point::kNone || !IsDue(*watched, now)) continue;
-    const Nanoseconds due = watched->TimeOfNext(StrikesOf(*watched->slot));
-    if (now < due || !TakeStrike(*watched, 0)) continue;
+    const uint64_t struck = StrikesOf(*watched->slot);
+    // One that is spent has no next strike, and to take it would be to look again.
+    if (IsSpent(fault, struck) || now < watched->TimeOfNext(struck)) continue;
+    if (!TakeStrike(*watched, 0)) continue;
     if (fault.action == Action::kKill) raise(SIGKILL);
     StopSelf(fault.duration_ns);
   }
@@ -273,7 +279,7 @@ Nanoseconds Member::Impl::NextTime(Nanoseconds now) const {
     const Fault& fault = watched->fault;
     if (fault.point != Point::kNone) continue;
     const uint64_t struck = StrikesOf(*watched->slot);
-    if (fault.times != 0 && struck >= fault.times) continue;
+    if (IsSpent(fault, struck)) continue;
     const Nanoseconds due = watched->TimeOfNext(struck);
     if (due > now) next = std::min(next, due);
   }

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -138,13 +139,16 @@ int Main(int argc, char** argv) {
   app.add_option("--role", options.roles, "One more link, for this role")
       ->check(CLI::IsMember({"operator", "fault-injector", "viewer"}));
   app.add_option("--page", options.page,
-                 "A folder with the page's files, in place of the program's")
-      ->check(CLI::ExistingDirectory);
+                 "A folder with the page's files, in place of the program's");
   app.add_flag("--supervised", options.supervised,
                "Leave the viewer's link in the testbed's directory");
   app.add_flag("--json", options.json, "Print the links as JSON");
   CLI11_PARSE(app, argc, argv);
-  const absl::Status status = Run(options);
+  const absl::Status status =
+      !options.page.empty() && !std::filesystem::is_directory(options.page)
+          ? absl::InvalidArgumentError(
+                fmt::format("--page: {} is no folder", options.page))
+          : Run(options);
   if (!status.ok()) {
     fmt::print(stderr, "carillon: {}\n", status.message());
     if (const std::string hint = HintOf(status); !hint.empty()) {

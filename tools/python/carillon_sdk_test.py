@@ -363,6 +363,16 @@ class DeviceTest(TestCase):
         for begin in (1, 51):  # in a loop of its own each time
             self.assertEqual(asyncio.run(all_queues()), [list(range(begin, begin + 50))] * 3)
 
+        # Tasks that share a queue have its completions in the order in which they came.
+        async def request():
+            sequence = queues[1].ring()
+            return sequence, (await asyncio.wait_for(queues[1].completion(), BOUND_S)).sequence
+
+        async def shared():
+            return [pair for _ in range(20) for pair in await asyncio.gather(*(request() for _ in range(8)))]
+        for rung, done in asyncio.run(shared()):
+            self.assertEqual(rung, done)
+
         async def cancelled():
             waiting = asyncio.ensure_future(queues[0].completion())
             await asyncio.sleep(0)

@@ -97,7 +97,20 @@ class _InVain:
         self._timer.cancel()
 
 
+def _turn_of(queue):
+    """A lock of this loop's: who waits first has the oldest completion, however many tasks wait."""
+    loop = asyncio.get_running_loop()
+    if getattr(queue, "_turn", (None, None))[0] is not loop:
+        queue._turn = loop, asyncio.Lock()
+    return queue._turn[1]
+
+
 async def completion(queue):
+    async with _turn_of(queue):
+        return await _completion(queue)
+
+
+async def _completion(queue):
     device = queue.device
     if not hasattr(device, "_sleepers"):
         device._sleepers = _Sleepers(device)

@@ -276,7 +276,7 @@ void BindQueue(py::module_& module) {
         if (!done) throw py::stop_iteration();
         return *done;
       });
-  py::class_<Queue, std::shared_ptr<Queue>>(module, "Queue")
+  py::class_<Queue, std::shared_ptr<Queue>>(module, "Queue", py::dynamic_attr())
       .def_property_readonly("device",
                              [](Queue& self) { return self.session(); })
       .def_property_readonly("kernel",

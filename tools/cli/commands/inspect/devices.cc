@@ -11,6 +11,7 @@
 #include "tools/cli/commands/inspect/inspect.h"
 #include "tools/cli/ui/proto_json.h"
 #include "tools/cli/ui/rate.h"
+#include "tools/cli/ui/terminal_text.h"
 
 namespace carillon::cli {
 namespace {
@@ -20,9 +21,9 @@ void Explain(const v1::Device& device, Console& console) {
       "{} ({}), pid {}, {}{}{}\ngeneration {}, attached for {}, silent for {}\n"
       "apertures {} and {}, GPU memory {}\n",
       console.Bold(device.name()), device.kind(), device.pid(), device.state(),
-      device.note().empty() ? "" : ": ", device.note(), device.generation(),
-      FormatAge(device.attached_ns_ago()), FormatAge(device.silent_ns()),
-      FormatBytes(device.submission_bytes()),
+      device.note().empty() ? "" : ": ", ForTerminal(device.note()),
+      device.generation(), FormatAge(device.attached_ns_ago()),
+      FormatAge(device.silent_ns()), FormatBytes(device.submission_bytes()),
       FormatBytes(device.completion_bytes()),
       FormatBytes(device.gpu_memory_bytes())));
   if (!device.counters().empty()) {
@@ -83,7 +84,7 @@ absl::Status Show(OpenTestbed& open, const testbed::SnapshotPicture& picture,
                  FormatBytes(device.gpu_memory_bytes()),
                  FormatAge(device.attached_ns_ago()),
                  FormatAge(device.silent_ns()), peak ? FormatCount(*peak) : "-",
-                 FormatRate(rate), device.note());
+                 FormatRate(rate), ForTerminal(device.note()));
   }
   console.Print(document, table, "no device is attached");
   return absl::OkStatus();
