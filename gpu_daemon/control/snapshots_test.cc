@@ -193,6 +193,52 @@ TEST(Snapshots, WhatIsAtRestIsNotSentAgain) {
             device.device_id());
 }
 
+TEST(Snapshots, WhatChangesWhileSomebodyReadsIsToldToAll) {
+  TestTestbed testbed;
+  AttachedDevice device(&testbed, "nic0");
+  device.RingOf(device.NullEvent());
+  // From now on, samples share the messages of what has not changed.
+  Stream stream(testbed);
+  ASSERT_TRUE(stream.Next().whole());
+  ASSERT_EQ(stream.Next().devices_size(), 0) << "at rest";
+  v1::SetPolicyRequest request;
+  request.mutable_share()->set_device("nic0");
+  request.mutable_share()->set_weight(7);
+  request.mutable_share()->set_max_priority(3);
+  v1::SetPolicyResponse response;
+  ASSERT_TRUE(TestTestbed::Call(testbed.admin(), &v1::Admin::Stub::SetPolicy,
+                                request, &response)
+                  .ok());
+  device.Buffer(v1::GPU_MEMORY, 4096);
+  const v1::Snapshot changed = stream.NextWith([](const v1::Snapshot& message) {
+    return message.devices_size() != 0 &&
+           message.devices(0).gpu_memory_bytes() != 0;
+  });
+  const v1::Device listed = testbed.Devices().devices(0);
+  // A reader that comes later has the shared ones, too.
+  const v1::Snapshot fresh = Stream(testbed).Next();
+  ASSERT_EQ(fresh.devices_size(), 1);
+  for (const v1::Device& shown : {changed.devices(0), fresh.devices(0)}) {
+    EXPECT_EQ(shown.share().DebugString(), listed.share().DebugString());
+    EXPECT_EQ(shown.share().weight(), 7u);
+    EXPECT_EQ(shown.gpu_memory_bytes(), listed.gpu_memory_bytes());
+    EXPECT_EQ(shown.name(), "nic0");
+  }
+  EXPECT_GE(fresh.devices(0).attached_ns_ago(),
+            changed.devices(0).attached_ns_ago())
+      << "it is of each message's own moment";
+  // Another event kernel at the same index is another one.
+  ASSERT_EQ(fresh.event_kernels_size(), 1);
+  const uint32_t before = fresh.event_kernels(0).ring().generation();
+  ASSERT_TRUE(device.Unregister(0, 0).ok());
+  device.RingOf(device.NullEvent(/*entries=*/8));
+  const v1::Snapshot again = stream.NextWith([](const v1::Snapshot& message) {
+    return message.event_kernels_size() != 0;
+  });
+  EXPECT_NE(again.event_kernels(0).ring().generation(), before);
+  EXPECT_EQ(again.event_kernels(0).ring().entries(), 8u);
+}
+
 TEST(Snapshots, ARingThatWasFullForMicrosecondsShowsItsPeak) {
   TestTestbed testbed;
   AttachedDevice device(&testbed, "nic0");
