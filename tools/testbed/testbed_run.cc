@@ -83,7 +83,7 @@ absl::StatusOr<std::unique_ptr<TestbedRun>> TestbedRun::Make(
           say(line);
         };
     Topology joined = topology;
-    absl::Status status = run->Join(joined, options, say);
+    absl::Status status = run->Join(joined, options, supervisor.say);
     if (status.ok()) {
       auto again = PlanLaunch(joined, paths);  // with the links' addresses
       status = again.status();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "base/host_port.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -24,10 +25,18 @@ constexpr milliseconds kLookPeriod{100};
 // Longer than a supervisor gives its devices and then gpud.
 constexpr std::chrono::seconds kEndOfOthers{15};
 
-// Whether nobody is left who could end the lease of `record`.
-bool IsDeadHere(const HostRecord& record) {
+// Whether nobody else could end the lease of `record`: its supervisor was killed,
+// or is this one, which has not heard that etcd took the record.
+bool IsFree(const HostRecord& record) {
   return record.processes == OwnRecord().processes &&
-         !IsAlive(record.state.supervisor);
+         (!IsAlive(record.state.supervisor) ||
+          record.state.supervisor == OwnIdentity());
+}
+
+// A lease that has ended by itself is as good.
+absl::Status Revoke(mesh::Etcd& etcd, mesh::Etcd::LeaseId lease) {
+  const absl::Status status = etcd.Revoke(lease);
+  return absl::IsNotFound(status) ? absl::OkStatus() : status;
 }
 
 absl::StatusOr<bool> WantsDown(mesh::Etcd& etcd, const HostKeys& keys) {
@@ -105,22 +114,23 @@ absl::StatusOr<std::unique_ptr<HostRegistration>> HostRegistration::Take(
 absl::StatusOr<std::string> HostRegistration::Register(
     const std::string& value) {
   ASSIGN_OR_RETURN(const auto lease, etcd_->GrantLease(kHostLease));
+  absl::Cleanup give_back = [&] { etcd_->Revoke(lease).IgnoreError(); };
   const auto put = [&] {
     return etcd_->PutNew(keys_.host(host_), value, lease);
   };
   ASSIGN_OR_RETURN(auto entry, put());
   const std::string what = fmt::format("etcd's key {}", keys_.host(host_));
   const auto other = ReadHostRecord(entry.value, what);
-  if (entry.lease != lease && other.ok() && IsDeadHere(*other)) {
-    // One that was killed: this host need not wait for its lease to end.
+  if (entry.lease != lease && other.ok() && IsFree(*other)) {
+    // This host need not wait for its lease to end.
     RETURN_IF_ERROR(entry.lease == 0 ? etcd_->Delete(keys_.host(host_))
-                                     : etcd_->Revoke(entry.lease));
+                                     : Revoke(*etcd_, entry.lease));
     ASSIGN_OR_RETURN(entry, put());
   }
   if (entry.lease != lease) {
-    etcd_->Revoke(lease).IgnoreError();
     return other.ok() ? other->Place() : std::string(other.status().message());
   }
+  std::move(give_back).Cancel();
   lease_ = lease;
   created_ = entry.created;
   return std::string();
@@ -235,15 +245,17 @@ void HostRegistration::Keep() {
 absl::Status HostRegistration::Look(bool changed, const std::string& value) {
   absl::Status alive =
       lease_ == 0 ? absl::NotFoundError("") : etcd_->KeepAlive(lease_);
-  if (alive.ok() && changed) {
-    const auto mine =
-        etcd_->Replace(keys_.host(host_), value, lease_, created_);
-    RETURN_IF_ERROR(mine.status());
-    // Somebody has removed it.
-    if (!*mine) alive = absl::NotFoundError("");
+  if (alive.ok()) {
+    ASSIGN_OR_RETURN(
+        const bool mine,
+        changed ? etcd_->Replace(keys_.host(host_), value, lease_, created_)
+                : IsMine());
+    // Somebody has removed it, whose lease lives.
+    if (!mine) alive = absl::NotFoundError("");
   }
   if (absl::IsNotFound(alive)) {
     // etcd was away, or this host was, for longer than the lease.
+    if (lease_ != 0) etcd_->Revoke(lease_).IgnoreError();
     lease_ = 0;
     ASSIGN_OR_RETURN(const auto holder, Register(value));
     if (!holder.empty()) {
@@ -260,6 +272,13 @@ absl::Status HostRegistration::Look(bool changed, const std::string& value) {
     End("carillon down was called for all hosts");
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<bool> HostRegistration::IsMine() {
+  const std::string key = keys_.host(host_);
+  ASSIGN_OR_RETURN(const auto found, etcd_->List(key));
+  const auto entry = found.find(key);
+  return entry != found.end() && entry->second.created == created_;
 }
 
 absl::StatusOr<bool> HostRegistration::MayEnd() {

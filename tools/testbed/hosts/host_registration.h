@@ -63,6 +63,8 @@ class HostRegistration {
   void Keep();
   // One look at etcd, for Keep(). Errors: those of Etcd.
   absl::Status Look(bool changed, const std::string& value);
+  // Whether the host's key is the one that was put. Errors: those of Etcd.
+  absl::StatusOr<bool> IsMine();
   // Whether it is this host's turn to end: the devices' hosts go first, since
   // their events end on the GPU's. Errors: those of Etcd.
   absl::StatusOr<bool> MayEnd();

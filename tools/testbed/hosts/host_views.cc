@@ -70,14 +70,16 @@ absl::Status EndHosts(mesh::Etcd& etcd, const Topology& topology,
   const auto end = Clock::now() + patience;
   absl::Status status;
   for (;;) {
-    const auto left = etcd.List(keys.hosts);
-    status = left.status();
-    if (!status.ok() || left->empty()) break;
+    const auto hosts = etcd.List(keys.hosts);
+    status = hosts.status();
+    if (!status.ok()) break;
+    // What has no lease is of no supervisor.
+    std::vector<std::string> names;
+    for (const auto& [key, entry] : *hosts) {
+      if (entry.lease != 0) names.push_back(key.substr(keys.hosts.size()));
+    }
+    if (names.empty()) break;
     if (Clock::now() >= end) {
-      std::vector<std::string> names;
-      for (const auto& [key, entry] : *left) {
-        names.push_back(key.substr(keys.hosts.size()));
-      }
       status = absl::DeadlineExceededError(
           fmt::format("still there after {}: {}", FormatSeconds(patience),
                       JoinWords(names)));
@@ -90,7 +92,8 @@ absl::Status EndHosts(mesh::Etcd& etcd, const Topology& topology,
     status = rest.status();
     if (rest.ok()) {
       for (const auto& [key, entry] : *rest) {
-        const bool ours = key.starts_with(keys.lasts) || key == keys.job;
+        const bool ours = key.starts_with(keys.hosts) ||
+                          key.starts_with(keys.lasts) || key == keys.job;
         if (ours && status.ok()) status = etcd.Delete(key);
       }
     }

@@ -77,7 +77,12 @@ class SlurmHosts {
     absl::Status status = etcd_.Put(keys_.job, job_);
     if (status.ok()) status = Await();
     if (status.ok()) return status;
-    CancelJob(job_).IgnoreError();
+    if (const absl::Status cancelled = CancelJob(job_); !cancelled.ok()) {
+      // `down -f` finds it by its key.
+      console_.Say(
+          fmt::format("job {} may go on: {}", job_, cancelled.message()));
+      return status;
+    }
     etcd_.Delete(keys_.job).IgnoreError();
     return status;
   }
@@ -143,13 +148,23 @@ class SlurmHosts {
     JobWatch watch(job_);
     std::set<std::string> up;
     std::optional<Clock::time_point> began;  // when the job was seen to run
+    bool away = false;                       // etcd
     for (;;) {
       std::vector<std::string> said;
       // Asked first: what comes up between the two questions is no failure.
       const std::vector<std::string> tasks = watch.Tasks(said);
       for (const std::string& line : said) console_.Say(line);
-      ASSIGN_OR_RETURN(const auto view, LookAtHosts(etcd_, topology_));
-      for (const testbed::HostView& host : view.hosts) {
+      const auto view = LookAtHosts(etcd_, topology_);
+      const bool no_answer = absl::IsUnavailable(view.status()) ||
+                             absl::IsDeadlineExceeded(view.status());
+      if (!no_answer) RETURN_IF_ERROR(view.status());
+      if (no_answer && !away) {
+        console_.Say(
+            fmt::format("{}; the job goes on", view.status().message()));
+      }
+      away = no_answer;
+      for (size_t i = 0; !away && i < view->hosts.size(); ++i) {
+        const testbed::HostView& host = view->hosts[i];
         if (host.record && !began) began = Clock::now();
         if (host.State() == "up" && up.insert(host.name).second) {
           console_.Say(
@@ -157,7 +172,7 @@ class SlurmHosts {
         }
         RETURN_IF_ERROR(Judge(host, up));
       }
-      if (up.size() == hosts_.size()) return Report(view, *began);
+      if (!away && up.size() == hosts_.size()) return Report(*view, *began);
       if (tasks.empty()) {
         return absl::AbortedError(fmt::format(
             "job {} has ended, and {} of {} hosts were up; its logs are in {}",
