@@ -19,6 +19,8 @@ async function textsOf(page) {
   const texts = {};
   for (const view of HELD) {
     await show(page, view);
+    // The chart draws itself after the view.
+    if (view === "rates") await page.waitForSelector("main .u-legend");
     texts[view] = await page.$eval("main", (main) => main.innerText);
   }
   return texts;
