@@ -132,11 +132,17 @@ absl::StatusOr<std::unique_ptr<Etcd>> Etcd::Make(
 
 absl::Status Etcd::Ask(const Call& call) const {
   std::vector<std::string> reasons;
-  for (const Member& member : members_) {
+  const size_t first = answered_.load(std::memory_order_relaxed);
+  for (size_t i = 0; i < members_.size(); ++i) {
+    const size_t index = (first + i) % members_.size();
+    const Member& member = members_[index];
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + kPatience);
     const grpc::Status status = call(member.channel, context);
-    if (!IsAway(status)) return ToStatus(status);
+    if (!IsAway(status)) {
+      answered_.store(index, std::memory_order_relaxed);
+      return ToStatus(status);
+    }
     reasons.push_back(
         fmt::format("{} ({})", member.name, status.error_message()));
   }

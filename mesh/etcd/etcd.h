@@ -4,7 +4,9 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -24,7 +26,7 @@ class TxnResponse;
 namespace carillon::mesh {
 
 // Thread safe. Each call asks one member after another until one answers, each
-// for at most two seconds. Errors of all calls: Unavailable (none answers),
+// for at most two seconds, and begins with the one that answered last. Errors of all calls: Unavailable (none answers),
 // PermissionDenied, Internal (etcd's own words).
 class Etcd {
  public:
@@ -77,6 +79,8 @@ class Etcd {
                    etcdserverpb::TxnResponse* response) const;
 
   const std::vector<Member> members_;
+  // Which answered last. Relaxed: any is right, and it saves others' silence.
+  mutable std::atomic<size_t> answered_{0};
 };
 
 }  // namespace carillon::mesh
