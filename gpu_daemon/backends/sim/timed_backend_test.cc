@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "fmt/format.h"
 #include "gpu_daemon/backends/registry.h"
+#include "gpu_daemon/backends/sim/timed_test.h"
 #include "gpu_daemon/backends/sim/turn_device.h"
 #include "gpu_daemon/event/test_device.h"
 #include "kernels/registry.h"
@@ -38,9 +39,9 @@ using ::testing::HasSubstr;
 
 uint32_t Number(EventStatus status) { return static_cast<uint32_t>(status); }
 
-class TimedBackendTest : public ::testing::Test {
+class TimedBackendTest : public TimedTest {
  protected:
-  ~TimedBackendTest() override { Stop(); }
+  ~TimedBackendTest() override { Stop(); }  // which may still call it
 
   void Start(uint32_t devices) {
     auto backend = TimedBackend::Create(
@@ -54,43 +55,6 @@ class TimedBackendTest : public ::testing::Test {
          }});
     ASSERT_TRUE(backend.ok()) << backend.status();
     backend_ = *std::move(backend);
-  }
-  void Stop() {
-    if (backend_ == nullptr) return;
-    backend_->Stop();
-    backend_->Join();
-    backend_.reset();
-  }
-  std::unique_ptr<TurnDevice> Attach(const std::string& name) {
-    auto device = std::make_unique<TurnDevice>(name);
-    backend_->AddDevice(device->memory);
-    EXPECT_TRUE(device->WaitForTurn());
-    return device;
-  }
-  TestDevice::Event Register(TurnDevice& device, uint32_t priority = 0) {
-    auto event = device.Register({.kernel = simt::FindKernel("fail_if"),
-                                  .bindings = {{.writable = true}},
-                                  .priority = priority});
-    const auto status = backend_->paths().Find("edge")->path->Add(event.kernel);
-    EXPECT_TRUE(status.ok()) << status;
-    return event;
-  }
-  std::unique_ptr<KernelLaunch> Background(
-      const std::shared_ptr<DeviceMemory>& memory,
-      std::promise<LaunchResult>* ended) {
-    auto launch = std::make_unique<KernelLaunch>();
-    launch->kmd = {.kernel = simt::FindKernel("busy"),
-                   .grid = {4, 1, 1},
-                   .block = {64, 1, 1}};
-    launch->args = std::make_unique<std::byte[]>(launch->kmd.kernel->args_size);
-    const uint32_t iterations = 100;
-    std::memcpy(launch->args.get(), &iterations, sizeof(iterations));
-    launch->memory = memory;
-    launch->token = 1;
-    launch->on_end = [ended](const LaunchResult& result) {
-      ended->set_value(result);
-    };
-    return launch;
   }
   // Host memory that the simulated GPU may read, and memory of its own.
   struct CopyPlaces {
@@ -126,18 +90,8 @@ class TimedBackendTest : public ::testing::Test {
     return ended->get_future();
   }
 
-  // The whole log, once nothing runs any more.
-  std::string Log() {
-    Stop();
-    std::ostringstream text;
-    text << std::ifstream(log_).rdbuf();
-    return text.str();
-  }
-
-  const std::string log_ = ::testing::TempDir() + "/events.csv";
   std::map<std::string, std::string> violations_;
   std::atomic<bool> violated_{false};  // writer: the back-end; after the map
-  std::unique_ptr<Backend> backend_;
 };
 
 TEST_F(TimedBackendTest, AnEventHasTheSimulatedGpusTimes) {

@@ -3,16 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
-#include <fstream>
 #include <future>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "gpu_daemon/backends/sim/timed_backend.h"
+#include "gpu_daemon/backends/sim/timed_test.h"
 #include "gpu_daemon/backends/sim/turn_device.h"
 #include "kernels/registry.h"
 
@@ -25,10 +23,8 @@ using shm::kNoTime;
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 
-class TimedLinksTest : public ::testing::Test {
+class TimedLinksTest : public TimedTest {
  protected:
-  ~TimedLinksTest() override { Stop(); }
-
   void Start(uint32_t devices, const std::string& latencies,
              const std::string& timing = "tiny") {
     Stop();
@@ -38,25 +34,6 @@ class TimedLinksTest : public ::testing::Test {
                                          .event_log = log_});
     ASSERT_TRUE(backend.ok()) << backend.status();
     backend_ = *std::move(backend);
-  }
-  void Stop() {
-    if (backend_ == nullptr) return;
-    backend_->Stop();
-    backend_->Join();
-    backend_.reset();
-  }
-  std::unique_ptr<TurnDevice> Attach(const std::string& name) {
-    auto device = std::make_unique<TurnDevice>(name);
-    backend_->AddDevice(device->memory);
-    EXPECT_TRUE(device->WaitForTurn());
-    return device;
-  }
-  TestDevice::Event Register(TurnDevice& device) {
-    auto event = device.Register({.kernel = simt::FindKernel("fail_if"),
-                                  .bindings = {{.writable = true}}});
-    const auto status = backend_->paths().Find("edge")->path->Add(event.kernel);
-    EXPECT_TRUE(status.ok()) << status;
-    return event;
   }
   // What one event of one device has seen that rang `at`, and rings again as
   // soon as that has ended.
@@ -84,32 +61,6 @@ class TimedLinksTest : public ::testing::Test {
     }
     return seen;
   }
-  std::unique_ptr<KernelLaunch> Background(
-      const std::shared_ptr<DeviceMemory>& memory,
-      std::promise<LaunchResult>* ended) {
-    auto launch = std::make_unique<KernelLaunch>();
-    launch->kmd = {.kernel = simt::FindKernel("busy"),
-                   .grid = {4, 1, 1},
-                   .block = {64, 1, 1}};
-    launch->args = std::make_unique<std::byte[]>(launch->kmd.kernel->args_size);
-    const uint32_t iterations = 100;
-    std::memcpy(launch->args.get(), &iterations, sizeof(iterations));
-    launch->memory = memory;
-    launch->token = 1;
-    launch->on_end = [ended](const LaunchResult& result) {
-      ended->set_value(result);
-    };
-    return launch;
-  }
-  std::string Log() {
-    Stop();
-    std::ostringstream text;
-    text << std::ifstream(log_).rdbuf();
-    return text.str();
-  }
-
-  const std::string log_ = ::testing::TempDir() + "/events.csv";
-  std::unique_ptr<Backend> backend_;
 };
 
 TEST_F(TimedLinksTest, ARingIsThereAndItsEndIsSeenALatencyLater) {
