@@ -1,5 +1,6 @@
 // A device for a kernel of one's own: by each doorbell, saxpy.cu's kernel adds
-// 2 x to y. See docs/your_own.md. With an argument: by that launch path.
+// 2 x to y. See docs/your_own.md.
+//   saxpy_device [LAUNCH_PATH [NAME OF THE KERNEL]]
 #include <cstdio>
 #include <cstdlib>
 
@@ -29,7 +30,7 @@ int main(int argc, char** argv) {
   // No parameter is written with an event: so it runs by launch path edge on
   // every back-end.
   auto* queue = Must(edgeRegisterEvent(
-      *device, {.kernel = "saxpy",
+      *device, {.kernel = argc > 2 ? argv[2] : "saxpy",
                 .grid = {kFloats / kThreads, 1, 1},
                 .block = {kThreads, 1, 1},
                 .max_in_flight = 4,

@@ -230,6 +230,20 @@ CheckPart Faults(const Maker& maker, const PartOptions& options) {
   return part;
 }
 
+CheckPart User(const Maker& maker, const PartOptions& options) {
+  std::vector<std::string> argv = {maker.Program("user_kernels.sh"),
+                                   "saxpy.ptx"};
+  // A driver that executes PTX takes no machine code.
+  if (!options.dry_run) {
+    argv.insert(argv.end(), {"saxpy.fatbin", "saxpy.cubin"});
+  }
+  CheckStep step = maker.Make("kernels", std::move(argv), 60);
+  if (step.expects_no_gpu) step.skip = "a testbed needs a GPU to come up";
+  return {"user",
+          "a testbed, a kernel of the user's own, devices that ring for it",
+          {step}};
+}
+
 CheckPart Hostile(const Maker& maker, const PartOptions& options) {
   CheckStep step = maker.Make(
       "tricks",
@@ -326,6 +340,7 @@ std::vector<CheckPart> MakeParts(const PartOptions& options) {
        {"idle", 45},
        {"reserved_sms", 60}}));
   parts.push_back(Sharing(maker, options));
+  parts.push_back(User(maker, options));
   parts.push_back(Faults(maker, options));
   parts.push_back(Hostile(maker, options));
   parts.push_back(Bench(maker, options,

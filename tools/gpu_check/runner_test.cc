@@ -418,10 +418,10 @@ TEST(Parts, ComeInOrderAndFitTheirOwnNames) {
       EXPECT_FALSE(step.expects_no_gpu);
     }
   }
-  EXPECT_THAT(names, ::testing::ElementsAre("info", "probes", "kernels",
-                                            "latency", "load", "quick", "paths",
-                                            "bench", "sharing", "faults",
-                                            "hostile", "power", "sanitizer"));
+  EXPECT_THAT(names, ::testing::ElementsAre(
+                         "info", "probes", "kernels", "latency", "load",
+                         "quick", "paths", "bench", "sharing", "user", "faults",
+                         "hostile", "power", "sanitizer"));
 }
 
 TEST(Parts, HaveAStepOfTwentyFiveSecondsForEachPathAndScenario) {
