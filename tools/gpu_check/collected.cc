@@ -90,8 +90,8 @@ struct File {
 class Collection {
  public:
   Collection(const std::string& directory, const std::vector<CheckPart>& parts,
-             const std::vector<std::string>& only, const Results& results)
-      : directory_(directory), parts_(parts), only_(only), results_(results) {
+             const Results& results)
+      : directory_(directory), parts_(parts), results_(results) {
     FindFiles();
   }
 
@@ -142,7 +142,7 @@ class Collection {
   }
 
   std::string Text() const {
-    std::string text = ResultTable(parts_, only_, results_) + "\n" + left_out_;
+    std::string text = ResultTable(parts_, results_) + "\n" + left_out_;
     for (const CheckPart& part : parts_) {
       for (const CheckStep& step : part.steps) {
         const auto found = results_.find(part.name + "/" + step.name);
@@ -259,7 +259,6 @@ class Collection {
 
   const std::string& directory_;
   const std::vector<CheckPart>& parts_;
-  const std::vector<std::string>& only_;
   const Results& results_;
   std::vector<File> files_;
   std::string left_out_;
@@ -269,9 +268,8 @@ class Collection {
 
 absl::Status Collect(const std::string& directory,
                      const std::vector<CheckPart>& parts,
-                     const std::vector<std::string>& only,
                      const Results& results) {
-  return Collection(directory, parts, only, results).Write();
+  return Collection(directory, parts, results).Write();
 }
 
 }  // namespace carillon::gpu_check

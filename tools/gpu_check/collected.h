@@ -26,11 +26,10 @@ inline constexpr uint64_t kMaxCollectedText = 64 << 10;
 inline constexpr uint64_t kMaxCollectedFile = 2 << 20;
 inline constexpr uint64_t kMaxCollectedFiles = 64 << 20;  // together, unpacked
 
-// Collects what lies in the folder now. `only`: as in RunnerOptions. Errors:
-// PermissionDenied (cannot write there).
+// Collects what lies in the folder now. Errors: PermissionDenied (cannot write
+// there).
 absl::Status Collect(const std::string& directory,
                      const std::vector<CheckPart>& parts,
-                     const std::vector<std::string>& only,
                      const Results& results);
 
 }  // namespace carillon::gpu_check

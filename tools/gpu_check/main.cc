@@ -114,7 +114,13 @@ int Run(const Options& options) {
   if (of_parts.seed == 0) of_parts.seed = std::random_device()();
   std::error_code error;
   of_parts.directory = fs::absolute(options.out, error).string();
-  const std::vector<CheckPart> parts = MakeParts(of_parts);
+  absl::StatusOr<std::vector<CheckPart>> chosen =
+      ChooseParts(MakeParts(of_parts), options.only);
+  if (!chosen.ok()) {
+    fmt::print(stderr, "{}\n", chosen.status().message());
+    return 2;
+  }
+  const std::vector<CheckPart>& parts = *chosen;
   if (options.list) {
     for (const CheckPart& part : parts) {
       fmt::print("{:<10} {}\n", part.name, part.summary);
@@ -124,10 +130,6 @@ int Run(const Options& options) {
       fmt::print("          {}\n", steps);
     }
     return 0;
-  }
-  if (auto status = CheckParts(parts, options.only); !status.ok()) {
-    fmt::print(stderr, "{}\n", status.message());
-    return 2;
   }
   BlockSignalsOfRuns();
   std::string about = "dry run";
@@ -157,7 +159,6 @@ int Run(const Options& options) {
   const absl::Status status =
       RunParts(parts,
                {.directory = of_parts.directory,
-                .only = options.only,
                 .resume = options.resume,
                 .total = std::chrono::seconds(options.seconds)},
                &results);
@@ -165,10 +166,9 @@ int Run(const Options& options) {
     fmt::print(stderr, "gpu_check: {}\n", status.message());
     return 1;
   }
-  const std::string table = ResultTable(parts, options.only, results);
+  const std::string table = ResultTable(parts, results);
   std::ofstream(of_parts.directory + "/table.txt") << table;
-  if (auto collected =
-          Collect(of_parts.directory, parts, options.only, results);
+  if (auto collected = Collect(of_parts.directory, parts, results);
       !collected.ok()) {
     fmt::print(stderr, "gpu_check: {}\n", collected.message());
   }
@@ -295,7 +295,8 @@ int main(int argc, char** argv) {
       "Runs on a machine with an NVIDIA GPU what Carillon's tests cannot run "
       "without one, and its benches. Exit codes: 0 all passed, 1 something "
       "failed, 2 usage, 77 there is no GPU or no driver, 130 interrupted."};
-  app.add_option("--only", options.only, "Only these parts, with commas")
+  app.add_option("--only", options.only,
+                 "Only these parts or PART/STEPs, with commas")
       ->delimiter(',');
   app.add_flag("--list", options.list, "Say what the parts are");
   app.add_option("--out", options.out, "Where raw results go")

@@ -129,7 +129,7 @@ Needs Linux on x86-64 and an NVIDIA driver for CUDA ${toolkit%%.*}.0 or newer; n
                                results are in three files, whole after each step:
                                gpu_check_results/all.txt, all.json, results.tar.gz
   ./gpu_check --resume         goes on behind a part that took the machine along
-  ./gpu_check --only paths     parts: ./gpu_check --list
+  ./gpu_check --only paths     parts, and steps as latency/edge: ./gpu_check --list
   bin/gpud, bin/carillon, bin/launch_bench   by hand
 
 Exit codes: 0 all passed, 1 something failed, 2 usage, 77 no GPU or no driver,

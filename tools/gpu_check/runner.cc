@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "absl/strings/str_split.h"
 #include "base/status.h"
@@ -31,10 +32,6 @@ constexpr std::string_view kFinding = "finding: ";
 // A step with less time would only be killed.
 constexpr milliseconds kMinTime{1000};
 constexpr size_t kMaxFinding = 200;
-
-bool IsChosen(const CheckPart& part, const std::vector<std::string>& only) {
-  return only.empty() || std::ranges::find(only, part.name) != only.end();
-}
 
 std::string KeyOf(const CheckPart& part, const CheckStep& step) {
   return fmt::format("{}/{}", part.name, step.name);
@@ -117,7 +114,6 @@ class Runner {
     if (options_.resume) Load();
     RETURN_IF_ERROR(Store());
     for (const CheckPart& part : parts_) {
-      if (!IsChosen(part, options_.only)) continue;
       for (const CheckStep& step : part.steps) {
         RETURN_IF_ERROR(Take(part, step));
       }
@@ -181,7 +177,7 @@ class Runner {
       result = {Outcome::kNotRun, 0,
                 fmt::format("no time left of {} s: go on with --resume, or "
                             "run it with --only {}",
-                            options_.total.count(), part.name)};
+                            options_.total.count(), key)};
     } else {
       results_[key] = {Outcome::kLost, 0, "gpu_check ended while this ran"};
       RETURN_IF_ERROR(Store());
@@ -194,7 +190,7 @@ class Runner {
     RETURN_IF_ERROR(Store());
     // What a GPU has still to say is worth more than the files that hold it all.
     if (const absl::Status collected =
-            Collect(options_.directory, parts_, options_.only, results_);
+            Collect(options_.directory, parts_, results_);
         !collected.ok()) {
       fmt::print(stderr, "gpu_check: {}\n", std::string(collected.message()));
     }
@@ -297,24 +293,30 @@ std::string_view NameOf(Outcome outcome) {
   return kOutcomes[static_cast<size_t>(outcome)];
 }
 
-absl::Status CheckParts(const std::vector<CheckPart>& parts,
-                        const std::vector<std::string>& only) {
-  for (const std::string& name : only) {
-    if (std::ranges::find(parts, name, &CheckPart::name) != parts.end())
-      continue;
-    std::vector<std::string_view> known;
-    for (const CheckPart& part : parts) known.push_back(part.name);
-    return absl::InvalidArgumentError(
-        fmt::format("there is no part '{}': the parts are {}", name,
-                    fmt::join(known, ", ")));
+absl::StatusOr<std::vector<CheckPart>> ChooseParts(
+    std::vector<CheckPart> parts, const std::vector<std::string>& only) {
+  if (only.empty()) return parts;
+  std::set<std::string> unknown(only.begin(), only.end());
+  std::vector<CheckPart> chosen;
+  std::vector<std::string> known;
+  for (CheckPart& part : parts) {
+    known.push_back(part.name);
+    const bool whole = unknown.erase(part.name) > 0;
+    std::erase_if(part.steps, [&](const CheckStep& step) {
+      return unknown.erase(KeyOf(part, step)) == 0 && !whole;
+    });
+    if (!part.steps.empty()) chosen.push_back(std::move(part));
   }
-  return absl::OkStatus();
+  if (unknown.empty()) return chosen;
+  return absl::InvalidArgumentError(fmt::format(
+      "there is no part or PART/STEP '{}': the parts are {}; --list says "
+      "their steps",
+      *unknown.begin(), fmt::join(known, ", ")));
 }
 
 absl::Status RunParts(const std::vector<CheckPart>& parts,
                       const RunnerOptions& options, Results* results) {
   results->clear();
-  RETURN_IF_ERROR(CheckParts(parts, options.only));
   return Runner(parts, options, results).Run();
 }
 
@@ -353,7 +355,6 @@ StepResult Judge(const CheckStep& step, int exit_code, bool signalled,
 }
 
 std::string ResultTable(const std::vector<CheckPart>& parts,
-                        const std::vector<std::string>& only,
                         const Results& results) {
   constexpr size_t kMostCharacters = 11'000;
   std::string table;
@@ -363,7 +364,6 @@ std::string ResultTable(const std::vector<CheckPart>& parts,
     table = fmt::format("{:<26} {:<9} {:>7}  {}\n", "PART", "RESULT", "SECONDS",
                         "FINDING");
     for (const CheckPart& part : parts) {
-      if (!IsChosen(part, only)) continue;
       const StepResult sum = Summarize(part, results);
       table += fmt::format("{:<26} {:<9} {:>7.1f}  {}\n", part.name,
                            NameOf(sum.outcome), sum.seconds, sum.finding);

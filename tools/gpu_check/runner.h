@@ -74,7 +74,6 @@ using Results = std::map<std::string, StepResult>;
 
 struct RunnerOptions {
   std::string directory;            // exists
-  std::vector<std::string> only;    // parts; empty: all
   bool resume = false;              // skip what is in the state file
   std::chrono::seconds total{540};  // the limit for all steps together
   // The time that is reserved for ending a step that exceeds its limit.
@@ -83,14 +82,15 @@ struct RunnerOptions {
   std::string kernel_log = "/dev/kmsg";  // where it can be read
 };
 
-// Errors: InvalidArgument names a part that does not exist.
-absl::Status CheckParts(const std::vector<CheckPart>& parts,
-                        const std::vector<std::string>& only);
+// Those that are named, as PART or as PART/STEP; all if none is. Errors:
+// InvalidArgument names what does not exist.
+absl::StatusOr<std::vector<CheckPart>> ChooseParts(
+    std::vector<CheckPart> parts, const std::vector<std::string>& only);
 
-// Runs the chosen parts; writes DIR/<part>.<step>.{out,err}, the state file and,
-// after each step, what collected.h names, and reports progress on stderr. Call BlockSignalsOfRuns() first. Errors:
-// InvalidArgument, PermissionDenied (cannot write there), Cancelled
-// (interrupted). `results` is always filled in.
+// Runs the parts; writes DIR/<part>.<step>.{out,err}, the state file and, after
+// each step, what collected.h names, and reports progress on stderr. Call
+// BlockSignalsOfRuns() first. Errors: PermissionDenied (cannot write there),
+// Cancelled (interrupted). `results` is always filled in.
 absl::Status RunParts(const std::vector<CheckPart>& parts,
                       const RunnerOptions& options, Results* results);
 
@@ -102,7 +102,6 @@ StepResult Judge(const CheckStep& step, int exit_code, bool signalled,
 // step) and, under it, for each of several steps. Fits into what a
 // machine that keeps only the last 12,000 characters shows.
 std::string ResultTable(const std::vector<CheckPart>& parts,
-                        const std::vector<std::string>& only,
                         const Results& results);
 
 // One line with the steps that did not come to run; empty if there are none.

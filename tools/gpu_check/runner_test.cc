@@ -177,17 +177,27 @@ TEST_F(RunnerTest, TakesABrokenStateFileForNone) {
       Outcome::kPassed);
 }
 
-TEST_F(RunnerTest, RunsOnlyWhatIsChosenAndNamesWhatThereIs) {
-  const std::vector<CheckPart> parts = {{"a", "", {Shell("one", "true")}},
-                                        {"b", "", {Shell("one", "false")}}};
-  RunnerOptions options = Options();
-  options.only = {"a"};
-  EXPECT_EQ(Run(parts, options).size(), 1u);
-  options.only = {"c"};
-  Results results;
-  const absl::Status status = RunParts(parts, options, &results);
-  EXPECT_TRUE(absl::IsInvalidArgument(status));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("a, b"));
+TEST(ChooseParts, TakesPartsAndStepsAndNamesWhatThereIs) {
+  const std::vector<CheckPart> parts = {
+      {"a", "", {Shell("one", "true"), Shell("two", "true")}},
+      {"b", "", {Shell("one", "true"), Shell("two", "true")}}};
+  const auto keys = [&](const std::vector<std::string>& only) {
+    std::string keys;
+    const auto chosen = ChooseParts(parts, only);
+    if (!chosen.ok()) return std::string(chosen.status().message());
+    for (const CheckPart& part : *chosen) {
+      for (const CheckStep& step : part.steps) {
+        keys += fmt::format(" {}/{}", part.name, step.name);
+      }
+    }
+    return keys;
+  };
+  EXPECT_EQ(keys({}), " a/one a/two b/one b/two");
+  EXPECT_EQ(keys({"a"}), " a/one a/two");
+  EXPECT_EQ(keys({"b/two", "a"}), " a/one a/two b/two");
+  EXPECT_EQ(keys({"a/two", "a"}), " a/one a/two");
+  EXPECT_THAT(keys({"b", "c"}), HasSubstr("'c': the parts are a, b"));
+  EXPECT_THAT(keys({"a/three"}), HasSubstr("'a/three'"));
 }
 
 TEST_F(RunnerTest, TellsNoGpuFromAFailure) {
@@ -375,7 +385,7 @@ TEST(ResultTable, HasALineAPartAndALineAStep) {
                            {"bad/x", {Outcome::kPassed, 1, "fine"}},
                            {"bad/y", {Outcome::kTimedOut, 5, "stuck"}},
                            {"bad/z", {Outcome::kNotRun, 0, "no time"}}};
-  const std::string table = ResultTable(parts, {}, results);
+  const std::string table = ResultTable(parts, results);
   const auto line = [](std::string_view name, std::string_view rest) {
     return fmt::format("{:<26} {}\n", name, rest);
   };
@@ -387,7 +397,6 @@ TEST(ResultTable, HasALineAPartAndALineAStep) {
                                     "1 more)")));
   EXPECT_THAT(table, HasSubstr(line("  y", "TIMED OUT     5.0  stuck")));
   EXPECT_THAT(table, HasSubstr(line("unseen", "not run       0.0  ")));
-  EXPECT_THAT(ResultTable(parts, {"good"}, {}), Not(HasSubstr("bad")));
   EXPECT_EQ(LeftOut(results), "not run (--resume goes on): bad/z\n");
   EXPECT_EQ(LeftOut({}), "");
 }
@@ -400,7 +409,7 @@ TEST(ResultTable, FitsIntoTheEndOfALogWhateverWasFound) {
     results["many/" + part.steps.back().name] = {Outcome::kPassed, 1,
                                                  std::string(180, 'x')};
   }
-  const std::string table = ResultTable({part}, {}, results);
+  const std::string table = ResultTable({part}, results);
   EXPECT_LT(table.size(), 12'000u);
   EXPECT_THAT(table, HasSubstr("step109"));
   EXPECT_THAT(table, HasSubstr("xxx"));
