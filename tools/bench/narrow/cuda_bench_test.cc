@@ -55,7 +55,8 @@ Json Measure(const std::string& driver, const std::string& options) {
 
 TEST(NarrowOnCuda, EveryPathRunsWithAndWithoutCopiesOnTheFakeDriver) {
   const std::string out = getenv("TEST_TMPDIR") + std::string("/out");
-  const Json document = Measure(kFake, "--workloads conv,slud --out " + out);
+  const Json document =
+      Measure(kFake, "--workloads conv,slud --parts tasks,copies --out " + out);
   EXPECT_EQ(document.at("backend"), "cuda");
   EXPECT_EQ(document.at("driver"), "fake driver: function only");
   // Its ratios are no figures.
@@ -124,8 +125,9 @@ TEST(NarrowOnCuda, TasksOfManySizesAndOfManyThreadsRun) {
 
 // The PTX that a GPU would run.
 TEST(NarrowOnCuda, FusedLaunchesAndStreamsComputeOnTheSimulatedGpusDriver) {
-  const Json document =
-      Measure(kSimulated, "--workloads conv,mpe --paths hyperq,fusion");
+  const Json document = Measure(kSimulated,
+                                "--workloads conv,mpe --parts tasks,copies "
+                                "--paths hyperq,fusion");
   EXPECT_EQ(document.at("driver"), "simulated GPU's driver: function only");
   EXPECT_EQ(document.at("cells").size(), 8u);
   for (const Json& cell : document.at("cells")) {
