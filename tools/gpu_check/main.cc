@@ -246,6 +246,34 @@ std::string FindingOfSharing(const Json& document) {
   return finding;
 }
 
+// The same of bench narrow: tasks a second, beside the base.
+std::string FindingOfNarrow(const Json& document) {
+  std::string finding;
+  std::string row;  // of one workload, and one number of threads
+  for (const Json& cell : document.value("cells", Json::array())) {
+    const std::string now =
+        fmt::format("{}{}", cell.value("workload", ""),
+                    cell.contains("threads")
+                        ? fmt::format(" {} threads", cell.value("threads", 0))
+                        : "");
+    if (now != row) finding += finding.empty() ? now : "; " + now;
+    row = now;
+    const std::string path = cell.value("path", "");
+    const Json::json_pointer rate("/tasks_per_second/median");
+    const Json::json_pointer ratio("/over_baseline/median");
+    if (!cell.contains(rate)) {
+      finding += fmt::format(" {} {}", path, cell.value("status", ""));
+      continue;
+    }
+    finding +=
+        fmt::format(" {} {:.0f} k/s", path, cell[rate].get<double>() / 1000);
+    if (cell.contains(ratio) && path != document.value("base", "")) {
+      finding += fmt::format(" ({:.2f}x)", cell[ratio].get<double>());
+    }
+  }
+  return finding;
+}
+
 // Runs a bench if there is a GPU: it has no exit code of its own for a missing one,
 // and its findings are in a document.
 int RunBench(const std::vector<std::string>& argv) {
@@ -260,8 +288,9 @@ int RunBench(const std::vector<std::string>& argv) {
   constexpr std::string_view kOut = "--out=";
   for (const std::string& argument : argv) {
     if (!argument.starts_with(kOut)) continue;
-    for (const auto& [name, find] :
-         {std::pair("launch", &FindingOf), {"sharing", &FindingOfSharing}}) {
+    for (const auto& [name, find] : {std::pair("launch", &FindingOf),
+                                     {"sharing", &FindingOfSharing},
+                                     {"narrow", &FindingOfNarrow}}) {
       std::ifstream file(
           fmt::format("{}/{}.json", argument.substr(kOut.size()), name));
       const Json document = Json::parse(file, nullptr, false);

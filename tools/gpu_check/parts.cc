@@ -205,6 +205,45 @@ CheckPart Sharing(const Maker& maker, const PartOptions& options) {
   return part;
 }
 
+// Pagoda's figures (TOPC'19, Figs. 6 to 9 and 11). With a task's data of 48 KiB and
+// more, a quarter of the paper's 32,768 tasks: to make, hide and compare gigabytes
+// takes longer than to run the tasks.
+CheckPart Narrow(const Maker& maker, const PartOptions& options) {
+  struct Step {
+    const char* name;
+    const char* part;
+    const char* workloads;
+    int tasks;
+  };
+  constexpr Step kSteps[] = {
+      {"mb", "copies", "mb", 32'768},
+      {"mm", "copies", "mm", 8'192},
+      {"fb", "copies", "fb", 32'768},
+      {"3des", "copies", "3des", 8'192},
+      {"conv", "copies", "conv", 8'192},
+      {"dct", "copies", "dct", 8'192},
+      {"bf", "copies", "bf", 32'768},
+      {"mpe", "copies", "mpe", 16'384},
+      {"slud", "copies", "slud", 32'768},
+      {"threads", "threads", "mm,conv", 2'048},
+      {"irregular", "irregular", "mb,fb,mm,3des", 8'192}};
+  CheckPart part{
+      "narrow",
+      "Pagoda's narrow tasks on all paths, with copies, by threads a "
+      "task, and irregular",
+      {}};
+  for (const Step& step : kSteps) {
+    part.steps.push_back(OnFewSms(
+        BenchStep(maker, options, part.name, step.name, 60,
+                  {fmt::format("--parts={}", step.part),
+                   fmt::format("--workloads={}", step.workloads),
+                   fmt::format("--tasks={}", step.tasks), "--rounds=1"},
+                  "gpu_narrow"),
+        8));
+  }
+  return part;
+}
+
 // These plans need no fault point of gpud's: on a GPU, gpud does not launch.
 constexpr const char* kFaultPlans[] = {"kill-nic",      "stop-nic",
                                        "stop-gpud",     "doorbell-storm",
@@ -340,6 +379,7 @@ std::vector<CheckPart> MakeParts(const PartOptions& options) {
        {"idle", 45},
        {"reserved_sms", 60}}));
   parts.push_back(Sharing(maker, options));
+  parts.push_back(Narrow(maker, options));
   parts.push_back(User(maker, options));
   parts.push_back(Faults(maker, options));
   parts.push_back(Hostile(maker, options));

@@ -429,8 +429,8 @@ TEST(Parts, ComeInOrderAndFitTheirOwnNames) {
   }
   EXPECT_THAT(names, ::testing::ElementsAre(
                          "info", "probes", "kernels", "latency", "load",
-                         "quick", "paths", "bench", "sharing", "user", "faults",
-                         "hostile", "power", "sanitizer"));
+                         "quick", "paths", "bench", "sharing", "narrow", "user",
+                         "faults", "hostile", "power", "sanitizer"));
 }
 
 TEST(Parts, HaveAStepOfTwentyFiveSecondsForEachPathAndScenario) {
@@ -474,7 +474,7 @@ TEST(Parts, OfADryRunHaveFewSmsForWhatFillsAGpu) {
   size_t small = 0;
   for (const CheckPart& part : parts) {
     for (const CheckStep& step : part.steps) {
-      const bool fills = part.name == "sharing" ||
+      const bool fills = part.name == "sharing" || part.name == "narrow" ||
                          step.name.find("pagoda") != std::string::npos;
       const bool few = std::ranges::any_of(
           step.environment, [](const std::string& variable) {
@@ -484,7 +484,7 @@ TEST(Parts, OfADryRunHaveFewSmsForWhatFillsAGpu) {
       small += few;
     }
   }
-  EXPECT_EQ(small, 2u * 5 + 7);
+  EXPECT_EQ(small, 2u * 5 + 7 + 11);
 }
 
 TEST(Parts, SkipTheSanitizerWhereThereIsNone) {

@@ -109,7 +109,8 @@ absl::StatusOr<std::unique_ptr<LaunchTestbed>> LaunchTestbed::Start(
       LineProcess::Start(
           {.argv = {options.gpud, "--dir", directory.path() + "/testbed",
                     "--backend", options.backend, "--reserve-sms",
-                    std::to_string(options.reserved_sms), "--log-level",
+                    std::to_string(options.reserved_sms), "--memory",
+                    std::to_string(options.memory_bytes), "--log-level",
                     "warn"},
            .cpus = ShareCpus().gpud,
            .realtime = options.realtime,

@@ -68,6 +68,7 @@ struct LaunchTestbedOptions {
   std::string backend;  // auto, cpu, cuda
   uint32_t reserved_sms = 0;
   bool realtime = false;
+  uint64_t memory_bytes = 0;  // for all devices together; 0: gpud's default
 };
 
 // One thread. Ends its processes and removes its directory when destroyed.

@@ -55,7 +55,8 @@ Json Measure(const std::string& driver, const std::string& options) {
 
 TEST(NarrowOnCuda, EveryPathRunsWithAndWithoutCopiesOnTheFakeDriver) {
   const std::string out = getenv("TEST_TMPDIR") + std::string("/out");
-  const Json document = Measure(kFake, "--workloads conv,slud --out " + out);
+  const Json document =
+      Measure(kFake, "--workloads conv,slud --parts tasks,copies --out " + out);
   EXPECT_EQ(document.at("backend"), "cuda");
   EXPECT_EQ(document.at("driver"), "fake driver: function only");
   // Its ratios are no figures.
@@ -98,10 +99,35 @@ TEST(NarrowOnCuda, EveryPathRunsWithAndWithoutCopiesOnTheFakeDriver) {
   EXPECT_GT(std::filesystem::file_size(out + "/narrow.png"), 0u);
 }
 
+// Of 1,024 threads a task has no MTB.
+TEST(NarrowOnCuda, TasksOfManySizesAndOfManyThreadsRun) {
+  const Json document = Measure(kFake,
+                                "--workloads mm,mb --parts irregular,threads "
+                                "--paths hyperq,edge,pagoda,pagoda_ring");
+  std::multiset<std::string> parts;
+  for (const Json& cell : document.at("cells")) {
+    SCOPED_TRACE(cell.dump());
+    const std::string part = cell.at("part");
+    parts.insert(part);
+    const bool on_mtb =
+        cell.at("path").get<std::string>().starts_with("pagoda");
+    if (cell.value("threads", 0) == 1024 && on_mtb) {
+      EXPECT_EQ(cell.at("status"), "refused");
+      EXPECT_THAT(cell.at("reason").get<std::string>(),
+                  HasSubstr("a block must have 1 to 992 threads"));
+      continue;
+    }
+    EXPECT_EQ(cell.at("status"), "measured");
+  }
+  EXPECT_EQ(parts.count("irregular"), 2u * 4);
+  EXPECT_EQ(parts.count("threads"), 3u * 4);
+}
+
 // The PTX that a GPU would run.
 TEST(NarrowOnCuda, FusedLaunchesAndStreamsComputeOnTheSimulatedGpusDriver) {
-  const Json document =
-      Measure(kSimulated, "--workloads conv,mpe --paths hyperq,fusion");
+  const Json document = Measure(kSimulated,
+                                "--workloads conv,mpe --parts tasks,copies "
+                                "--paths hyperq,fusion");
   EXPECT_EQ(document.at("driver"), "simulated GPU's driver: function only");
   EXPECT_EQ(document.at("cells").size(), 8u);
   for (const Json& cell : document.at("cells")) {
@@ -163,7 +189,8 @@ TEST(NarrowOnCuda, WhatItHasNotIsRefusedByName) {
               Pair(HasSubstr("entries by stores"), 3));
   EXPECT_THAT(refused("--paths teleport"),
               Pair(HasSubstr("it has hyperq, fusion, baseline, edge"), 3));
-  EXPECT_THAT(refused("--parts threads"), Pair(HasSubstr("cuda has tasks"), 2));
+  EXPECT_THAT(refused("--parts threads --workloads mb"),
+              Pair(HasSubstr("part threads is of mm and conv"), 2));
 }
 
 }  // namespace

@@ -307,7 +307,11 @@ absl::Status NarrowEvents::HideInputs() {
   }
   RETURN_IF_ERROR(Copy(input_, data_));
   RETURN_IF_ERROR(Copy(data_, output_));
-  std::ranges::copy(workload_.initial(), input_.bytes.begin());
+  for (const NarrowUnit& task : workload_.tasks()) {
+    const auto in = workload_.initial().subspan(task.in.offset, task.in.bytes);
+    std::ranges::copy(
+        in, input_.bytes.begin() + static_cast<ptrdiff_t>(task.in.offset));
+  }
   return absl::OkStatus();
 }
 

@@ -40,11 +40,16 @@ constexpr char kThreadsPath[] = "threads";
 constexpr std::string_view kIrregularPart = "irregular";
 constexpr uint32_t kQuickTasks = 4;
 constexpr uint32_t kQuickBatch = 2;
-constexpr uint64_t kAperture = 256ull << 20;
-// Of a task of MM and of CONV (Fig. 11), as far as an MTB's 31 executors go.
-constexpr uint32_t kThreads[] = {32, 64, 128, 256, 512, 992};
+// Of rings, beside the data.
+constexpr uint64_t kRingBytes = 32ull << 20;
+// Of a task of MM and of CONV (Fig. 11), as far as an MTB's 31 executors go, and
+// what no MTB holds.
+constexpr uint32_t kThreads[] = {32, 64, 128, 256, 512, 992, 1024};
+constexpr uint32_t kMostMtbThreads = 992;
 // Pagoda's Figs. 8 and 9 compare these, Fig. 11 all but the last.
 constexpr const char* kComparedPaths[] = {kBaseline, "pagoda", "fusion"};
+constexpr const char* kComparedOnCuda[] = {"hyperq", "edge", "pagoda",
+                                           "pagoda_ring", "fusion"};
 
 // On a gpud: how a path's name is run.
 struct EventsPath {
@@ -122,6 +127,16 @@ class NarrowRun {
   }
 
  private:
+  // Of a workload: its name, its tasks' threads and sizes.
+  using Key = std::tuple<std::string, uint32_t, kernels::NarrowSizes>;
+
+  static Key KeyOf(const NarrowCell& cell) {
+    return {cell.workload, cell.threads, SizesOf(cell.part)};
+  }
+  static bool HasCopies(const NarrowCell& cell) {
+    return cell.part == "copies";
+  }
+
   absl::Status CheckOptions() {
     if (options_.tasks == 0 || options_.tasks > NarrowWorkload::kMostTasks) {
       return absl::InvalidArgumentError(
@@ -248,7 +263,7 @@ class NarrowRun {
   // Memory of CPU cores is one: nothing is copied there.
   bool HasPart(std::string_view part) const {
     if (part == "copies") return simulated() || cuda();
-    return part == "tasks" || simulated();
+    return part == "tasks" || simulated() || cuda();
   }
   // What copies nothing is not compared with what does.
   std::vector<std::string> PathsOf(std::string_view part) const {
@@ -256,10 +271,13 @@ class NarrowRun {
     if (part == "copies") std::erase(paths, kThreadsPath);
     return paths;
   }
-  // The first so many of kComparedPaths, as far as they were chosen.
-  std::vector<std::string> Compared(size_t count) const {
+  // As far as they were chosen.
+  std::vector<std::string> Compared(bool with_fusion) const {
     std::vector<std::string> paths;
-    for (const char* const path : std::span(kComparedPaths).first(count)) {
+    std::span<const char* const> compared = kComparedPaths;
+    if (cuda()) compared = kComparedOnCuda;
+    if (!with_fusion) compared = compared.first(compared.size() - 1);
+    for (const char* const path : compared) {
       if (std::ranges::find(report_.paths, path) != report_.paths.end()) {
         paths.push_back(path);
       }
@@ -272,7 +290,7 @@ class NarrowRun {
       if (Wants(kIrregularPart) && HasPart(kIrregularPart)) {
         RETURN_IF_ERROR(AddWorkload(name, 0, SizesOf(kIrregularPart)));
         AddCells(std::string(kIrregularPart), name, 0,
-                 Compared(std::size(kComparedPaths)));
+                 Compared(/*with_fusion=*/true));
       }
       for (const char* const part : {"tasks", "copies"}) {
         if (!Wants(part) || !HasPart(part)) continue;
@@ -286,20 +304,23 @@ class NarrowRun {
     if (Wants("threads") && HasPart("threads")) RETURN_IF_ERROR(AddThreads());
     if (!report_.cells.empty()) return absl::OkStatus();
     return absl::InvalidArgumentError(
-        "nothing is left to measure: the cpu back-end has part tasks alone, "
-        "cuda has tasks and copies, path threads copies nothing, part threads "
-        "is of mm and conv on baseline and pagoda, and part irregular of "
-        "baseline, pagoda and fusion");
+        "nothing is left to measure: the cpu back-end has part tasks alone; "
+        "path threads is of part tasks; part threads is of mm and conv; it and "
+        "part irregular compare baseline, pagoda and fusion on sim, and "
+        "hyperq, edge, pagoda, pagoda_ring and fusion on cuda");
   }
   absl::Status AddThreads() {
-    const std::vector<std::string> paths = Compared(2);
+    const std::vector<std::string> paths = Compared(/*with_fusion=*/false);
     for (const char* const name : {"mm", "conv"}) {
       if (std::ranges::find(report_.workloads, name) ==
           report_.workloads.end()) {
         continue;
       }
       for (const uint32_t threads : kThreads) {
-        if (run_.quick && threads > kThreads[1]) break;
+        if (simulated() && threads > kMostMtbThreads) break;
+        if (run_.quick && threads > kThreads[1] && threads <= kMostMtbThreads) {
+          continue;
+        }
         RETURN_IF_ERROR(AddWorkload(name, threads, SizesOf("threads")));
         AddCells("threads", name, threads, paths);
       }
@@ -350,7 +371,8 @@ class NarrowRun {
 
   // Each simulation is a thread's own.
   absl::Status Simulate() {
-    auto config = sim::timing::LoadConfig(options_.timing);
+    auto config = LoadSimulatedGpu(options_.timing);
+    if (absl::IsUnimplemented(config.status())) return config.status();
     if (!config.ok()) {
       return absl::FailedPreconditionError(config.status().message());
     }
@@ -401,7 +423,8 @@ class NarrowRun {
     ASSIGN_OR_RETURN(testbed_,
                      LaunchTestbed::Start({.gpud = run_.session.gpud,
                                            .backend = options_.backend,
-                                           .realtime = run_.session.realtime}));
+                                           .realtime = run_.session.realtime,
+                                           .memory_bytes = MemoryBytes()}));
     const Json& about = testbed_->device().about();
     report_.backend = about["backend"];
     report_.conditions = {{"description", about["description"]},
@@ -418,12 +441,22 @@ class NarrowRun {
     device_.reset();
     testbed_.reset();
   }
-  absl::Status Attach() {
+  uint64_t MostBytes() const {
     uint64_t most = 0;
     for (const auto& [key, workload] : workloads_) {
       most = std::max(most, workload.bytes());
     }
-    const uint64_t room = std::min(2 * most + (8 << 20), kAperture);
+    return most;
+  }
+  // A workload's data three times; 0, gpud's default, if that is enough. Before
+  // there are workloads nothing is attached.
+  uint64_t MemoryBytes() const {
+    constexpr uint64_t kUsual = 512ull << 20;
+    const uint64_t needs = 3 * (MostBytes() + kRingBytes);
+    return needs > kUsual ? needs : 0;
+  }
+  absl::Status Attach() {
+    const uint64_t room = MostBytes() + kRingBytes;
     auto device =
         edge::Device::Attach({.testbed_directory = testbed_->testbed(),
                               .name = "spawner",
@@ -441,18 +474,17 @@ class NarrowRun {
       EndGpud();
       RETURN_IF_ERROR(RunOnDriver());
     }
-    for (const std::string& name : report_.workloads) {
-      RETURN_IF_ERROR(RunWorkload(name));
+    for (const auto& [key, workload] : workloads_) {
+      RETURN_IF_ERROR(RunWorkload(key, workload));
     }
     return absl::OkStatus();
   }
 
   // Those of a workload that are, or are not, launched by this process.
-  std::vector<NarrowCell*> CellsOf(const std::string& workload,
-                                   bool on_driver) {
+  std::vector<NarrowCell*> CellsOf(const Key& key, bool on_driver) {
     std::vector<NarrowCell*> cells;
     for (NarrowCell& cell : report_.cells) {
-      if (cell.workload == workload && IsOnDriver(cell.path) == on_driver) {
+      if (KeyOf(cell) == key && IsOnDriver(cell.path) == on_driver) {
         cells.push_back(&cell);
       }
     }
@@ -490,12 +522,11 @@ class NarrowRun {
       ASSIGN_OR_RETURN(driver, NarrowDriver::Open());
       return absl::OkStatus();
     };
-    for (const std::string& name : report_.workloads) {
+    for (const auto& [key, workload] : workloads_) {
       RETURN_IF_ERROR(InRounds(
-          CellsOf(name, /*on_driver=*/true), open, [&](const NarrowCell& cell) {
-            auto outcome =
-                driver->Run(WorkloadOf(name, 0),
-                            {cell.path, cell.part == "copies"}, CheckInterrupt);
+          CellsOf(key, /*on_driver=*/true), open, [&](const NarrowCell& cell) {
+            auto outcome = driver->Run(workload, {cell.path, HasCopies(cell)},
+                                       CheckInterrupt);
             // A fault costs the context.
             if (Broke(cell, outcome.status())) driver.reset();
             hangs = absl::IsDeadlineExceeded(outcome.status());
@@ -512,8 +543,7 @@ class NarrowRun {
     return absl::OkStatus();
   }
 
-  absl::Status RunWorkload(const std::string& name) {
-    const NarrowWorkload& workload = WorkloadOf(name, 0);
+  absl::Status RunWorkload(const Key& key, const NarrowWorkload& workload) {
     std::unique_ptr<NarrowEvents> events;
     const auto open = [&]() -> absl::Status {
       if (testbed_ == nullptr) RETURN_IF_ERROR(StartGpud());
@@ -523,7 +553,7 @@ class NarrowRun {
       return absl::OkStatus();
     };
     return InRounds(
-        CellsOf(name, /*on_driver=*/false), open,
+        CellsOf(key, /*on_driver=*/false), open,
         [&](const NarrowCell& cell) -> absl::StatusOr<NarrowOutcome> {
           if (cell.path == kThreadsPath) {
             return RunByThreads(workload,
@@ -532,7 +562,7 @@ class NarrowRun {
           const EventsPath& path = *FindEventsPath(cell.path);
           auto outcome = events->Run({.path = path.launch_path,
                                       .batch = path.batches ? report_.batch : 0,
-                                      .copies = cell.part == "copies"},
+                                      .copies = HasCopies(cell)},
                                      CheckInterrupt);
           if (Broke(cell, outcome.status())) {
             outcome = testbed_->WithLog(outcome.status());
@@ -546,10 +576,7 @@ class NarrowRun {
   const BenchRun& run_;
   const NarrowOptions& options_;
   NarrowReport report_;
-  // By name, threads and sizes.
-  std::map<std::tuple<std::string, uint32_t, kernels::NarrowSizes>,
-           NarrowWorkload>
-      workloads_;
+  std::map<Key, NarrowWorkload> workloads_;
   std::unique_ptr<LaunchTestbed> testbed_;
   std::unique_ptr<edge::Device> device_;
   absl::Status lost_;  // why nothing can run any more

@@ -29,7 +29,7 @@ struct NarrowOptions {
 
 // tasks: what they take. copies: with their data's way there and back. irregular:
 // tasks of many sizes (Figs. 8, 9). threads: by the number of a task's threads. The
-// cpu back-end has the first only, cuda the first two.
+// cpu back-end has the first only.
 const std::vector<std::string>& NarrowParts();
 
 // Errors: NotFound (workload, path), InvalidArgument (0 tasks),

@@ -12,7 +12,10 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
+#include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -20,8 +23,8 @@
 #include "base/status.h"
 #include "gpu_daemon/backends/cuda/driver/driver.h"
 #include "gpu_daemon/backends/cuda/driver/owned.h"
-#include "gpu_daemon/backends/cuda/edge/cuda_module.h"
 #include "kernels/simt/types.h"
+#include "tools/bench/narrow/narrow_module.h"
 #include "tools/bench/narrow/narrow_ptx.h"
 #include "tools/bench/narrow/order.h"
 #include "tools/bench/narrow/record.h"
@@ -60,7 +63,7 @@ class DriverImpl : public NarrowDriver {
                           "make a CUDA context"));
     RETURN_IF_ERROR(
         Check(driver_.cuCtxSetCurrent(context_), "use the CUDA context"));
-    ASSIGN_OR_RETURN(kernels_, cuda::LoadModule(driver_, gpud::CudaModule()));
+    ASSIGN_OR_RETURN(kernels_, cuda::LoadModule(driver_, NarrowModule()));
     return absl::OkStatus();
   }
 
@@ -77,6 +80,10 @@ class DriverImpl : public NarrowDriver {
     return cuda::FindFunction(driver_, kernels_.get(),
                               fmt::format("carillon_{}", kernel).c_str());
   }
+  // Whether it was asked before.
+  bool IsWarm(const std::string& workload, const NarrowDriverRun& run) {
+    return !warm_.insert({workload, std::string(run.path), run.copies}).second;
+  }
   absl::StatusOr<CUfunction> FindFused(const std::string& kernel) {
     if (!narrow_) {
       ASSIGN_OR_RETURN(narrow_, cuda::LoadModule(driver_, NarrowPtx()));
@@ -89,6 +96,7 @@ class DriverImpl : public NarrowDriver {
   const CUdevice device_;
   CUcontext context_ = nullptr;
   cuda::Module kernels_, narrow_;
+  std::set<std::tuple<std::string, std::string, bool>> warm_;
   bool hangs_ = false;
 };
 
@@ -113,7 +121,7 @@ class DriverRun {
   }
 
   absl::StatusOr<NarrowOutcome> Execute() {
-    absl::Status status = RunTwice();
+    absl::Status status = RunWarm();
     if (status.ok()) {
       return NarrowOutcome{.tasks = std::move(times_), .launches = launches_};
     }
@@ -148,11 +156,12 @@ class DriverRun {
     return statuses_.address() + task * sizeof(uint32_t);
   }
 
-  // Once in vain: what the driver loads and makes at the first launch of a kernel
-  // is no task's time.
-  absl::Status RunTwice() {
+  // The first time in this context once more, in vain: what the driver loads and
+  // makes at the first launch of a kernel is no task's time.
+  absl::Status RunWarm() {
     RETURN_IF_ERROR(MakeData());
-    for (int i = 0; i < 2; ++i) {
+    const bool warm = gpu_.IsWarm(workload_.name(), run_);
+    for (int i = warm ? 1 : 0; i < 2; ++i) {
       RETURN_IF_ERROR(SetData());
       order_.emplace(workload_);
       launches_ = 0;
@@ -177,6 +186,12 @@ class DriverRun {
       ASSIGN_OR_RETURN(out_,
                        cuda::PinnedBytes::Make(driver, workload_.bytes()));
       std::ranges::copy(workload_.initial(), in_.data());
+      // What is not copied is not there.
+      hidden_.assign(workload_.initial().begin(), workload_.initial().end());
+      for (const NarrowUnit& task : workload_.tasks()) {
+        std::fill_n(hidden_.begin() + task.in.offset, task.in.bytes,
+                    std::byte{0});
+      }
     }
     const bool fused = run_.path == kFusion;
     if (fused) {
@@ -195,20 +210,18 @@ class DriverRun {
   // As it is before the first task. No task runs.
   absl::Status SetData() {
     const cuda::Driver& driver = gpu_.driver();
-    std::vector<std::byte> initial(workload_.initial().begin(),
-                                   workload_.initial().end());
     if (run_.copies) {
-      // What is not copied is not there.
       for (const NarrowUnit& task : workload_.tasks()) {
-        std::fill_n(initial.begin() + task.in.offset, task.in.bytes,
+        std::fill_n(out_.data() + task.out.offset, task.out.bytes,
                     std::byte{0});
       }
-      std::fill_n(out_.data(), out_.size(), std::byte{0});
     }
     const std::vector<std::byte> zeros(statuses_.size());
     RETURN_IF_ERROR(
         gpu_.Check(statuses_.Write(driver, zeros.data(), zeros.size()),
                    "clear the tasks' status"));
+    const std::span<const std::byte> initial =
+        run_.copies ? hidden_ : workload_.initial();
     return gpu_.Check(data_.Write(driver, initial.data(), initial.size()),
                       "copy the data");
   }
@@ -447,6 +460,7 @@ class DriverRun {
   cuda::DeviceBytes data_, statuses_;
   cuda::DeviceBytes records_;         // of fusion
   cuda::PinnedBytes in_, out_;        // where copies count
+  std::vector<std::byte> hidden_;     // the data without the inputs, there
   std::array<Lane, kStreams> lanes_;  // fusion has one
   bool hangs_ = false;
 };

@@ -44,7 +44,7 @@ class NarrowDriver {
       const gpud::cuda::Driver& driver);
   virtual ~NarrowDriver() = default;
 
-  // Runs it twice, and measures and checks the second one alone. Errors:
+  // Runs it, the first time once more in vain before, and checks it. Errors:
   // Unimplemented (a driver that has no code of narrow_tasks.ptx), DataLoss (a
   // wrong result), DeadlineExceeded (something hangs), those of `may_go_on`,
   // Internal (whatever else the driver or a kernel says). After DeadlineExceeded

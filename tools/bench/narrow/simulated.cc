@@ -627,6 +627,11 @@ const std::vector<std::string>& SimulatedPaths() {
   return *paths;
 }
 
+absl::StatusOr<sim::timing::Config> LoadSimulatedGpu(
+    const std::string& timing) {
+  return sim::timing::LoadConfig(timing);
+}
+
 absl::StatusOr<NarrowOutcome> RunSimulated(const NarrowWorkload& workload,
                                            std::string_view path,
                                            const SimulatedOptions& options) {

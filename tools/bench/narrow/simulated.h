@@ -37,6 +37,10 @@ struct SimulatedOptions {
 // The paths that a simulated GPU has, in the order of the tables.
 const std::vector<std::string>& SimulatedPaths();
 
+// A preset, or a file of its keys. Errors: those of sim::timing::LoadConfig().
+// Unimplemented: this program was built without a simulated GPU.
+absl::StatusOr<sim::timing::Config> LoadSimulatedGpu(const std::string& timing);
+
 // Runs all tasks on one path and checks their results. Errors: NotFound (no such
 // path), DataLoss (a wrong result), those of what executes.
 absl::StatusOr<NarrowOutcome> RunSimulated(const NarrowWorkload& workload,

@@ -61,7 +61,7 @@ class NarrowWorkload {
   // At least `count` tasks, so that every group is whole; `threads` each, or as
   // `sizes` have them (0). Errors: NotFound (name), InvalidArgument (count is 0,
   // or above kMostTasks; threads are no multiple of 32 up to
-  // 992, which an MTB holds).
+  // 1024; an MTB holds 992).
   static absl::StatusOr<NarrowWorkload> Make(
       std::string_view name, uint32_t count, uint64_t seed,
       uint32_t threads = 0,

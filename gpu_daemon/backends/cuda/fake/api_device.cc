@@ -248,12 +248,15 @@ CUresult CUDAAPI cuCtxSynchronize() {
 }
 
 CUresult CUDAAPI cuCtxSetLimit(CUlimit limit, size_t value) {
-  return InContext(__func__, [&](State&, Lock&, const RootPtr& root) {
-    if (limit != CU_LIMIT_STACK_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
-    if (value > 512 << 10) return CUDA_ERROR_INVALID_VALUE;
-    root->stack_limit = value;
-    return CUDA_SUCCESS;
-  });
+  return InContext(
+      __func__, [&](State& state, Lock& lock, const RootPtr& root) -> CUresult {
+        if (limit != CU_LIMIT_STACK_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+        if (value > 512 << 10) return CUDA_ERROR_INVALID_VALUE;
+        const CUresult idle = state.AwaitIdle(lock, *root);
+        if (idle != CUDA_SUCCESS) return idle;
+        root->stack_limit = value;
+        return CUDA_SUCCESS;
+      });
 }
 
 CUresult CUDAAPI cuCtxGetStreamPriorityRange(int* least, int* greatest) {

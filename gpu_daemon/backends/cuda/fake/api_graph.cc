@@ -279,9 +279,11 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec handle, CUstream stream) {
 
 CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec handle) {
   return InContext(
-      __func__, [&](State& state, Lock& lock, const RootPtr&) -> CUresult {
+      __func__, [&](State& state, Lock& lock, const RootPtr& root) -> CUresult {
         const ExecPtr exec = Find(state, state.execs, handle);
         if (exec == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+        const CUresult idle = state.AwaitIdle(lock, *root);
+        if (idle != CUDA_SUCCESS) return idle;
         if (exec->memory != 0) {
           const CUresult result =
               state.Free(lock, exec->memory, MemoryRange::Kind::kDevice);

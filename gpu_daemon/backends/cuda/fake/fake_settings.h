@@ -49,8 +49,9 @@ struct FakeSettings {
   uint32_t refused_tails = 0;
   // From the end of a graph to the start of the one that it tail-launched.
   std::chrono::microseconds relaunch_gap{0};
-  // As NVIDIA's driver: giving memory back waits until the GPU is idle, and so
-  // hangs while a kernel is resident.
+  // As NVIDIA's driver (580, on an H200): giving memory or a graph's exec back, and
+  // setting the stack's size, wait until the GPU is idle, and so hang while a
+  // kernel is resident.
   bool free_waits_for_idle = true;
   // A buffer argument that the GPU cannot reach is a fault, even when the kernel
   // would not have touched it.

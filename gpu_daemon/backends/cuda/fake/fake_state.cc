@@ -393,6 +393,10 @@ CUresult FakeGpu::State::WaitIdle(Lock& lock, Root& root) {
   return root.fault;
 }
 
+CUresult FakeGpu::State::AwaitIdle(Lock& lock, Root& root) {
+  return settings.free_waits_for_idle ? WaitIdle(lock, root) : root.fault;
+}
+
 CUresult FakeGpu::State::AwaitQuiet(Lock& lock, const RootPtr& root) {
   std::vector<std::pair<StreamPtr, uint64_t>> running;
   for (const StreamPtr& stream : root->streams) {
@@ -463,10 +467,8 @@ CUresult FakeGpu::State::Free(Lock& lock, uint64_t address,
   }
   const RootPtr root = found->second.root;
   if (root->fault != CUDA_SUCCESS) return root->fault;
-  if (settings.free_waits_for_idle) {
-    const CUresult result = WaitIdle(lock, *root);
-    if (result != CUDA_SUCCESS) return result;
-  }
+  const CUresult idle = AwaitIdle(lock, *root);
+  if (idle != CUDA_SUCCESS) return idle;
   const auto range = memory.extract(address);
   ++memory_changes;
   if (range.empty()) return CUDA_ERROR_INVALID_VALUE;

@@ -224,6 +224,8 @@ struct FakeGpu::State {
   // Waits until it is idle or the context stopped; the fault, if there is one.
   CUresult WaitIdle(Lock& lock, Stream& stream);
   CUresult WaitIdle(Lock& lock, Root& root);
+  // Before something is given back: WaitIdle(), if the settings have it so.
+  CUresult AwaitIdle(Lock& lock, Root& root);
   // Before something is made: waits until all that runs now has ended. A kernel
   // that stays lets it fail after a while, where a GPU might wait for ever.
   CUresult AwaitQuiet(Lock& lock, const RootPtr& root);
