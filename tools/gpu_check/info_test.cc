@@ -13,7 +13,7 @@ namespace {
 TEST(InfoTest, Bar1IsTheLargestOfTheFirstSixRegions) {
   const TempDirectory folder;
   // As an H200 shows them, with those of its virtual functions behind.
-  std::ofstream(std::string(folder) + "/resource")
+  std::ofstream(folder.path() + "/resource")
       << "0x00000f4042000000 0x00000f4042ffffff 0x000000000014220c\n"
          "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
          "0x00000f0000000000 0x00000f3fffffffff 0x000000000014220c\n"
@@ -22,7 +22,7 @@ TEST(InfoTest, Bar1IsTheLargestOfTheFirstSixRegions) {
          "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
          "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
          "0x0000100000000000 0x00001fffffffffff 0x000000000014220c\n";
-  EXPECT_EQ(LargestBar(folder), uint64_t{256} << 30);
+  EXPECT_EQ(LargestBar(folder.path()), uint64_t{256} << 30);
   EXPECT_EQ(LargestBar("/nonexistent"), 0u);
 }
 

@@ -258,7 +258,7 @@ CheckPart Hostile(const Maker& maker, const PartOptions& options) {
       {"memory", "Memory/*", 60, "*/punch_holes:*/scribble_all"},
       {"rings", "Rings/*", 60, "*/doorbell_*"},
       {"hand_over", "HandOver/*", 60, nullptr},
-      {"registrations", "Registrations/*", 90, nullptr},
+      {"registrations", "Registrations/*", 120, nullptr},
       {"calls", "Calls/*", 60, nullptr}};
   CheckPart part{"hostile",
                  "a device that tries every trick it can beside an honest one",
