@@ -1,16 +1,18 @@
 #include "tools/gpu_check/info.h"
 
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <ios>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -112,14 +114,28 @@ Json DescribePci(const Driver& driver, CUdevice device) {
         "max_link_width", "numa_node"}) {
     pci[name] = LineOf(folder + name);
   }
-  struct stat bar = {};
-  pci["bar1_bytes"] = stat((folder + "resource1").c_str(), &bar) == 0
-                          ? Json(bar.st_size)
-                          : Json();
+  const uint64_t bar = LargestBar(folder);
+  pci["bar1_bytes"] = bar == 0 ? Json() : Json(bar);
   return pci;
 }
 
 }  // namespace
+
+uint64_t LargestBar(const std::string& pci_folder) {
+  constexpr int kBars = 6;  // then come the ROM and those of virtual functions
+  std::ifstream regions(pci_folder + "/resource");
+  uint64_t largest = 0;
+  std::string line;
+  for (int bar = 0; bar < kBars && std::getline(regions, line); ++bar) {
+    std::istringstream words(line);
+    uint64_t first = 0;
+    uint64_t last = 0;
+    if (words >> std::hex >> first >> last && last > first) {
+      largest = std::max(largest, last - first + 1);
+    }
+  }
+  return largest;
+}
 
 absl::StatusOr<Driver> OpenGpu() { return Driver::Load(); }
 
@@ -208,11 +224,14 @@ Json DescribeMachine() {
   getrlimit(RLIMIT_MEMLOCK, &locked);
   const Json flags = OfCpu("flags");
   const std::string dmi = "/sys/class/dmi/id/";
+  const Json vendor = LineOf(dmi + "sys_vendor");
   return {
       // "... Open Kernel Module ..." or the proprietary one.
       {"driver_module", LineOf("/proc/driver/nvidia/version")},
       {"kernel", fmt::format("{} {}", kernel.release, kernel.version)},
-      {"machine", {LineOf(dmi + "sys_vendor"), LineOf(dmi + "product_name")}},
+      // A small virtual machine may have no DMI, and then no name.
+      {"machine",
+       vendor.is_null() ? Json() : Json{vendor, LineOf(dmi + "product_name")}},
       {"hypervisor",
        flags.is_string() &&
            flags.get<std::string>().find(" hypervisor") != std::string::npos},

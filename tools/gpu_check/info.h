@@ -2,6 +2,9 @@
 #ifndef CARILLON_TOOLS_GPU_CHECK_INFO_H_
 #define CARILLON_TOOLS_GPU_CHECK_INFO_H_
 
+#include <cstdint>
+#include <string>
+
 #include "absl/status/statusor.h"
 #include "gpu_daemon/backends/cuda/driver/driver.h"
 #include "nlohmann/json.hpp"
@@ -23,6 +26,11 @@ int ExitCodeOfGpuElsewhere();
 // {gpu, driver, compute, sms, ..., attributes: {name: value}, pci: {...},
 //  stream_priorities: [least, greatest], refused: [what the back-end lacks]}
 absl::StatusOr<nlohmann::json> DescribeGpu(const gpud::cuda::Driver& driver);
+
+// Of a GPU's folder in sysfs: bytes of BAR1, through which its memory is reached.
+// It is the largest, and not always the second: an H200's BAR0 takes two places.
+// 0: unknown.
+uint64_t LargestBar(const std::string& pci_folder);
 
 // What of this machine a latency depends on: {driver_module, kernel, machine,
 // cpu, cpus, clock_source, locked_memory_bytes, gdrdrv, ...}; null for what it

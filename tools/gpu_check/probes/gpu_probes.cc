@@ -15,9 +15,9 @@
 namespace carillon::gpu_check {
 namespace {
 
-std::array<std::span<const Probe>, 5> AllProbes() {
-  return {MemoryProbes(), LaunchProbes(), FaultProbes(), ResidentProbes(),
-          TimingProbes()};
+std::array<std::span<const Probe>, 6> AllProbes() {
+  return {MemoryProbes(), LaunchProbes(),   GreenProbes(),
+          FaultProbes(),  ResidentProbes(), TimingProbes()};
 }
 
 int Usage(int code) {

@@ -1,11 +1,10 @@
-// Probes of graphs that a GPU launches, and of green contexts.
+// Probes of graphs that a GPU launches.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <vector>
 
 #include "fmt/format.h"
-#include "tools/gpu_check/probes/green.h"
 #include "tools/gpu_check/probes/probe.h"
 #include "tools/gpu_check/probes/probe_types.h"
 
@@ -206,81 +205,6 @@ Answer TailRelaunch(Kit& kit) {
           .bad = tail.executions != kRelaunches};
 }
 
-Answer GreenSplit(Kit& kit) {
-  const CUdevResource all = AllSms(kit);
-  nlohmann::json numbers = {{"sms", all.sm.smCount}};
-  std::string text = fmt::format("{} SMs:", all.sm.smCount);
-  for (const uint32_t flags :
-       {0u, static_cast<uint32_t>(
-                CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING)}) {
-    for (const uint32_t least : {1u, 2u, 4u, 8u, 16u}) {
-      const Split split = SplitSms(kit, all, flags, least);
-      const std::string name =
-          fmt::format("{}{}", flags == 0 ? "" : "fine_", least);
-      numbers[name] = {{"result", static_cast<int>(split.result)},
-                       {"part", split.part},
-                       {"rest", split.rest}};
-      if (least == 2 || least == 8) {
-        text += fmt::format(" at least {}{} gives {} + {};", least,
-                            flags == 0 ? "" : " without co-scheduling",
-                            split.part, split.rest);
-      }
-    }
-  }
-  return {.text = text, .numbers = std::move(numbers)};
-}
-
-// The event kernels' graphs are in one green context. May the dispatcher's
-// graph be in another one?
-Answer GreenLaunch(Kit& kit) {
-  const gpud::cuda::Driver& driver = kit.driver();
-  const Split split = SplitSms(kit, AllSms(kit), 0, 8);
-  kit.Must(split.result, "split the SMs");
-  CUcontext primary = nullptr;
-  driver.cuCtxGetCurrent(&primary);
-  CUcontext contexts[2];
-  CUstream streams[2];
-  for (int i = 0; i < 2; ++i) {
-    CUgreenCtx green = MakeGreen(kit, split.resources[i]);
-    kit.Must(driver.cuCtxFromGreenCtx(&contexts[i], green), "enter it");
-    kit.Must(driver.cuGreenCtxStreamCreate(&streams[i], green,
-                                           CU_STREAM_NON_BLOCKING, 0),
-             "make its stream");
-  }
-  nlohmann::json numbers;
-  std::string text;
-  // A graph belongs to the context that is current when it is made.
-  for (const int target : {0, 1}) {
-    driver.cuCtxSetCurrent(contexts[target]);
-    kit.Load();
-    const Targets targets = MakeTargets(kit, streams[target], 8);
-    driver.cuCtxSetCurrent(contexts[0]);
-    kit.Load();
-    auto result = kit.Must(DeviceBytes::Make(driver, sizeof(FireResult)));
-    auto parent = kit.Must(kit.DeviceGraph(
-        streams[0], "probe_fire", 1,
-        static_cast<const uint64_t*>(targets.handles.as<uint64_t>()), 8u, 0u,
-        result.as<FireResult>()));
-    kit.Must(driver.cuGraphLaunch(parent.get(), streams[0]), "launch");
-    const CUresult ended = kit.Await(streams[0], seconds(3));
-    const char* const name = target == 0 ? "the same" : "another";
-    if (ended != CUDA_SUCCESS) {
-      text += fmt::format("{} context: {}; ", name, ErrorName(kit, ended));
-      numbers[name] = {{"ended", static_cast<int>(ended)}};
-      break;
-    }
-    const auto fired = ReadBack<FireResult>(kit, result);
-    const auto ran = ReadBack<uint32_t>(kit, targets.count);
-    numbers[name] = {{"launched", fired.launched},
-                     {"ran", ran},
-                     {"error", ErrorName(kit, fired.error)}};
-    text += fmt::format("{} context: {} of 8 launched, {} ran ({}); ", name,
-                        fired.launched, ran, ErrorName(kit, fired.error));
-  }
-  driver.cuCtxSetCurrent(primary);
-  return {.text = text, .numbers = std::move(numbers)};
-}
-
 // While a graph relaunches itself, does its stream ever say that it is done?
 Answer StreamQuery(Kit& kit) {
   const Stream stream = kit.MakeStream();
@@ -446,10 +370,6 @@ constexpr Probe kProbes[] = {
      "For how long after its kernel's last store is a graph refused?",
      &ExecBusy},
     {"tail_relaunch", "How long is the gap of a tail relaunch?", &TailRelaunch},
-    {"green_split", "Which parts can the SMs be split into?", &GreenSplit},
-    {"green_launch",
-     "May a graph in one green context launch graphs of another?",
-     &GreenLaunch},
 };
 
 }  // namespace

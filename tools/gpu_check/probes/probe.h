@@ -126,6 +126,7 @@ struct Probe {
 // The probes by subject; gpu_probes.cc lists them all.
 std::span<const Probe> MemoryProbes();
 std::span<const Probe> LaunchProbes();
+std::span<const Probe> GreenProbes();
 std::span<const Probe> FaultProbes();
 std::span<const Probe> ResidentProbes();
 std::span<const Probe> TimingProbes();

@@ -65,7 +65,7 @@ absl::Status Context::Make() {
 }
 
 void Context::Lose() {
-  for (GreenContext& part : parts_) part.Reset();
+  for (Part& part : parts_) part = {};
   if (context_ != nullptr) {
     driver_.cuDevicePrimaryCtxReset(device_);
     driver_.cuDevicePrimaryCtxRelease(device_);
@@ -74,7 +74,7 @@ void Context::Lose() {
 }
 
 void Context::Release() {
-  for (GreenContext& part : parts_) part.Reset();
+  for (Part& part : parts_) part = {};
   if (context_ != nullptr) driver_.cuDevicePrimaryCtxRelease(device_);
   context_ = nullptr;
 }
@@ -93,7 +93,7 @@ absl::Status Context::Divide() {
 void Context::Undivide() {
   if (reserved()) return;
   divided_.store(false, std::memory_order_release);
-  for (GreenContext& part : parts_) part.Reset();
+  for (Part& part : parts_) part = {};
 }
 
 absl::Status Context::Split(uint32_t wanted) {
@@ -131,21 +131,26 @@ absl::Status Context::Split(uint32_t wanted) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<GreenContext> Context::MakePart(CUdevResource sms) const {
+absl::StatusOr<Context::Part> Context::MakePart(CUdevResource sms) const {
   CUdevResourceDesc description = nullptr;
   CUgreenCtx green = nullptr;
+  Part part;
   CUresult result = driver_.cuDevResourceGenerateDesc(&description, &sms, 1);
   if (result == CUDA_SUCCESS) {
     result = driver_.cuGreenCtxCreate(&green, description, device_,
                                       CU_GREEN_CTX_DEFAULT_STREAM);
   }
+  if (result == CUDA_SUCCESS) {
+    part.green = GreenContext(&driver_, green);
+    result = driver_.cuCtxFromGreenCtx(&part.context, green);
+  }
   RETURN_IF_ERROR(
       ToStatus(driver_, result, "make a green context of reserved SMs"));
-  return GreenContext(&driver_, green);
+  return part;
 }
 
-const GreenContext& Context::PartOf(SmSet sms) const {
-  static const GreenContext all;
+const Context::Part& Context::PartOf(SmSet sms) const {
+  static const Part all;
   switch (sms) {
     case SmSet::kEdge:
       return reserved() ? parts_[0] : all;
@@ -157,6 +162,17 @@ const GreenContext& Context::PartOf(SmSet sms) const {
       return parts_[1];
   }
   return all;
+}
+
+Context::OnSms::OnSms(Context* context, SmSet sms) : context_(context) {
+  const Part& part = context_->PartOf(sms);
+  if (!part.green) return;
+  lock_ = std::unique_lock(context_->on_sms_);
+  context_->driver_.cuCtxSetCurrent(part.context);
+}
+
+Context::OnSms::~OnSms() {
+  if (lock_) context_->driver_.cuCtxSetCurrent(context_->context_);
 }
 
 absl::Status Context::TakeStack(uint32_t frame_bytes, CUfunction function,
@@ -204,7 +220,7 @@ absl::StatusOr<std::shared_ptr<const void>> Context::TakeStreamPlace() {
 
 absl::StatusOr<Stream> Context::MakeStream(SmSet sms, uint32_t priority) {
   ASSIGN_OR_RETURN(auto place, TakeStreamPlace());
-  const GreenContext& part = PartOf(sms);
+  const GreenContext& part = PartOf(sms).green;
   const int native = NativePriority(priority);
   ASSIGN_OR_RETURN(auto stream, part ? cuda::MakeStream(driver_, part, native)
                                      : cuda::MakeStream(driver_, native));

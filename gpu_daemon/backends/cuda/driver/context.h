@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "absl/status/status.h"
@@ -72,6 +73,22 @@ class Context {
     return divided_.load(std::memory_order_acquire) ? part_sizes_ : SmParts();
   }
 
+  // While it lives, what this thread makes or changes of graphs belongs to these
+  // SMs: a driver takes a change of a kernel's node in the node's own context only.
+  // Nothing is done where they are no part. Others wait, for a green context is
+  // current to one thread at a time.
+  class OnSms {
+   public:
+    OnSms(Context* context, SmSet sms);
+    ~OnSms();
+    OnSms(const OnSms&) = delete;
+    OnSms& operator=(const OnSms&) = delete;
+
+   private:
+    Context* const context_;
+    std::unique_lock<std::mutex> lock_;  // held: the part is current
+  };
+
   // CUDA's priority for one of ours.
   int NativePriority(uint32_t priority) const;
   // A stream on these SMs, which there are; of our priorities (kPriorities). Errors:
@@ -91,8 +108,12 @@ class Context {
   // To be held by a stream. Errors: see MakeStream().
   absl::StatusOr<std::shared_ptr<const void>> TakeStreamPlace();
   absl::Status Split(uint32_t wanted);
-  absl::StatusOr<GreenContext> MakePart(CUdevResource sms) const;
-  const GreenContext& PartOf(SmSet sms) const;
+  struct Part {
+    GreenContext green;
+    CUcontext context = nullptr;  // the same
+  };
+  absl::StatusOr<Part> MakePart(CUdevResource sms) const;
+  const Part& PartOf(SmSet sms) const;
 
   const Driver& driver_;
   const uint32_t reserve_;  // SMs; 0: none
@@ -108,7 +129,8 @@ class Context {
   CUcontext context_ = nullptr;
   uint64_t epoch_ = 0;  // of all contexts of this process, from 1
   // The events' and the others'; not contexts while it is not divided.
-  std::array<GreenContext, 2> parts_;
+  std::array<Part, 2> parts_;
+  std::mutex on_sms_;         // of the one thread that a part is current to
   uint32_t stack_bytes_ = 0;  // of each thread, that there is memory for
   // Writers: whoever makes or destroys one. Relaxed: a number that stands for
   // itself. Outlives the streams.

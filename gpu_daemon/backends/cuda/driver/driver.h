@@ -93,7 +93,6 @@
   X(cuGraphAddKernelNode)           \
   X(cuGraphGetNodes)                \
   X(cuGraphGetRootNodes)            \
-  X(cuGraphKernelNodeGetParams)     \
   X(cuGraphKernelNodeSetAttribute)  \
   X(cuGraphInstantiateWithParams)   \
   X(cuGraphExecKernelNodeSetParams) \

@@ -220,6 +220,7 @@ class Gpu {
   }
   absl::Status Divide() { return context_.Divide(); }
   void Undivide() { context_.Undivide(); }
+  Context::OnSms OnSms(SmSet sms) { return {&context_, sms}; }
   absl::StatusOr<Stream> MakeStream(SmSet sms, uint32_t priority) {
     return context_.MakeStream(sms, priority);
   }
@@ -295,9 +296,9 @@ class Gpu {
   Context context_{&driver_, options_.reserved_sms};
   Modules modules_{&driver_, options_.image};
   std::optional<ResidentRoom> room_;  // as long as it is open
-  Stream watch_stream_;  // replays
-  PinnedBytes clock_;    // a word of the GPU's time
-  Stream stop_stream_;   // for what must pass by a kernel that does not end
+  Stream watch_stream_;               // replays
+  PinnedBytes clock_;                 // a word of the GPU's time
+  Stream stop_stream_;  // for what must pass by a kernel that does not end
 
   std::atomic<uint64_t> losses_{0};  // writer: the watching thread
   // When the watching thread's last step ended: a look, or one of a recovery.

@@ -181,8 +181,8 @@ CUresult LaunchSequence::LaunchPtb(const Driver& driver,
                                parameters, nullptr);
 }
 
-absl::StatusOr<LaunchSequence::Graphed> LaunchSequence::AsGraph(
-    const Driver& driver, const KernelMetadata& kmd, CUstream capture) const {
+absl::StatusOr<KernelGraph> LaunchSequence::AsGraph(
+    const Driver& driver, const KernelMetadata& kmd) const {
   simt::EventFrame frame{};
   std::vector<std::byte> args(kmd.kernel->args_size);
   Parameters parameters(kmd, frame, args.data());
@@ -194,38 +194,26 @@ absl::StatusOr<LaunchSequence::Graphed> LaunchSequence::AsGraph(
     kernels.push_back(
         NodeParams(complete_, {1, 1, 1}, {1, 1, 1}, 0, complete_parameters));
   }
-  Graphed graphed;
-  ASSIGN_OR_RETURN(graphed.of, MakeKernelGraph(driver, kernels, capture));
-  CUresult result =
-      driver.cuGraphKernelNodeGetParams(graphed.of.first, &graphed.kernel);
-  if (result == CUDA_SUCCESS && complete_ != nullptr) {
-    result =
-        driver.cuGraphKernelNodeGetParams(graphed.of.second, &graphed.complete);
-  }
-  RETURN_IF_ERROR(ToStatus(driver, result, "ask for a graph's kernel"));
-  return graphed;
+  return MakeKernelGraph(driver, kernels, nullptr);
 }
 
 CUresult LaunchSequence::Set(const Driver& driver, CUgraphExec exec,
-                             const Graphed& graph, const KernelMetadata& kmd,
-                             simt::EventFrame frame, std::byte* args) const {
-  const auto set = [&](CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS& of,
-                       CUDA_KERNEL_NODE_PARAMS params) {
-    params.func = of.func;
-    params.kern = of.kern;
-    params.ctx = of.ctx;
+                             const KernelGraph& graph,
+                             const KernelMetadata& kmd, simt::EventFrame frame,
+                             std::byte* args) const {
+  const auto set = [&](CUgraphNode node,
+                       const CUDA_KERNEL_NODE_PARAMS& params) {
     return driver.cuGraphExecKernelNodeSetParams(exec, node, &params);
   };
   Parameters parameters(kmd, frame, args);
   const CUresult result =
-      set(graph.of.first, graph.kernel,
+      set(graph.first,
           NodeParams(kernel_, kmd.grid, kmd.block, Modules::DynamicShared(kmd),
                      parameters.parameters(), parameters.extra()));
   if (result != CUDA_SUCCESS || complete_ == nullptr) return result;
   void* complete_parameters[] = {&frame};
-  return set(
-      graph.of.second, graph.complete,
-      NodeParams(complete_, {1, 1, 1}, {1, 1, 1}, 0, complete_parameters));
+  return set(graph.second, NodeParams(complete_, {1, 1, 1}, {1, 1, 1}, 0,
+                                      complete_parameters));
 }
 
 }  // namespace carillon::gpud::cuda

@@ -50,9 +50,7 @@ struct KernelGraph {
   CUgraphNode second = nullptr;
 };
 // On the SMs that `capture` has, a stream in which nobody else does anything
-// meanwhile; nullptr: on all of them, where none are reserved. (A node that names
-// its function belongs to that function's context, so to all SMs, whatever else
-// it says; a captured one belongs to its stream's.)
+// meanwhile; nullptr: on those of the context that is current (Context::OnSms).
 absl::StatusOr<KernelGraph> MakeKernelGraph(
     const Driver& driver, std::span<const CUDA_KERNEL_NODE_PARAMS> kernels,
     CUstream capture);
@@ -60,13 +58,6 @@ absl::StatusOr<KernelGraph> MakeKernelGraph(
 // Functions of one context: good until it is lost. Copied freely.
 class LaunchSequence {
  public:
-  struct Graphed {
-    KernelGraph of;
-    // The nodes' functions, as the driver names them.
-    CUDA_KERNEL_NODE_PARAMS kernel = {};
-    CUDA_KERNEL_NODE_PARAMS complete = {};
-  };
-
   LaunchSequence() = default;
   // Under a use, as all that follows. Errors: those of Gpu::Function
   // and Gpu::UserFunction.
@@ -113,13 +104,12 @@ class LaunchSequence {
                   slice_.static_shared_bytes + Modules::DynamicShared(kmd));
   }
 
-  // As a graph, with arguments that Set() must replace. `capture`: see
-  // MakeKernelGraph().
-  absl::StatusOr<Graphed> AsGraph(const Driver& driver,
-                                  const KernelMetadata& kmd,
-                                  CUstream capture) const;
-  // For the next launch of `exec`, an instance of that graph.
-  CUresult Set(const Driver& driver, CUgraphExec exec, const Graphed& graph,
+  // As a graph of the current context's, with arguments that Set() must replace.
+  absl::StatusOr<KernelGraph> AsGraph(const Driver& driver,
+                                      const KernelMetadata& kmd) const;
+  // For the next launch of `exec`, an instance of that graph. In the context that
+  // was current to AsGraph().
+  CUresult Set(const Driver& driver, CUgraphExec exec, const KernelGraph& graph,
                const KernelMetadata& kmd, simt::EventFrame frame,
                std::byte* args) const;
 

@@ -10,26 +10,18 @@ namespace {
 
 CUresult MakeNode(State& state, const CUDA_KERNEL_NODE_PARAMS& params,
                   LaunchSpec& launch) {
-  // CUDA: a node that names its function is its context's, whatever `ctx` is and
-  // whichever context is current. A kernel runs where `ctx` says.
-  const FunctionPtr function = params.func != nullptr
-                                   ? Find(state, state.functions, params.func)
-                                   : Find(state, state.functions, params.kern);
+  // An H200 (driver 580.159.04): a node that names its function belongs to the
+  // context that is current, a green one, too. `ctx` counts for a CUkernel only.
+  const FunctionPtr function = Find(state, state.functions, params.func);
   if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (function->form == Function::Form::kNone) return CUDA_ERROR_NOT_SUPPORTED;
   const std::array grid = {params.gridDimX, params.gridDimY, params.gridDimZ};
   const std::array block = {params.blockDimX, params.blockDimY,
                             params.blockDimZ};
-  const CUresult result = state.MakeLaunch(
-      function, grid.data(), block.data(), params.sharedMemBytes,
-      params.kernelParams, params.extra, launch);
-  if (params.func == nullptr) {
-    const auto where = state.contexts.find(
-        params.ctx != nullptr ? Number(params.ctx) : current_context);
-    if (where == state.contexts.end()) return CUDA_ERROR_INVALID_CONTEXT;
-    launch.place.sms = where->second.sms;
-  }
-  return result;
+  launch.place.sms = state.contexts.at(current_context).sms;
+  return state.MakeLaunch(function, grid.data(), block.data(),
+                          params.sharedMemBytes, params.kernelParams,
+                          params.extra, launch);
 }
 
 // Device launches find it on the GPU once the stream has come here.
@@ -95,37 +87,6 @@ CUresult CUDAAPI cuGraphGetRootNodes(CUgraph handle, CUgraphNode* nodes,
       nodes[0] = As<CUgraphNode>(graph->nodes.front().handle);
     }
     *count = graph->nodes.empty() ? 0 : 1;
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult CUDAAPI cuGraphKernelNodeGetParams(CUgraphNode node,
-                                            CUDA_KERNEL_NODE_PARAMS* params) {
-  return Call(__func__, [&](State& state, Lock&) {
-    const auto graph = state.node_graphs.find(Number(node));
-    if (graph == state.node_graphs.end()) return CUDA_ERROR_INVALID_VALUE;
-    const auto& nodes = state.graphs.at(graph->second)->nodes;
-    const GraphNode& found =
-        *std::ranges::find(nodes, Number(node), &GraphNode::handle);
-    const LaunchSpec& launch = found.launch;
-    *params = {};
-    params->gridDimX = launch.grid.x;
-    params->gridDimY = launch.grid.y;
-    params->gridDimZ = launch.grid.z;
-    params->blockDimX = launch.block.x;
-    params->blockDimY = launch.block.y;
-    params->blockDimZ = launch.block.z;
-    params->sharedMemBytes = launch.shared_bytes;
-    const uint64_t function = state.HandleOf(launch.function);
-    if (launch.place.sms == SmRange()) {
-      params->func = As<CUfunction>(function);
-      return CUDA_SUCCESS;
-    }
-    // No function of the primary context says where it is.
-    params->kern = As<CUkernel>(function);
-    for (const auto& [context, what] : state.contexts) {
-      if (what.sms == launch.place.sms) params->ctx = As<CUcontext>(context);
-    }
     return CUDA_SUCCESS;
   });
 }
@@ -240,7 +201,7 @@ cuGraphExecKernelNodeSetParams(CUgraphExec handle, CUgraphNode node,
         LaunchSpec launch;
         const CUresult result = MakeNode(state, *params, launch);
         if (result != CUDA_SUCCESS) return result;
-        // CUDA: a node stays in its context.
+        // A node stays in its context.
         if (launch.place.sms != found->launch.place.sms) {
           return CUDA_ERROR_INVALID_VALUE;
         }

@@ -172,8 +172,7 @@ struct LiveObjects {
 // Of a kernel's launches since the beginning.
 struct LaunchPlaces {
   // Those of the green context of their stream; in a graph, of the stream that
-  // their node was captured in, or of CUDA_KERNEL_NODE_PARAMS::ctx where that
-  // names no function (which belongs to the primary context); or all.
+  // their node was captured in, or of the context that it was made in; or all.
   std::set<uint32_t> sms;
   // Of their stream; in a graph made with USE_NODE_PRIORITY, of their node; in
   // another that a kernel launched, the lowest. CUDA's.

@@ -70,6 +70,8 @@ CUresult FakeGpu::State::LaunchFromKernel(Root& root, Execution* execution,
   if (exec->root.get() != &root || !exec->device_launch) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  // An H200: a green context's graph launches those of the same one only.
+  if (exec->sms() != execution->exec->sms()) return CUDA_ERROR_INVALID_VALUE;
   if (!exec->uploaded) return CUDA_ERROR_INVALID_HANDLE;
   if (mode == DeviceLaunch::kTail) {
     if (settings.refused_tails != 0) {

@@ -350,7 +350,7 @@ TEST_F(FakeGpuTest, GreenContextsShareTheSms) {
             CUDA_ERROR_NOT_SUPPORTED);
 }
 
-TEST_F(FakeGpuTest, AGraphsNodeRunsWhereItsFunctionBelongsUnlessItWasCaptured) {
+TEST_F(FakeGpuTest, AGraphsNodeBelongsToTheContextThatItWasMadeIn) {
   const CUfunction note = Define(
       "carillon_test_note", [](KernelCall&, uint64_t) { return CUDA_SUCCESS; });
   CUdevResource all = {};
@@ -385,14 +385,18 @@ TEST_F(FakeGpuTest, AGraphsNodeRunsWhereItsFunctionBelongsUnlessItWasCaptured) {
   node.gridDimX = node.gridDimY = node.gridDimZ = 1;
   node.blockDimX = node.blockDimY = node.blockDimZ = 1;
   node.kernelParams = params;
-  node.ctx = context;
-  const Graph named = *MakeGraph(driver_);
   CUgraphNode made = nullptr;
-  driver_.cuCtxSetCurrent(context);
-  ASSERT_EQ(driver_.cuGraphAddKernelNode(&made, named.get(), nullptr, 0, &node),
-            CUDA_SUCCESS);
-  driver_.cuCtxSetCurrent(context_);
-  EXPECT_EQ(sms_of(named), std::set<uint32_t>{FakeSettings().sms});
+  const auto make_in = [&](CUcontext current) {
+    Graph graph = *MakeGraph(driver_);
+    driver_.cuCtxSetCurrent(current);
+    EXPECT_EQ(
+        driver_.cuGraphAddKernelNode(&made, graph.get(), nullptr, 0, &node),
+        CUDA_SUCCESS);
+    driver_.cuCtxSetCurrent(context_);
+    return graph;
+  };
+  EXPECT_EQ(sms_of(make_in(context_)), std::set<uint32_t>{FakeSettings().sms});
+  EXPECT_EQ(sms_of(make_in(context)), std::set<uint32_t>{8});
 
   ASSERT_EQ(
       driver_.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED),
@@ -412,11 +416,10 @@ TEST_F(FakeGpuTest, AGraphsNodeRunsWhereItsFunctionBelongsUnlessItWasCaptured) {
   const GraphExec exec = *Instantiate(driver_, graph, 0);
   EXPECT_EQ(driver_.cuGraphExecKernelNodeSetParams(exec.get(), made, &node),
             CUDA_ERROR_INVALID_VALUE);
-  CUDA_KERNEL_NODE_PARAMS own = {};
-  ASSERT_EQ(driver_.cuGraphKernelNodeGetParams(made, &own), CUDA_SUCCESS);
-  own.kernelParams = params;
-  EXPECT_EQ(driver_.cuGraphExecKernelNodeSetParams(exec.get(), made, &own),
+  driver_.cuCtxSetCurrent(context);
+  EXPECT_EQ(driver_.cuGraphExecKernelNodeSetParams(exec.get(), made, &node),
             CUDA_SUCCESS);
+  driver_.cuCtxSetCurrent(context_);
 }
 
 TEST_F(FakeGpuTest, AGpuKeepsThePagesThatItWasGiven) {

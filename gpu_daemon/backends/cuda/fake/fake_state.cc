@@ -125,12 +125,6 @@ uint64_t FakeGpu::State::NewHandle() {
   return next.fetch_add(0x10, std::memory_order_relaxed);
 }
 
-uint64_t FakeGpu::State::HandleOf(const FunctionPtr& function) const {
-  const auto found = std::ranges::find_if(
-      functions, [&](const auto& entry) { return entry.second == function; });
-  return found == functions.end() ? 0 : found->first;
-}
-
 RootPtr FakeGpu::State::NewRoot(int device) {
   auto root = std::make_shared<Root>();
   root->device = device;

@@ -160,6 +160,8 @@ struct Exec {
   bool node_priorities = false;  // not those of where it is launched
   bool uploaded = false;
   bool busy = false;  // running or retiring
+
+  SmRange sms() const { return nodes.front().launch.place.sms; }
 };
 using ExecPtr = std::shared_ptr<Exec>;
 
@@ -284,8 +286,6 @@ struct FakeGpu::State {
                             DeviceLaunch mode);
 
   static uint64_t NewHandle();
-  // Of a function; 0: it is gone.
-  uint64_t HandleOf(const FunctionPtr& function) const;
   FakeSettings settings;
   mutable std::mutex mutex;
   // Anything changed: work done, a fault, work for a thread.

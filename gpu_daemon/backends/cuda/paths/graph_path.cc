@@ -9,25 +9,32 @@ namespace carillon::gpud::cuda {
 
 namespace {
 
-// A graph's kernels stay on the SMs that they were captured on.
+// A graph's kernels stay on the SMs that it was made for.
 struct SlotGraphs {
-  LaunchSequence::Graphed graph;  // each exec has nodes of its own
-  std::vector<GraphExec> execs;   // a slot each
+  KernelGraph graph;             // each exec has nodes of its own
+  std::vector<GraphExec> execs;  // a slot each
 };
 
-// `capture`: see MakeKernelGraph().
-absl::StatusOr<SlotGraphs> MakeSlotGraphs(const Driver& driver,
+absl::StatusOr<SlotGraphs> MakeSlotGraphs(Gpu& gpu,
                                           const LaunchSequence& sequence,
-                                          const EventKernel& event,
-                                          CUstream capture) {
+                                          const EventKernel& event, SmSet sms) {
+  const Driver& driver = gpu.driver();
+  const Context::OnSms on_sms = gpu.OnSms(sms);
   SlotGraphs graphs;
-  ASSIGN_OR_RETURN(graphs.graph,
-                   sequence.AsGraph(driver, event.kmd(), capture));
+  ASSIGN_OR_RETURN(graphs.graph, sequence.AsGraph(driver, event.kmd()));
   for (uint32_t i = 0; i < event.ring().layout().entries; ++i) {
     ASSIGN_OR_RETURN(auto exec,
-                     Instantiate(driver, graphs.graph.of.graph.get(), 0));
+                     Instantiate(driver, graphs.graph.graph.get(), 0));
     graphs.execs.push_back(std::move(exec));
   }
+  // What each launch does first: a driver that refuses it is to refuse the event
+  // kernel, and not its events.
+  std::vector<std::byte> args(event.kmd().kernel->args_size);
+  RETURN_IF_ERROR(
+      ToStatus(driver,
+               sequence.Set(driver, graphs.execs.front().get(), graphs.graph,
+                            event.kmd(), {}, args.data()),
+               "change the arguments of a graph's kernel"));
   return graphs;
 }
 
@@ -38,7 +45,7 @@ struct GraphPath::Graphs : Resources {
     Resources::Abandon();
     for (SlotGraphs* graphs : {&rest, &part}) {
       for (GraphExec& exec : graphs->execs) exec.Abandon();
-      graphs->graph.of.graph.Reset();  // belongs to no context
+      graphs->graph.graph.Reset();  // belongs to no context
     }
   }
 
@@ -57,13 +64,8 @@ GraphPath::MakeResources(EventKernel& event) {
   event.ledger().ExpectEpilogues();
   auto resources = std::make_unique<Graphs>();
   RETURN_IF_ERROR(FillIn(event, *resources));
-  Stream capture;  // for this alone: others' launches are not to get into it
-  if (gpu().reserved_sms() != 0) {
-    ASSIGN_OR_RETURN(capture, gpu().MakeStream(SmSet::kRest, event.priority()));
-  }
-  ASSIGN_OR_RETURN(resources->rest,
-                   MakeSlotGraphs(gpu().driver(), resources->sequence, event,
-                                  capture.get()));
+  ASSIGN_OR_RETURN(resources->rest, MakeSlotGraphs(gpu(), resources->sequence,
+                                                   event, SmSet::kRest));
   if (gpu().divided()) RETURN_IF_ERROR(AddForParts(event, *resources));
   return resources;
 }
@@ -71,9 +73,8 @@ GraphPath::MakeResources(EventKernel& event) {
 absl::Status GraphPath::AddForParts(EventKernel& event, Resources& resources) {
   auto& graphs = static_cast<Graphs&>(resources);
   if (!graphs.part.execs.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const Stream capture, gpu().MakeStream(SmSet::kEvents, 0));
-  ASSIGN_OR_RETURN(graphs.part, MakeSlotGraphs(gpu().driver(), graphs.sequence,
-                                               event, capture.get()));
+  ASSIGN_OR_RETURN(graphs.part, MakeSlotGraphs(gpu(), graphs.sequence, event,
+                                               SmSet::kEvents));
   return absl::OkStatus();
 }
 
@@ -84,12 +85,16 @@ void GraphPath::RemoveForParts(Resources& resources) {
 CUresult GraphPath::Enqueue(Resources& resources, Flight& flight) {
   auto& graphs = static_cast<Graphs&>(resources);
   const uint32_t slot = flight.event->ring().layout().SlotOf(flight.sequence);
-  const SlotGraphs& on_sms = IsOnPart(flight) ? graphs.part : graphs.rest;
-  const CUgraphExec exec = on_sms.execs[slot].get();
-  const CUresult result =
-      graphs.sequence.Set(gpu().driver(), exec, on_sms.graph, flight.kmd,
-                          FrameOf(flight, resources), flight.args.data());
-  if (result != CUDA_SUCCESS) return result;
+  const bool on_part = IsOnPart(flight);
+  const SlotGraphs& slots = on_part ? graphs.part : graphs.rest;
+  const CUgraphExec exec = slots.execs[slot].get();
+  {
+    const auto on_sms = gpu().OnSms(on_part ? SmSet::kEvents : SmSet::kRest);
+    const CUresult result =
+        graphs.sequence.Set(gpu().driver(), exec, slots.graph, flight.kmd,
+                            FrameOf(flight, resources), flight.args.data());
+    if (result != CUDA_SUCCESS) return result;
+  }
   return gpu().driver().cuGraphLaunch(exec, StreamOf(flight));
 }
 

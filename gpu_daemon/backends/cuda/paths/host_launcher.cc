@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "spdlog/spdlog.h"
 
 namespace carillon::gpud::cuda {
 namespace {
@@ -188,6 +189,7 @@ bool HostLauncher::Launch(const std::shared_ptr<EventKernel>& event,
   const bool waits = status.ok() && flight.grant == LaunchGate::Grant::kNone;
   if (use && !waits) status = Start(flight);
   if (!status.ok()) {
+    LogRefusal(flight, status);
     return event->ledger().Finish(
         sequence, {.state = EventState::kFailed,
                    .status = static_cast<uint32_t>(EventStatus::kNotLaunched)});
@@ -211,9 +213,10 @@ bool HostLauncher::StartWaiting() {
     }
     Flight flight = std::move(next);
     waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(i));
-    if (Start(flight).ok()) {
+    if (const absl::Status started = Start(flight); started.ok()) {
       flights_.push_back(std::move(flight));
     } else {
+      LogRefusal(flight, started);
       FinishAndSignal(*flight.event, flight.sequence, EventState::kFailed,
                       EventStatus::kNotLaunched);
       Land(flight);
@@ -247,6 +250,18 @@ absl::Status HostLauncher::Start(Flight& flight) {
   flight.launched = gpu_->Check(result);
   if (flight.launched || IsContextFault(result)) return absl::OkStatus();
   return ToStatus(gpu_->driver(), result, "launch");
+}
+
+void HostLauncher::LogRefusal(const Flight& flight, const absl::Status& why) {
+  Tenancy& tenancy = tenancies_[flight.event.get()];
+  if (tenancy.refused) return;
+  tenancy.refused = true;
+  spdlog::warn(
+      "event {} of kernel {} of device '{}' was not launched, and ends as "
+      "failed with status {}: {}; the log says this once an event kernel",
+      flight.sequence.value(), flight.kmd.kernel->name,
+      flight.event->memory().name(),
+      static_cast<uint32_t>(EventStatus::kNotLaunched), why.message());
 }
 
 uint32_t HostLauncher::PtbBlocks(const Resources& resources,
@@ -370,7 +385,9 @@ bool HostLauncher::ReapFlights() {
 bool HostLauncher::Ended(Flight& flight, bool stream_free) {
   if (!flight.launched) {
     // It came while there was no context, after the others were taken up again.
-    if (Start(flight).ok()) return false;
+    const absl::Status started = Start(flight);
+    if (started.ok()) return false;
+    LogRefusal(flight, started);
     FinishAndSignal(*flight.event, flight.sequence, EventState::kFailed,
                     EventStatus::kNotLaunched);
     return true;

@@ -154,6 +154,7 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
     std::unique_ptr<Resources> resources;
     size_t in_flight = 0;
     bool released = false;  // gone with its last flight
+    bool refused = false;   // by the driver, at some launch
   };
 
   using Tenancies = std::map<EventKernel*, Tenancy>;
@@ -196,6 +197,9 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
   bool Ended(Flight& flight, bool stream_free)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Land(const Flight& flight) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Says in the log why an event ends as not launched, once an event kernel.
+  void LogRefusal(const Flight& flight, const absl::Status& why)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Retire(Tenancies::iterator tenancy)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
