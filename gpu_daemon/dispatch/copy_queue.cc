@@ -3,6 +3,9 @@
 #include <pthread.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "base/clock.h"
 #include "base/status.h"
 
@@ -10,12 +13,12 @@ namespace carillon::gpud {
 
 CopyQueue::~CopyQueue() {
   Stop();
-  std::thread thread;
+  std::vector<std::thread> threads;
   {
     MutexLock lock(mutex_);
-    thread = std::move(thread_);
+    threads = std::move(threads_);
   }
-  if (thread.joinable()) thread.join();
+  for (std::thread& thread : threads) thread.join();
 }
 
 void CopyQueue::Submit(std::unique_ptr<MemoryCopy> copy) {
@@ -24,7 +27,7 @@ void CopyQueue::Submit(std::unique_ptr<MemoryCopy> copy) {
     if (!stopped_) {
       const Place place{~copy->priority, arrivals_++};
       copies_.emplace(place, std::move(copy));
-      if (!thread_.joinable()) thread_ = std::thread([this] { Run(); });
+      while (threads_.size() < kLanes) threads_.emplace_back([this] { Run(); });
       changed_.NotifyAll();
       return;
     }
@@ -66,26 +69,40 @@ void CopyQueue::Stop() {
   changed_.NotifyAll();
 }
 
+CopyQueue::Copies::iterator CopyQueue::FindEnded() {
+  return std::ranges::find_if(copies_, [](const auto& entry) {
+    const MemoryCopy& copy = *entry.second;
+    return copy.under_way == 0 && !copy.HasNextChunk();
+  });
+}
+
+MemoryCopy* CopyQueue::Next() {
+  for (const auto& [place, copy] : copies_) {
+    if (copy->HasNextChunk()) return copy.get();
+  }
+  return nullptr;
+}
+
 void CopyQueue::Run() {
   pthread_setname_np(pthread_self(), "gpud-copies");
   MutexLock lock(mutex_);
   while (true) {
-    while (copies_.empty() && !stopped_) changed_.Wait(mutex_);
-    if (copies_.empty()) return;
-    // One that was cancelled waits for nobody.
-    auto next = copies_.begin();
-    for (auto at = next; at != copies_.end(); ++at) {
-      if (at->second->cancelled) next = at;
+    if (const auto found = FindEnded(); found != copies_.end()) {
+      std::unique_ptr<MemoryCopy> ended = std::move(found->second);
+      copies_.erase(found);
+      if (stopped_) changed_.NotifyAll();
+      lock.Unlock();
+      ended->on_end(ended->ResultAt(NowNs()));
+      ended.reset();  // frees what only it has kept
+      lock.Lock();
+    } else if (MemoryCopy* const next = Next()) {
+      CopyChunk(*next);
+    } else if (stopped_ && copies_.empty()) {
+      return;
+    } else {
+      // What is there, ends with a chunk of another thread's.
+      changed_.Wait(mutex_);
     }
-    MemoryCopy& copy = *next->second;
-    if (!copy.cancelled) CopyChunk(copy);
-    if (!copy.cancelled && !copy.failed && copy.copied < copy.bytes) continue;
-    std::unique_ptr<MemoryCopy> ended = std::move(next->second);
-    copies_.erase(next);
-    lock.Unlock();
-    ended->on_end(ended->ResultAt(NowNs()));
-    ended.reset();  // frees what only it has kept
-    lock.Lock();
   }
 }
 
@@ -95,10 +112,13 @@ void CopyQueue::CopyChunk(MemoryCopy& copy) {
     copy.started_ns = NowNs();
     copy.losses = memory_->losses();
   }
+  const uint64_t at = std::exchange(copy.issued, copy.issued + bytes);
+  ++copy.under_way;
   mutex_.Unlock();
-  const absl::Status status = memory_->Copy(
-      copy.direction, copy.to + copy.copied, copy.from + copy.copied, bytes);
+  const absl::Status status =
+      memory_->Copy(copy.direction, copy.to + at, copy.from + at, bytes);
   mutex_.Lock();
+  --copy.under_way;
   copy.copied += bytes;
   // What is before the first chunk, nobody can lose.
   const bool first = copy.copied == bytes;

@@ -1,6 +1,8 @@
 // Copies between the host's memory and the GPU's, beside the queue of kernels
 // (GPES IV-B): one is cut into chunks, and where a chunk ends, the copy of the
-// highest priority goes on, whosever it is.
+// highest priority goes on, whosever it is. Two chunks are under way at once, so
+// that the GPU has another one when one ends: with a thread's way between them,
+// chunks of 512 KB took twice as long as one of all (H200).
 #ifndef CARILLON_GPU_DAEMON_DISPATCH_COPY_QUEUE_H_
 #define CARILLON_GPU_DAEMON_DISPATCH_COPY_QUEUE_H_
 
@@ -18,7 +20,7 @@
 
 namespace carillon::gpud {
 
-// Thread safe. Its thread starts with the first copy.
+// Thread safe. Its threads start with the first copy.
 class CopyQueue {
  public:
   // `memory` must outlive it.
@@ -41,8 +43,15 @@ class CopyQueue {
  private:
   // The most urgent first, then the oldest.
   using Place = std::pair<uint32_t, uint64_t>;
+  using Copies = std::map<Place, std::unique_ptr<MemoryCopy>>;
+  static constexpr size_t kLanes = 2;
 
   void Run();
+  // One of which nothing is under way, and nothing is to follow; end(): there is
+  // none.
+  Copies::iterator FindEnded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whose chunk is next; nullptr: nobody's.
+  MemoryCopy* Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CancelLocked(const LaunchFilter& which, shm::EventStatus why)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CopyChunk(MemoryCopy& copy) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -51,10 +60,10 @@ class CopyQueue {
   const CopyChunks chunks_;
   mutable Mutex mutex_;
   CondVar changed_;
-  std::map<Place, std::unique_ptr<MemoryCopy>> copies_ ABSL_GUARDED_BY(mutex_);
+  Copies copies_ ABSL_GUARDED_BY(mutex_);
   uint64_t arrivals_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread thread_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::thread> threads_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace carillon::gpud

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstring>
 #include <future>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -20,7 +21,7 @@ namespace {
 using shm::EventState;
 using shm::EventStatus;
 
-// Copies when it is let, one chunk a time, and notes what.
+// Copies when it is let, and notes what.
 class GatedMemory final : public KernelMemory {
  public:
   struct Chunk {
@@ -39,6 +40,7 @@ class GatedMemory final : public KernelMemory {
                     uint64_t bytes) override {
     MutexLock lock(mutex_);
     ++waiting_;
+    begun_.push_back(to);
     changed_.NotifyAll();
     while (allowed_ == 0) changed_.Wait(mutex_);
     --allowed_;
@@ -57,18 +59,25 @@ class GatedMemory final : public KernelMemory {
     allowed_ += chunks;
     changed_.NotifyAll();
   }
-  // Until a chunk is under way that has not been let pass.
-  void AwaitChunk() {
+  // Until so many chunks are under way, of those that were not let pass.
+  void AwaitChunks(uint32_t chunks) {
     MutexLock lock(mutex_);
-    while (waiting_ == 0 || allowed_ != 0) changed_.Wait(mutex_);
+    while (waiting_ != chunks || allowed_ != 0) changed_.Wait(mutex_);
   }
   void Fail() {
     MutexLock lock(mutex_);
     fails_ = true;
   }
+  // Those that have ended.
   std::vector<Chunk> chunks() {
     MutexLock lock(mutex_);
     return chunks_;
+  }
+  // Where the n-th that begins is copied to.
+  std::byte* AwaitBegun(size_t n) {
+    MutexLock lock(mutex_);
+    while (begun_.size() <= n) changed_.Wait(mutex_);
+    return begun_[n];
   }
 
  private:
@@ -78,6 +87,7 @@ class GatedMemory final : public KernelMemory {
   uint32_t allowed_ ABSL_GUARDED_BY(mutex_) = 0;
   bool fails_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<Chunk> chunks_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::byte*> begun_ ABSL_GUARDED_BY(mutex_);
   std::atomic<uint64_t> losses_{3};
 };
 
@@ -127,7 +137,7 @@ TEST_F(CopyQueueTest, ShowsWhatHasNotEndedTheMostUrgentFirst) {
   EXPECT_TRUE(queue_->copies().empty());
   Copying large = Submit(250);
   memory_.LetPass(1);
-  memory_.AwaitChunk();
+  memory_.AwaitChunks(2);
   Copying urgent = Submit(30, 5, 0, CopyDirection::kOut);
   const auto copies = queue_->copies();
   ASSERT_EQ(copies.size(), 2u);
@@ -158,39 +168,39 @@ TEST_F(CopyQueueTest, CopiesAllOfItInChunksOfItsDirection) {
   EXPECT_EQ(memory_.chunks().size(), 3u + 9);
 }
 
-TEST_F(CopyQueueTest, AMoreUrgentOneGoesFirstAtTheEndOfTheChunk) {
+// Two chunks are under way, so that none waits for the CPU when one ends.
+TEST_F(CopyQueueTest, AMoreUrgentOneGoesFirstWhenOneOfTwoChunksEnds) {
   Copying low = Submit(250, 1);
-  memory_.AwaitChunk();
+  memory_.AwaitChunks(2);
   Copying high = Submit(150, 2);
   Copying alike = Submit(10, 2);
-  memory_.LetPass(4);
-  EXPECT_EQ(high.result.get().state, EventState::kDone);
-  EXPECT_EQ(alike.result.get().state, EventState::kDone);
-  memory_.AwaitChunk();
-  const auto chunks = memory_.chunks();
-  ASSERT_EQ(chunks.size(), 4u);
-  EXPECT_EQ(chunks[0].to, low.to.data());
-  EXPECT_EQ(chunks[1].to, high.to.data());
-  EXPECT_EQ(chunks[2].to, high.to.data() + 100);
-  EXPECT_EQ(chunks[3].to, alike.to.data());
+  std::byte* const order[] = {high.to.data(), high.to.data() + 100,
+                              alike.to.data(), low.to.data() + 200};
+  for (size_t i = 0; i < std::size(order); ++i) {
+    EXPECT_EQ(memory_.chunks().size(), i);
+    memory_.LetPass(1);
+    EXPECT_EQ(memory_.AwaitBegun(2 + i), order[i]) << i;
+    memory_.AwaitChunks(2);
+  }
   EXPECT_FALSE(queue_->idle());
   memory_.LetPass(2);
-  EXPECT_EQ(low.result.get().state, EventState::kDone);
-  EXPECT_TRUE(low.whole() && high.whole() && alike.whole());
+  for (Copying* copy : {&low, &high, &alike}) {
+    EXPECT_EQ(copy->result.get().state, EventState::kDone);
+    EXPECT_TRUE(copy->whole());
+  }
 }
 
-TEST_F(CopyQueueTest, OneThatIsCancelledEndsBehindItsChunk) {
+TEST_F(CopyQueueTest, OneThatIsCancelledEndsBehindItsChunks) {
   Copying first = Submit(250, 0, 5);
-  memory_.AwaitChunk();
+  memory_.AwaitChunks(2);
   Copying second = Submit(250, 3, 6);
   queue_->Cancel(LaunchFilter::OfToken(5), EventStatus::kUnregistered);
-  memory_.LetPass(1);
+  memory_.LetPass(5);
   const LaunchResult result = first.result.get();
   EXPECT_EQ(result.state, EventState::kAborted);
   EXPECT_EQ(result.status, static_cast<uint32_t>(EventStatus::kUnregistered));
-  memory_.LetPass(3);
   EXPECT_EQ(second.result.get().state, EventState::kDone);
-  EXPECT_EQ(memory_.chunks().size(), 4u);
+  EXPECT_EQ(memory_.chunks().size(), 5u);
 }
 
 TEST_F(CopyQueueTest, ADevicesEndTakesAllThatIsItsOwn) {
@@ -198,48 +208,49 @@ TEST_F(CopyQueueTest, ADevicesEndTakesAllThatIsItsOwn) {
   Copying one = Submit(250);
   Copying two = Submit(250, 7);
   queue_->Cancel(LaunchFilter::Of(*other.memory), EventStatus::kDeviceGone);
-  memory_.AwaitChunk();
+  memory_.AwaitChunks(2);
   queue_->Cancel(LaunchFilter::Of(*device_.memory), EventStatus::kDeviceGone);
-  memory_.LetPass(1);
+  memory_.LetPass(2);
   for (Copying* copy : {&one, &two}) {
     EXPECT_EQ(copy->result.get().status,
               static_cast<uint32_t>(EventStatus::kDeviceGone));
   }
-  EXPECT_EQ(memory_.chunks().size(), 1u);
+  EXPECT_EQ(memory_.chunks().size(), 2u);
 }
 
 TEST_F(CopyQueueTest, StopEndsThemAndTakesNoMore) {
   Copying under_way = Submit(250);
-  memory_.AwaitChunk();
+  memory_.AwaitChunks(2);
   queue_->Stop();
   Copying late = Submit(10);
   EXPECT_EQ(late.result.get().status,
             static_cast<uint32_t>(EventStatus::kShutdown));
-  memory_.LetPass(1);
+  memory_.LetPass(2);
   EXPECT_EQ(under_way.result.get().state, EventState::kAborted);
   queue_.reset();
-  EXPECT_EQ(memory_.chunks().size(), 1u);
+  EXPECT_EQ(memory_.chunks().size(), 2u);
 }
 
 TEST_F(CopyQueueTest, OneThatTheGpuLosesFailsAloneAndAtOnce) {
   memory_.Fail();
-  memory_.LetPass(1);
   Copying lost = Submit(250);
+  memory_.AwaitChunks(2);
+  memory_.LetPass(2);
   const LaunchResult result = lost.result.get();
   EXPECT_EQ(result.state, EventState::kFailed);
   EXPECT_NE(result.status, 0u);
-  EXPECT_EQ(memory_.chunks().size(), 1u);
+  EXPECT_EQ(memory_.chunks().size(), 2u);
   EXPECT_TRUE(queue_->idle());
 }
 
 // The later chunks arrive, and the first one has gone with the context.
 TEST_F(CopyQueueTest, OneWhoseFirstChunksAreLostBehindItsBackFails) {
   Copying copying = Submit(250);
-  memory_.AwaitChunk();
+  memory_.AwaitChunks(2);
   memory_.LetPass(1);
-  memory_.AwaitChunk();
+  memory_.AwaitChunks(2);
   memory_.LoseBytes();
-  memory_.LetPass(1);
+  memory_.LetPass(2);
   EXPECT_EQ(copying.result.get().state, EventState::kFailed);
   memory_.LetPass(3);
   EXPECT_EQ(Submit(250).result.get().state, EventState::kDone);

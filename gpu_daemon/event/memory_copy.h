@@ -39,16 +39,19 @@ struct MemoryCopy {
   Nanoseconds queued_ns = 0;
 
   // The back-end's:
-  uint64_t copied = 0;
+  uint64_t issued = 0;     // bytes of chunks that have begun
+  uint64_t copied = 0;     // of those that have ended
+  uint32_t under_way = 0;  // chunks that have begun and not ended
   std::optional<Nanoseconds> started_ns;
   uint64_t losses = 0;  // KernelMemory::losses() when it started
   bool failed = false;  // the GPU was lost
   // Set: no chunk follows, and it ends as aborted for this reason.
   std::optional<shm::EventStatus> cancelled;
 
+  bool HasNextChunk() const { return !cancelled && !failed && issued < bytes; }
   uint64_t NextChunk(const CopyChunks& chunks) const {
     return std::min(direction == CopyDirection::kIn ? chunks.in : chunks.out,
-                    bytes - copied);
+                    bytes - issued);
   }
   LaunchResult ResultAt(Nanoseconds now) const {
     LaunchResult result{.state = shm::EventState::kDone,

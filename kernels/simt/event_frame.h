@@ -75,6 +75,20 @@ struct GridPart {
 };
 static_assert(sizeof(GridPart) == 24);
 
+// How far a launch of persistent blocks has come, in device memory. Zeros when it
+// begins; its last block clears it. Writers and readers: the resident blocks.
+struct BlocksTaken {
+  // From BlockSupply::first on, and how often none was left: by one addition for
+  // each block. Whoever sees the host's stop makes it the grid's count.
+  uint64_t taken = 0;
+  // 1 more than `taken` was then; 0: nobody has seen it.
+  uint64_t stopped = 0;
+  uint32_t arrived =
+      0;  // resident blocks: the second one watches the host's word
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(BlocksTaken) == 24);
+
 // From what a launch of persistent blocks takes the blocks of a grid (policy ptb):
 // each resident block takes the next number and runs that block, until none is left
 // or the host wants the GPU back. A block that was taken has run when the launch
@@ -83,12 +97,9 @@ struct BlockSupply {
   Dim3 grid;  // the whole
   uint32_t reserved = 0;
   uint64_t first = 0;  // the block of the grid to begin with
-  // In device memory: how many were taken from `first` on, and how often none was
-  // left. 0 when a launch begins; its last block clears it. Writers: the resident
-  // blocks, by one addition for each block.
-  uint64_t* taken = nullptr;
+  BlocksTaken* taken = nullptr;
   // The host's memory. Other than 0: nobody takes any more. Writer: the host;
-  // readers: the resident blocks, before each block.
+  // reader: one of the resident blocks, all the time.
   const uint32_t* stop = nullptr;
   // The host's memory. Writer: the launch's last block, before its completion;
   // reader: the host, behind that. The first block that has not run, or their

@@ -284,7 +284,7 @@ class Bench {
     void* by_address[] = {&address};
     const bool ptb = form.prefix == kPtb;
     simt::BlockSupply supply{.grid = launch.kmd.grid,
-                             .taken = words_.as<uint64_t>(512),
+                             .taken = words_.as<simt::BlocksTaken>(512),
                              .stop = pinned_.as<uint32_t>(kStopAt),
                              .ended = pinned_.as<uint64_t>(kStopAt + 64)};
     const std::atomic_ref stop(*pinned_.as<uint32_t>(kStopAt));

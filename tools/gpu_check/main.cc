@@ -226,9 +226,11 @@ std::string FindingOfSharing(const Json& document) {
                : 0;
   };
   for (const Json& cell : document.value("cells", Json::array())) {
-    add(cell, fmt::format("{} {} p99 wait {:.1f} us, keeps {:.2f}",
+    add(cell, fmt::format("{} {} p99 wait {:.1f} us, response {:.1f} us, keeps "
+                          "{:.2f}",
                           cell.value("load", ""), cell.value("rate", ""),
                           number(cell, "/preemption_us/p99"),
+                          number(cell, "/response_us/p99"),
                           number(cell, "/background_kept")));
   }
   for (const Json& row : document.value("pending", Json::array())) {
@@ -236,7 +238,11 @@ std::string FindingOfSharing(const Json& document) {
                          number(row, "/worst")));
   }
   for (const Json& row : document.value("losses", Json::array())) {
-    add(row, fmt::format("{} loses {:.1f} %", row.value("kernel", ""),
+    const std::string block =
+        row.contains("block_us")
+            ? fmt::format(" of {} us", number(row, "/block_us"))
+            : "";
+    add(row, fmt::format("{}{} loses {:.1f} %", row.value("kernel", ""), block,
                          number(row, "/loss_percent")));
   }
   for (const Json& row : document.value("copies", Json::array())) {

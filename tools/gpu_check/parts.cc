@@ -194,22 +194,28 @@ CheckPart Sharing(const Maker& maker, const PartOptions& options) {
     const char* name;
     const char* part;
     const char* policy;  // nullptr: all
+    const char* rounds;
     bool in_dry_run;
+    const char* more = nullptr;
   };
-  constexpr Step kSteps[] = {{"wait.priority", "load", "priority", false},
-                             {"wait.gpes", "load", "gpes", true},
-                             {"wait.ptb", "load", "ptb", true},
-                             {"wait.reservation", "load", "reservation", false},
-                             {"pending", "pending", nullptr, false},
-                             {"losses", "losses", nullptr, false},
-                             {"copies", "copies", nullptr, false}};
+  constexpr Step kSteps[] = {
+      {"wait.priority", "load", "priority", "1", false},
+      {"wait.gpes", "load", "gpes", "1", true},
+      {"wait.ptb", "load", "ptb", "1", true},
+      {"wait.reservation", "load", "reservation", "1", false},
+      {"pending", "pending", nullptr, "2", false},
+      {"losses", "losses", nullptr, "1", false},
+      {"losses.bound", "losses", "gpes", "1", false, "--preempt-us=200"},
+      {"copies", "copies", nullptr, "1", false}};
   CheckPart part{"sharing", "events beside a background, by policy", {}};
   for (const Step& step : kSteps) {
-    std::vector<std::string> arguments = {fmt::format("--parts={}", step.part),
-                                          "--rounds=1"};
+    std::vector<std::string> arguments = {
+        fmt::format("--parts={}", step.part),
+        fmt::format("--rounds={}", step.rounds)};
     if (step.policy != nullptr) {
       arguments.push_back(fmt::format("--policies={}", step.policy));
     }
+    if (step.more != nullptr) arguments.push_back(step.more);
     part.steps.push_back(
         OnFewSms(BenchStep(maker, options, part.name, step.name, 60,
                            std::move(arguments), "sharing_bench"),

@@ -939,7 +939,7 @@ TEST_F(CudaBackgroundTest, ACopyThatLosesTheContextFailsAndTheNextOneDoesNot) {
   auto memory = *backend_->memory().Allocate(100);
   std::byte* const in = device_->memory->submission().At(
       *device_->submission_heap->Allocate(100));
-  fake_.FailNext("cuMemcpyHtoD", CUDA_ERROR_ILLEGAL_ADDRESS);
+  fake_.FailNext("cuMemcpyHtoDAsync", CUDA_ERROR_ILLEGAL_ADDRESS);
   const LaunchResult lost =
       Copy(CopyDirection::kIn, memory->data(), in, 100).get();
   EXPECT_EQ(lost.state, EventState::kFailed);

@@ -43,6 +43,7 @@ std::vector<TimedCopies::Ended> TimedCopies::AdvanceTo(Nanoseconds now) {
         copy.direction, copy.to + copy.copied, copy.from + copy.copied, bytes);
     if (!status.ok()) spdlog::error("a copy failed: {}", status.message());
     copy.failed = !status.ok();
+    copy.issued += bytes;
     copy.copied += bytes;
     if (!copy.failed && copy.copied < copy.bytes) continue;
     const auto found = std::ranges::find_if(

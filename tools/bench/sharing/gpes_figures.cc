@@ -2,6 +2,7 @@
 // (copies), 10 (video), 11 (orders) and 12 (floods).
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
@@ -33,12 +34,6 @@ absl::StatusOr<Json> SharingMeasurement::Pending() {
     Json row = {{"policy", way.policy},
                 {"waves", way.waves},
                 {"block_us", static_cast<double>(work.block_ns) / 1000}};
-    ASSIGN_OR_RETURN(const auto refused, Refused(way.policy));
-    if (!refused.empty()) {
-      row.update(refused);
-      rows.push_back(std::move(row));
-      continue;
-    }
     ASSIGN_OR_RETURN(const auto alone, WorkAlone(work));
     const double kernel = MeanOf(alone);
     // It fills the GPU once, with blocks as long as the shortest here.
@@ -46,8 +41,9 @@ absl::StatusOr<Json> SharingMeasurement::Pending() {
     event.plan["due"] = {Nanoseconds{0}};
     ASSIGN_OR_RETURN(const auto by_itself, RunDevices(Gpud(), {event}));
     std::vector<double> pending;
-    for (const double share : comes) {
-      event.plan["due"] = {static_cast<Nanoseconds>(share * kernel)};
+    for (size_t i = 0; i < comes.size() * (simulated() ? 1 : rounds_); ++i) {
+      event.plan["due"] = {
+          static_cast<Nanoseconds>(comes[i % comes.size()] * kernel)};
       ASSIGN_OR_RETURN(
           const auto saw,
           RunDevices(Gpud(),
@@ -75,12 +71,20 @@ absl::StatusOr<Json> SharingMeasurement::Losses() {
   std::vector<std::pair<Json, SharingDevicePlan>> backgrounds;
   for (const Nanoseconds block : {10 * kUs, 100 * kUs, 1 * kMs}) {
     if (options_.quick && block == kMs) continue;
-    constexpr uint64_t kWaves = 8;
+    // On a GPU long enough that when its end is seen does not count.
+    const uint64_t waves =
+        on_gpu() ? std::max<uint64_t>(8, 16 * kMs / block) : uint64_t{8};
     backgrounds.emplace_back(
-        Json{{"kernel", "busy"}, {"block_us", block / kUs}, {"waves", kWaves}},
-        BackgroundPlan("background", {block, kWaves, 1}, AlonePolicy()));
+        Json{{"kernel", "busy"}, {"block_us", block / kUs}, {"waves", waves}},
+        BackgroundPlan("background", {block, waves, 1}, AlonePolicy()));
   }
-  const uint64_t side = options_.quick ? 32 : 128;
+  // As many blocks as some waves have.
+  const uint64_t side =
+      options_.quick ? 32
+      : on_gpu()     ? static_cast<uint64_t>(std::sqrt(
+                           32.0 * kThreads * static_cast<double>(places_))) /
+                       kThreads * kThreads
+                 : 128;
   const uint64_t blocks = side * side / kThreads;
   backgrounds.emplace_back(Json{{"kernel", "mandelbrot"},
                                 {"waves", (blocks + places_ - 1) / places_}},
@@ -95,14 +99,8 @@ absl::StatusOr<Json> SharingMeasurement::Losses() {
   for (const char* policy : {"gpes", "ptb"}) {
     ASSIGN_OR_RETURN(const bool has, Has(policy));
     if (!has) continue;
-    ASSIGN_OR_RETURN(const auto refused, Refused(policy));
     for (auto [row, plan] : backgrounds) {
       row["policy"] = policy;
-      row.update(refused);
-      if (!refused.empty()) {
-        rows.push_back(std::move(row));
-        continue;
-      }
       std::vector<double> whole, cut;
       for (uint32_t round = 0; round < (simulated() ? 1 : rounds_); ++round) {
         plan.plan["policy"] = AlonePolicy();
@@ -113,6 +111,7 @@ absl::StatusOr<Json> SharingMeasurement::Losses() {
         cut.push_back(EndOf(saw[0]));
       }
       row["status"] = "measured";
+      row["alone_us"] = Rounded(MeanOf(whole) / 1000);
       row["loss_percent"] = Rounded(100 * (MeanOf(cut) / MeanOf(whole) - 1));
       rows.push_back(std::move(row));
     }
@@ -123,7 +122,9 @@ absl::StatusOr<Json> SharingMeasurement::Losses() {
 // GPES's Figs. 6 and 9: a large copy to GPU memory in chunks, alone, and an
 // urgent small one that comes after a tenth of it.
 absl::StatusOr<Json> SharingMeasurement::Copies() {
-  const uint64_t bytes = options_.quick ? 4 << 20 : 128 << 20;
+  const uint64_t bytes = options_.quick ? 4 << 20
+                         : on_gpu()     ? 512 << 20
+                                        : 128 << 20;
   constexpr uint64_t kUrgentBytes = 256 << 10;
   const auto plan = [](uint64_t size, uint32_t priority, double due) {
     return Json{{"do", "copies"},
@@ -136,7 +137,7 @@ absl::StatusOr<Json> SharingMeasurement::Copies() {
   for (const uint64_t chunks : {1, 4, 32, 256, 1024}) {
     const SharingGpud gpud =
         Gpud({"--copy-in-chunk", std::to_string(bytes / chunks), "--memory",
-              "1GiB"});
+              "2GiB"});
     ASSIGN_OR_RETURN(const auto alone,
                      RunDevices(gpud, {{"large", plan(bytes, 0, 0)}}));
     const double took = ServedOf(alone[0]["copies"])[0].response();
@@ -178,12 +179,6 @@ absl::StatusOr<Json> SharingMeasurement::Video() {
       Json row = {{"policy", policy},
                   {"competitor", Rounded(static_cast<double>(waves) /
                                          static_cast<double>(kFrameWaves))}};
-      ASSIGN_OR_RETURN(const auto refused, Refused(policy));
-      if (!refused.empty()) {
-        row.update(refused);
-        rows.push_back(std::move(row));
-        continue;
-      }
       SharingDevicePlan video =
           EventPlan(policy, kFrameWaves * places_, kBlock);
       video.plan["due"] = {Nanoseconds{0}};
@@ -235,12 +230,6 @@ absl::StatusOr<Json> SharingMeasurement::Orders() {
         name += (name.empty() ? "" : ".") + std::string(applications[i].name);
       }
       Json row = {{"order", name}, {"policy", policy}};
-      ASSIGN_OR_RETURN(const auto refused, Refused(policy));
-      if (!refused.empty()) {
-        row.update(refused);
-        rows.push_back(std::move(row));
-        continue;
-      }
       std::vector<SharingDevicePlan> plans;
       for (const size_t i : order) {
         plans.push_back(
@@ -286,12 +275,6 @@ absl::StatusOr<Json> SharingMeasurement::Floods() {
       for (const uint32_t priority : {0u, kEventPriority}) {
         Json row = {
             {"flood", name}, {"policy", policy}, {"priority", priority}};
-        ASSIGN_OR_RETURN(const auto refused, Refused(policy));
-        if (!refused.empty()) {
-          row.update(refused);
-          rows.push_back(std::move(row));
-          continue;
-        }
         ASSIGN_OR_RETURN(const auto alone, WorkAlone(normal));
         SharingDevicePlan victim = BackgroundPlan("normal", normal, policy);
         const Nanoseconds begin = 100 * kUs;

@@ -81,6 +81,7 @@ class SharingMeasurement {
 
  private:
   bool simulated() const { return options_.backend == "sim"; }
+  bool on_gpu() const { return options_.backend == "cuda" && driver_.empty(); }
   // What is measured alone is measured under this one.
   std::string AlonePolicy() const {
     return options_.backend == "cuda" ? "priority" : "first_come";
@@ -92,7 +93,14 @@ class SharingMeasurement {
     return simulated() && load.shape != "poisson" ? 1 : rounds_;
   }
   SharingGpud Gpud(const std::vector<std::string>& more = {}) const;
+  absl::StatusOr<std::vector<Json>> RunDevices(
+      const SharingGpud& gpud, const std::vector<SharingDevicePlan>& plans) {
+    return testbed_.Run(gpud, plans);
+  }
   absl::Status Calibrate();
+  // The shortest of three.
+  absl::StatusOr<double> LaunchNs(uint64_t blocks, uint32_t threads,
+                                  uint64_t iterations);
   uint64_t IterationsOf(Nanoseconds ns, uint32_t threads) const {
     const double each = ns_per_iteration_.at(threads);
     return std::max<uint64_t>(
@@ -114,8 +122,8 @@ class SharingMeasurement {
   absl::StatusOr<std::string> Refusal(const std::string& policy);
   // {"status", "reason"} where it cannot; empty where it can.
   absl::StatusOr<Json> Refused(const std::string& policy);
-  // Whether a part of GPES's has rows of the policy. ptb is no policy of GPES's:
-  // where the back-end lacks it, the cells say so, and nothing else does.
+  // Whether a part of GPES's has rows of the policy: it is chosen, and the back-end
+  // has it. Where it lacks one, the cells and Summary() say so, and no row does.
   absl::StatusOr<bool> Has(const std::string& policy);
   // Of each round.
   absl::StatusOr<std::vector<double>> WorkAlone(const Work& work);
@@ -145,13 +153,18 @@ class SharingMeasurement {
 
   const SharingOptions options_;
   const uint32_t rounds_;
+  SharingTestbed testbed_;
   Arrivals trace_;
   uint64_t places_ = kSms;                       // blocks that run at once
   uint32_t workers_ = kSms;                      // cpu
   std::map<uint32_t, double> ns_per_iteration_;  // by threads of a block
   std::map<std::tuple<Nanoseconds, uint64_t, uint64_t>, std::vector<double>>
       alone_;
-  std::map<std::pair<std::string, double>, double> responses_;
+  struct EventAlone {
+    double response = 0;
+    double running = 0;  // from its launch to its end
+  };
+  std::map<std::pair<std::string, double>, EventAlone> alone_events_;
   std::map<std::string, std::string> refusals_;  // by policy
   std::string driver_;  // of a cuda back-end that is not NVIDIA's (DriverOf())
 };

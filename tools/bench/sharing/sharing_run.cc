@@ -104,30 +104,59 @@ SharingGpud SharingMeasurement::Gpud(
   return gpud;
 }
 
-// How long an iteration of the kernel takes in a block of so many threads.
+absl::StatusOr<double> SharingMeasurement::LaunchNs(uint64_t blocks,
+                                                    uint32_t threads,
+                                                    uint64_t iterations) {
+  const SharingDevicePlan plan{"calibration",
+                               {{"do", "background"},
+                                {"iterations", iterations},
+                                {"blocks", blocks},
+                                {"threads", threads},
+                                {"launches", 3}}};
+  ASSIGN_OR_RETURN(const auto saw, RunDevices(Gpud(), {plan}));
+  // The first one warms up.
+  std::vector<double> ns;
+  for (const Json& launch : saw[0]["launches"]) {
+    ns.push_back(launch[2].get<double>() - launch[1].get<double>());
+  }
+  return std::ranges::min(ns);
+}
+
+// How long an iteration of the kernel takes in a block of so many threads: on a GPU
+// where as many others run as will, since blocks of one SM share its units, and
+// without what a launch takes.
 absl::Status SharingMeasurement::Calibrate() {
-  const uint64_t iterations = options_.backend == "cpu" ? 20'000 : 2'000;
-  for (const uint32_t threads : {kThreads, kEventThreads}) {
+  const bool cuda = options_.backend == "cuda";
+  if (cuda) {
     SharingDevicePlan plan{"calibration",
                            {{"do", "background"},
-                            {"iterations", iterations},
+                            {"describe", true},
+                            {"iterations", 1},
                             {"blocks", 1},
-                            {"threads", threads},
-                            {"launches", 3}}};
-    if (options_.backend == "cuda") plan.plan["describe"] = true;
+                            {"threads", kEventThreads},
+                            {"launches", 1}}};
     ASSIGN_OR_RETURN(const auto saw, RunDevices(Gpud(), {plan}));
-    if (options_.backend == "cuda") {
-      const Json& about = saw[0]["about"];
-      driver_ = DriverOf(about["description"].get<std::string>());
-      places_ = about["places"];
+    const Json& about = saw[0]["about"];
+    driver_ = DriverOf(about["description"].get<std::string>());
+    places_ = about["places"];
+  }
+  const uint64_t iterations = options_.backend == "cpu" ? 20'000 : 2'000;
+  for (const uint32_t threads : {kThreads, kEventThreads}) {
+    const uint64_t blocks = !on_gpu()             ? 1
+                            : threads == kThreads ? places_
+                                                  : event_blocks();
+    ASSIGN_OR_RETURN(const double ns, LaunchNs(blocks, threads, iterations));
+    double each = ns / static_cast<double>(iterations);
+    if (cuda) {
+      constexpr uint64_t kMore = 11;
+      ASSIGN_OR_RETURN(const double longer,
+                       LaunchNs(blocks, threads, kMore * iterations));
+      // Unless the machine was busy meanwhile.
+      if (longer > ns) {
+        each = (longer - ns) / static_cast<double>((kMore - 1) * iterations);
+      }
     }
-    // The first one warms up.
-    std::vector<double> ns;
-    for (const Json& launch : saw[0]["launches"]) {
-      ns.push_back(launch[2].get<double>() - launch[1].get<double>());
-    }
-    ns_per_iteration_[threads] =
-        std::max(0.01, std::ranges::min(ns) / static_cast<double>(iterations));
+    ns_per_iteration_[threads] = std::max(0.01, each);
   }
   return absl::OkStatus();
 }
@@ -151,6 +180,7 @@ SharingDevicePlan SharingMeasurement::EventPlan(std::string_view policy,
            {"policy", policy},
            // On cuda, whose policies do not see what the GPU itself launches.
            {"launch_path", options_.backend == "cuda" ? "baseline_flag" : ""},
+           {"spins", on_gpu()},
            {"iterations", IterationsOf(block_ns, kEventThreads)},
            {"blocks", blocks},
            {"threads", kEventThreads},
@@ -194,7 +224,6 @@ absl::StatusOr<Json> SharingMeasurement::Refused(const std::string& policy) {
 
 absl::StatusOr<bool> SharingMeasurement::Has(const std::string& policy) {
   if (!Chosen(policy)) return false;
-  if (policy != "ptb") return true;
   ASSIGN_OR_RETURN(const auto reason, Refusal(policy));
   return reason.empty();
 }
@@ -214,18 +243,21 @@ absl::StatusOr<std::vector<double>> SharingMeasurement::WorkAlone(
 
 absl::StatusOr<double> SharingMeasurement::ResponseAlone(const Load& load) {
   const Nanoseconds end = (options_.quick ? 4 : 16) * kMs;
-  double& response = responses_[{load.shape, load.rate.share}];
-  if (response != 0) return response;
-  std::vector<double> all;
+  EventAlone& event = alone_events_[{load.shape, load.rate.share}];
+  if (event.response != 0) return event.response;
+  std::vector<double> all, running;
   for (uint32_t round = 0; round < RoundsOf(load); ++round) {
     ASSIGN_OR_RETURN(
         const auto saw,
         RunDevices(Gpud(), {LoadPlan(load, AlonePolicy(), end, round)}));
-    std::ranges::copy(ResponsesOf(ServedOf(saw[0]["served"])),
-                      std::back_inserter(all));
+    for (const Served& served : ServedOf(saw[0]["served"])) {
+      all.push_back(served.response());
+      running.push_back(
+          static_cast<double>(served.finished - served.dispatched));
+    }
   }
-  response = MeanOf(all);
-  return response;
+  event = {.response = MeanOf(all), .running = MeanOf(running)};
+  return event.response;
 }
 
 absl::StatusOr<Json> SharingMeasurement::Cell(std::string_view part,
@@ -364,6 +396,27 @@ Json SharingMeasurement::Conditions() const {
                   "with seeds from {} on",
                   rounds_, options_.seed),
       fmt::format("alone: under {}", AlonePolicy())};
+  if (on_gpu()) {
+    conditions.push_back(
+        "a block takes as long as that where the GPU is full of blocks like "
+        "it");
+  }
+  for (const auto& [load, event] : alone_events_) {
+    const auto& [shape, share] = load;
+    const Rate& rate = *std::ranges::find(kRates, share, &Rate::share);
+    const double gap = static_cast<double>(GapOf(rate));
+    if (event.running <= gap) continue;
+    conditions.push_back(fmt::format(
+        "{}, {}: an event alone runs for {:.4g} us, and one comes every {:.4g} "
+        "us: where one has the GPU, or all of a part, to itself, they wait for "
+        "each other without end",
+        shape, rate.name, event.running / 1000, gap / 1000));
+  }
+  for (const auto& [policy, reason] : refusals_) {
+    if (!reason.empty()) {
+      conditions.push_back(fmt::format("not measured: {}", reason));
+    }
+  }
   if (!driver_.empty()) conditions.push_back(driver_);
   if (options_.preempt_us != 0) {
     conditions.push_back(
@@ -483,9 +536,11 @@ absl::StatusOr<Json> SharingMeasurement::All() {
     places_ = workers_;
   }
   RETURN_IF_ERROR(Calibrate());
-  Json document = {{"bench", "sharing"},      {"backend", options_.backend},
-                   {"quick", options_.quick}, {"seed", options_.seed},
-                   {"rounds", rounds_},       {"conditions", Conditions()}};
+  Json document = {{"bench", "sharing"},
+                   {"backend", options_.backend},
+                   {"quick", options_.quick},
+                   {"seed", options_.seed},
+                   {"rounds", rounds_}};
   if (!driver_.empty()) document["driver"] = driver_;
   document["cells"] = Json::array();
   RETURN_IF_ERROR(AddCells(document["cells"]));
@@ -503,6 +558,7 @@ absl::StatusOr<Json> SharingMeasurement::All() {
     ASSIGN_OR_RETURN(document[part], (this->*measure)());
     Say(fmt::format("{}: {} rows", part, document[part].size()));
   }
+  document["conditions"] = Conditions();
   document["summary"] = Summary(document);
   document["others"] = Others();
   return document;

@@ -1,8 +1,10 @@
-// A testbed for one measurement: gpud and devices (device_role.h), from their
-// start to their end.
+// The testbed of measurements: gpud, and for each of them devices (device_role.h),
+// from their start to their end.
 #ifndef CARILLON_TOOLS_BENCH_SHARING_TESTBED_H_
 #define CARILLON_TOOLS_BENCH_SHARING_TESTBED_H_
 
+#include <cstdint>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -18,6 +20,8 @@ struct SharingGpud {
   std::vector<std::string> flags;
   // It lives in simulated time, which begins when all devices are there.
   bool simulated = false;
+
+  bool operator==(const SharingGpud&) const = default;
 };
 
 struct SharingDevicePlan {
@@ -25,12 +29,27 @@ struct SharingDevicePlan {
   Json plan;
 };
 
-// What each device saw, in the plans' order; if one was refused a policy, only
-// that one's answer. The devices attach one after the other and begin together.
-// Errors: the devices'; FailedPrecondition (gpud does not come up; says what it
-// logged), Cancelled, DeadlineExceeded.
-absl::StatusOr<std::vector<Json>> RunDevices(
-    const SharingGpud& gpud, const std::vector<SharingDevicePlan>& plans);
+// Not thread safe.
+class SharingTestbed {
+ public:
+  SharingTestbed();
+  ~SharingTestbed();
+
+  // What each device saw, in the plans' order; if one was refused a policy, only
+  // that one's answer. The devices attach one after the other and begin together.
+  // In wall time gpud stays for the next run with the same one, since on a GPU its
+  // start takes longer than a run: with the policy that it has been set.
+  // Errors: the devices'; FailedPrecondition (gpud does not come up; says what it
+  // logged), Cancelled, DeadlineExceeded.
+  absl::StatusOr<std::vector<Json>> Run(
+      const SharingGpud& gpud, const std::vector<SharingDevicePlan>& plans);
+
+ private:
+  struct Running;
+
+  std::unique_ptr<Running> running_;
+  uint64_t runs_ = 0;
+};
 
 }  // namespace carillon::bench
 

@@ -127,9 +127,36 @@ class CudaMemory::Block : public GpuMemory {
   bool mapped_ = false;
 };
 
-CudaMemory::CudaMemory(Gpu* gpu) : gpu_(gpu) { gpu_->Add(this); }
+CudaMemory::CudaMemory(Gpu* gpu) : gpu_(gpu) {
+  if (const Gpu::ContextLease use = gpu_->Enter()) MakeLanes();
+  gpu_->Add(this);
+}
 
-CudaMemory::~CudaMemory() { gpu_->Remove(this); }
+CudaMemory::~CudaMemory() {
+  gpu_->Remove(this);
+  const Gpu::ContextLease use = gpu_->Enter();
+  MutexLock lock(lanes_mutex_);
+  for (Lane& lane : lanes_) {
+    if (!use) lane.end.Abandon();
+    lane.end.Reset();
+  }
+}
+
+void CudaMemory::MakeLanes() {
+  MutexLock lock(lanes_mutex_);
+  for (Lane& lane : lanes_) {
+    auto end = MakeEvent(gpu_->driver());
+    if (end.ok()) lane.end = *std::move(end);
+  }
+}
+
+CudaMemory::Lane* CudaMemory::TakeLane() {
+  MutexLock lock(lanes_mutex_);
+  for (Lane& lane : lanes_) {
+    if (lane.end && !std::exchange(lane.is_busy, true)) return &lane;
+  }
+  return nullptr;
+}
 
 // Again, if the context was lost on the way.
 absl::Status CudaMemory::Try(const std::function<absl::Status()>& action) {
@@ -178,9 +205,20 @@ absl::Status CudaMemory::Copy(CopyDirection direction, std::byte* to,
   const auto address = [](const std::byte* given) {
     return reinterpret_cast<CUdeviceptr>(given);
   };
-  const CUresult result = direction == CopyDirection::kIn
-                              ? driver.cuMemcpyHtoD(address(to), from, bytes)
-                              : driver.cuMemcpyDtoH(to, address(from), bytes);
+  const bool in = direction == CopyDirection::kIn;
+  CUresult result;
+  if (Lane* const lane = TakeLane()) {
+    const CUevent end = lane->end.get();
+    result = in ? driver.cuMemcpyHtoDAsync(address(to), from, bytes, nullptr)
+                : driver.cuMemcpyDtoHAsync(to, address(from), bytes, nullptr);
+    if (result == CUDA_SUCCESS) result = driver.cuEventRecord(end, nullptr);
+    if (result == CUDA_SUCCESS) result = driver.cuEventSynchronize(end);
+    MutexLock lock(lanes_mutex_);
+    lane->is_busy = false;
+  } else {
+    result = in ? driver.cuMemcpyHtoD(address(to), from, bytes)
+                : driver.cuMemcpyDtoH(to, address(from), bytes);
+  }
   gpu_->Check(result);
   return ToStatus(driver, result, fmt::format("copy {} bytes", bytes));
 }
@@ -188,9 +226,12 @@ absl::Status CudaMemory::Copy(CopyDirection direction, std::byte* to,
 void CudaMemory::Abandon() {
   MutexLock lock(mutex_);
   for (Mapping* mapping : mappings_) mapping->Abandon();
+  MutexLock lanes_lock(lanes_mutex_);
+  for (Lane& lane : lanes_) lane.end.Abandon();
 }
 
 absl::Status CudaMemory::Settle() {
+  MakeLanes();
   MutexLock lock(mutex_);
   for (Mapping* mapping : mappings_) {
     RETURN_IF_ERROR(mapping->Register());

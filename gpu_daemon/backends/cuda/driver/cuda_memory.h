@@ -3,6 +3,8 @@
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_DRIVER_CUDA_MEMORY_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_CUDA_DRIVER_CUDA_MEMORY_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -11,6 +13,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "gpu_daemon/backends/cuda/driver/gpu.h"
+#include "gpu_daemon/backends/cuda/driver/owned.h"
 #include "gpu_daemon/event/kernel_memory.h"
 
 namespace carillon::gpud::cuda {
@@ -27,7 +30,8 @@ class CudaMemory : public KernelMemory, private Gpu::ContextUser {
   // Stays at its address when the context is lost. Whether the bytes do is up
   // to the driver; otherwise they are zeros.
   absl::StatusOr<std::unique_ptr<GpuMemory>> Allocate(uint64_t bytes) override;
-  // By the GPU's copy engine; kernels that stay on the GPU do not hold it up.
+  // By the GPU's copy engine; kernels that stay on the GPU do not hold it up. Calls
+  // of several threads are under way at once, so that no gap is between them.
   absl::Status Copy(CopyDirection direction, std::byte* to,
                     const std::byte* from, uint64_t bytes) override;
   uint64_t losses() const override { return gpu_->losses(); }
@@ -36,7 +40,19 @@ class CudaMemory : public KernelMemory, private Gpu::ContextUser {
   class Mapping;
   class Block;
 
+  // Of one copy at a time: what tells its end. All are in the default stream, since
+  // streams are few, so that one begins as the one before ends.
+  struct Lane {
+    Event end;
+    bool is_busy = false;
+  };
+  static constexpr size_t kLanes = 2;
+
   absl::Status Try(const std::function<absl::Status()>& action);
+  // Under a use. Without one a copy is waited for in the driver.
+  void MakeLanes();
+  // nullptr: all are busy, or there is none.
+  Lane* TakeLane();
 
   void Abandon() override;
   void TakeUnfinished(LostWork&) override {}
@@ -51,6 +67,8 @@ class CudaMemory : public KernelMemory, private Gpu::ContextUser {
   mutable Mutex mutex_;
   std::set<Mapping*> mappings_ ABSL_GUARDED_BY(mutex_);
   std::set<Block*> blocks_ ABSL_GUARDED_BY(mutex_);
+  Mutex lanes_mutex_;
+  std::array<Lane, kLanes> lanes_ ABSL_GUARDED_BY(lanes_mutex_);
 };
 
 }  // namespace carillon::gpud::cuda

@@ -10,7 +10,9 @@ holds -DBLOCKS=1 -DRESIDENT=3 -DSTOPS=2
 twice='runs\[number\]==1'
 lost='ran\[i\]==1'
 breaks "$lost" -DTAKE_FIRST
-breaks "$lost" -DNOT_CLEARED
+breaks "$twice|$lost" -DTWO_STEPS
+breaks all_ended -DFIRST_WATCHES -DRESIDENT=1
+breaks "$lost|launch<=" -DNOT_CLEARED
 breaks 'ended<=4' -DNOT_LIMITED
 breaks "on_gpu==0|$twice" -DFIRST_LEAVES
 breaks "on_gpu==0|$lost|$twice" -DSTOP_IS_END

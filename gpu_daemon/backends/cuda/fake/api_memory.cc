@@ -45,8 +45,7 @@ void CopyWords(void* to, const void* from, size_t size) {
   }
 }
 
-// Of whole words, from or to memory of the host's that is pinned: all that gpud
-// copies so.
+// From or to memory of the host's that is pinned: all that gpud copies so.
 CUresult CopyInStream(const char* name, CUdeviceptr device, const void* host,
                       void* to, const void* from, size_t size,
                       CUstream stream) {
@@ -54,11 +53,15 @@ CUresult CopyInStream(const char* name, CUdeviceptr device, const void* host,
     if (!AllReachable(state, root, device, size)) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    if ((Number(to) | Number(from) | size) % sizeof(uint64_t) != 0 ||
-        state.FindRange(*root, Number(host), size) == nullptr) {
+    if (state.FindRange(*root, Number(host), size) == nullptr) {
       return CUDA_ERROR_NOT_SUPPORTED;
     }
-    return Enqueue(state, root, stream, [=] { CopyWords(to, from, size); });
+    const bool in_words =
+        (Number(to) | Number(from) | size) % sizeof(uint64_t) == 0;
+    return Enqueue(state, root, stream, [=] {
+      in_words ? CopyWords(to, from, size)
+               : static_cast<void>(std::memcpy(to, from, size));
+    });
   });
 }
 

@@ -19,7 +19,7 @@ bool RunPtb(const simt::BlockSupply& supply, uint32_t threads,
            std::atomic_ref(const_cast<uint32_t&>(*supply.stop))
                    .load(std::memory_order_relaxed) == 0) {
       const uint64_t block =
-          supply.first + std::atomic_ref(*supply.taken)
+          supply.first + std::atomic_ref(supply.taken->taken)
                              .fetch_add(1, std::memory_order_relaxed);
       if (block >= blocks) return;
       if (!run(block)) stopped.store(true, std::memory_order_relaxed);
@@ -33,8 +33,8 @@ bool RunPtb(const simt::BlockSupply& supply, uint32_t threads,
 }
 
 void EndPtb(const simt::EventFrame& frame, const simt::BlockSupply& supply) {
-  const uint64_t taken =
-      std::atomic_ref(*supply.taken).exchange(0, std::memory_order_relaxed);
+  const uint64_t taken = std::atomic_ref(supply.taken->taken)
+                             .exchange(0, std::memory_order_relaxed);
   std::atomic_ref(*supply.ended)
       .store(std::min(supply.first + taken, supply.grid.count()),
              std::memory_order_relaxed);

@@ -6,8 +6,9 @@ namespace carillon::gpud::cuda {
 
 absl::StatusOr<PtbWords> PtbWords::Make(const Driver& driver, size_t places) {
   PtbWords made;
-  ASSIGN_OR_RETURN(made.taken_,
-                   DeviceBytes::Make(driver, places * sizeof(uint64_t)));
+  ASSIGN_OR_RETURN(
+      made.taken_,
+      DeviceBytes::Make(driver, places * sizeof(simt::BlocksTaken)));
   ASSIGN_OR_RETURN(made.words_,
                    PinnedBytes::Make(driver, places * sizeof(Words)));
   return made;

@@ -21,7 +21,7 @@ class PtbWords {
                              uint64_t first) const {
     return {.grid = grid,
             .first = first,
-            .taken = taken_.as<uint64_t>() + place,
+            .taken = taken_.as<simt::BlocksTaken>() + place,
             .stop = stop(place),
             .ended = &words(place).ended};
   }
