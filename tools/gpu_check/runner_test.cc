@@ -418,10 +418,10 @@ TEST(Parts, ComeInOrderAndFitTheirOwnNames) {
       EXPECT_FALSE(step.expects_no_gpu);
     }
   }
-  EXPECT_THAT(names, ::testing::ElementsAre("info", "probes", "kernels",
-                                            "latency", "load", "quick", "paths",
-                                            "bench", "sharing", "faults",
-                                            "hostile", "power", "sanitizer"));
+  EXPECT_THAT(names, ::testing::ElementsAre(
+                         "info", "probes", "kernels", "latency", "load",
+                         "quick", "paths", "bench", "sharing", "faults",
+                         "recovery", "hostile", "power", "sanitizer"));
 }
 
 TEST(Parts, HaveAStepOfTwentyFiveSecondsForEachPathAndScenario) {
@@ -465,7 +465,7 @@ TEST(Parts, OfADryRunHaveFewSmsForWhatFillsAGpu) {
   size_t small = 0;
   for (const CheckPart& part : parts) {
     for (const CheckStep& step : part.steps) {
-      const bool fills = part.name == "sharing" ||
+      const bool fills = part.name == "sharing" || part.name == "recovery" ||
                          step.name.find("pagoda") != std::string::npos;
       const bool few = std::ranges::any_of(
           step.environment, [](const std::string& variable) {
@@ -475,7 +475,7 @@ TEST(Parts, OfADryRunHaveFewSmsForWhatFillsAGpu) {
       small += few;
     }
   }
-  EXPECT_EQ(small, 2u * 5 + 7);
+  EXPECT_EQ(small, 2u * 5 + 7 + 6);
 }
 
 TEST(Parts, SkipTheSanitizerWhereThereIsNone) {

@@ -285,6 +285,8 @@ struct FakeGpu::State {
   // Of a function; 0: it is gone.
   uint64_t HandleOf(const FunctionPtr& function) const;
   FakeSettings settings;
+  // What every call gives from a fault on, if they stay.
+  CUresult lasting_fault = CUDA_SUCCESS;
   mutable std::mutex mutex;
   // Anything changed: work done, a fault, work for a thread.
   std::condition_variable changed;
