@@ -63,7 +63,7 @@ class GpuLossTest : public ::testing::TestWithParam<const char*> {
                               .parameters = {edge::Writable("code")}});
     honest_ = Attach("honest", {.kernel = "busy",
                                 .max_in_flight = 4,
-                                .launch_path = GetParam(),
+                                .launch_path = "baseline",
                                 .parameters = {edge::Writable("iterations")}});
   }
   void TearDown() override { unsetenv("CARILLON_FAKE_CUDA"); }
