@@ -186,6 +186,7 @@ absl::Status ControlPlane::Open() {
 
   BackendOptions backend_options = options_.backend_options;
   backend_options.remote.testbed = options_.testbed;
+  backend_options.restart_mark = paths.restart_mark();
   if (options_.record != 0) {
     backend_options.remote.recorder_directory = paths.recorder_directory();
   }

@@ -78,6 +78,9 @@ struct BackendOptions {
   // Receives the times of each event and kernel; empty: none.
   std::string event_log;
   RemoteOptions remote;
+  // A file that a gpud which has lost its GPU leaves (cuda), for its devices and the
+  // next gpud; empty: none.
+  std::string restart_mark;
   bool tracing = false;
   // OnViolation (launch_path.h).
   std::function<void(const std::shared_ptr<DeviceMemory>& memory,

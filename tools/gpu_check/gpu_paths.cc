@@ -11,10 +11,12 @@
 
 #include "base/clock.h"
 #include "fmt/format.h"
+#include "shm/layout.h"
 #include "tools/bench/launch/device_role.h"
 #include "tools/bench/launch/interrupt.h"
 #include "tools/bench/launch/testbed.h"
 #include "tools/bench/report.h"
+#include "tools/gpu_check/recovery.h"
 #include "tools/gpu_check/runner.h"
 #include "tools/plots/document.h"
 #if CARILLON_WITH_CUDA
@@ -35,6 +37,8 @@ struct Options {
   std::string backend = "cuda";
   uint32_t reserved_sms = 0;
   std::string gpud;
+  std::string carillon;
+  std::string kernels;             // of a rogue device
   std::vector<std::string> paths;  // empty: all
   bool quick = false;
 };
@@ -249,13 +253,30 @@ class Scenarios {
     });
   }
 
+  // A device's kernel faults, or does not end, on a GPU that is otherwise idle or
+  // full of it, beside an honest device: gpud ends, and another one serves.
+  absl::Status Fault(const std::string& path) {
+    return TryRogue(path, "write_wrong", 1, shm::EventStatus::kKernelFault);
+  }
+  absl::Status Endless(const std::string& path) {
+    return TryRogue(path, "never_end", 1, shm::EventStatus::kTimedOut);
+  }
+  absl::Status EndlessFull(const std::string& path) {
+    // More than any GPU has room for; those of a dry run have few SMs.
+    const uint32_t blocks = options_.quick ? 64 : 1024;
+    return TryRogue(path, "never_end", blocks, shm::EventStatus::kTimedOut);
+  }
+
   int Run() {
     using Scenario = absl::Status (Scenarios::*)(const std::string&);
     const std::pair<const char*, Scenario> scenarios[] = {
         {"load", &Scenarios::Load},
         {"churn", &Scenarios::Churn},
         {"device_killed", &Scenarios::DeviceKilled},
-        {"gpud_killed", &Scenarios::GpudKilled}};
+        {"gpud_killed", &Scenarios::GpudKilled},
+        {"fault", &Scenarios::Fault},
+        {"endless", &Scenarios::Endless},
+        {"endless_full", &Scenarios::EndlessFull}};
     Scenario scenario = nullptr;
     for (const auto& [name, one] : scenarios) {
       if (name == options_.scenario) scenario = one;
@@ -310,6 +331,29 @@ class Scenarios {
     return testbed->WithLog(body(*testbed));
   }
 
+  absl::Status TryRogue(const std::string& path, const char* kernel,
+                        uint32_t blocks, shm::EventStatus expected) {
+    ASSIGN_OR_RETURN(const auto recovery,
+                     TryRecovery({.carillon = options_.carillon,
+                                  .kernels = options_.kernels,
+                                  .path = path,
+                                  .kernel = kernel,
+                                  .blocks = blocks}));
+    events_ += recovery.honest_done + recovery.honest_failed + 1;
+    fmt::print(
+        "{}: {} ended with status {}; gpud was started again {} times; the "
+        "honest device: {} done, {} failed, longest pause {:.0f} ms\n",
+        path, kernel, recovery.rogue_status, recovery.restarts,
+        recovery.honest_done, recovery.honest_failed,
+        recovery.longest_pause_ms);
+    if (recovery.rogue_status != static_cast<uint64_t>(expected)) {
+      return absl::DataLossError(fmt::format("{} ended with status {}, not {}",
+                                             kernel, recovery.rogue_status,
+                                             static_cast<uint32_t>(expected)));
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status Account(LaunchTestbed& testbed,
                        const std::function<bool(const Counts&)>& fits) {
     ASSIGN_OR_RETURN(
@@ -356,7 +400,8 @@ int main(int argc, char** argv) {
       "0 passed, 1 failed, 2 usage, 77 no GPU."};
   app.add_option("scenario", options.scenario, "What to do")
       ->required()
-      ->check(CLI::IsMember({"load", "churn", "device_killed", "gpud_killed"}));
+      ->check(CLI::IsMember({"load", "churn", "device_killed", "gpud_killed",
+                             "fault", "endless", "endless_full"}));
   app.add_option("--backend", options.backend, "What runs the kernels")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
@@ -365,6 +410,10 @@ int main(int argc, char** argv) {
   app.add_option("--paths", options.paths, "Only these, with commas")
       ->delimiter(',');
   app.add_option("--gpud", options.gpud, "The GPU daemon's program");
+  app.add_option("--carillon", options.carillon,
+                 "The carillon program, for fault, endless and endless_full");
+  app.add_option("--kernels", options.kernels,
+                 "The image of rogue.cu, for the same");
   app.add_flag("--quick", options.quick,
                "Short: shows that it works, tries little");
   try {

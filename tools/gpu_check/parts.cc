@@ -187,6 +187,29 @@ CheckPart Paths(const Maker& maker, const PartOptions& options) {
   return part;
 }
 
+// A kernel that faults, or does not end: gpud ends, and is started again. 10 s of that
+// are the kernel's.
+CheckPart Recoveries(const Maker& maker, const PartOptions& options) {
+  CheckPart part{"recovery",
+                 "a device whose kernel faults, or does not end, beside an "
+                 "honest one",
+                 {}};
+  for (const char* const scenario : {"fault", "endless", "endless_full"}) {
+    for (const char* const path : {"edge", "graph"}) {
+      part.steps.push_back(OnFewSms(
+          PathStep(maker, options, fmt::format("{}.{}", scenario, path),
+                   scenario, path,
+                   {"--carillon=" + maker.Program("carillon"),
+                    "--kernels=" + maker.Program("rogue.fatbin")}),
+          8));
+      if (options.dry_run && std::string_view(path) != "edge") {
+        part.steps.back().skip = "not in a dry run";
+      }
+    }
+  }
+  return part;
+}
+
 // Parts of `sharing_bench`, by policy where one takes long. A dry run has the two
 // policies for which a kernel needs another form.
 CheckPart Sharing(const Maker& maker, const PartOptions& options) {
@@ -424,6 +447,7 @@ std::vector<CheckPart> MakeParts(const PartOptions& options) {
   parts.push_back(Narrow(maker, options));
   parts.push_back(User(maker, options));
   parts.push_back(Faults(maker, options));
+  parts.push_back(Recoveries(maker, options));
   parts.push_back(Hostile(maker, options));
   parts.push_back(Bench(maker, options,
                         {"power", "power, and processes beside it", {}},

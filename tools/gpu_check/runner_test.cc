@@ -427,10 +427,11 @@ TEST(Parts, ComeInOrderAndFitTheirOwnNames) {
       EXPECT_FALSE(step.expects_no_gpu);
     }
   }
-  EXPECT_THAT(names, ::testing::ElementsAre(
-                         "info", "probes", "kernels", "latency", "load",
-                         "quick", "paths", "bench", "sharing", "narrow", "user",
-                         "faults", "hostile", "power", "sanitizer"));
+  EXPECT_THAT(names, ::testing::ElementsAre("info", "probes", "kernels",
+                                            "latency", "load", "quick", "paths",
+                                            "bench", "sharing", "narrow",
+                                            "user", "faults", "recovery",
+                                            "hostile", "power", "sanitizer"));
 }
 
 TEST(Parts, HaveAStepOfTwentyFiveSecondsForEachPathAndScenario) {
@@ -475,6 +476,7 @@ TEST(Parts, OfADryRunHaveFewSmsForWhatFillsAGpu) {
   for (const CheckPart& part : parts) {
     for (const CheckStep& step : part.steps) {
       const bool fills = part.name == "sharing" || part.name == "narrow" ||
+                         part.name == "recovery" ||
                          step.name.find("pagoda") != std::string::npos;
       const bool few = std::ranges::any_of(
           step.environment, [](const std::string& variable) {
@@ -484,7 +486,7 @@ TEST(Parts, OfADryRunHaveFewSmsForWhatFillsAGpu) {
       small += few;
     }
   }
-  EXPECT_EQ(small, 2u * 5 + 7 + 11);
+  EXPECT_EQ(small, 2u * 5 + 7 + 11 + 6);
 }
 
 TEST(Parts, SkipTheSanitizerWhereThereIsNone) {

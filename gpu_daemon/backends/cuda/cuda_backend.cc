@@ -49,6 +49,13 @@ absl::StatusOr<Driver> LoadSimDriver() {
         "and runs from where it was built",
         library.string()));
   }
+  // The same library stands in for NVIDIA's, whose faults stay
+  // (fake/fake_settings.h). Here gpud goes on.
+  const char* const settings = std::getenv("CARILLON_FAKE_CUDA");
+  setenv("CARILLON_FAKE_CUDA",
+         fmt::format("{},faults_stay=0", settings != nullptr ? settings : "")
+             .c_str(),
+         1);
   return Driver::Load(library.string());
 }
 
@@ -65,15 +72,14 @@ absl::StatusOr<std::unique_ptr<Backend>> CudaBackend::Create(
   return CreateOn(driver, options,
                   {.image = CudaModule(),
                    .reserved_sms = options.reserved_sms,
+                   .recovers = options.driver == kSimDriver,
+                   .restart_mark = options.restart_mark,
                    .on_unusable = EndToStartAgain});
 }
 
 void CudaBackend::EndToStartAgain(const std::string& why) {
-  spdlog::critical(
-      "gpud ends with exit code {}, to be started again: its GPU cannot be "
-      "used "
-      "by this process any more ({})",
-      kStartAgainCode, why);
+  spdlog::critical("gpud ends with exit code {}, to be started again: {}",
+                   kStartAgainCode, why);
   spdlog::default_logger()->flush();
   // At once: whoever is in the driver may never return from there.
   std::_Exit(kStartAgainCode);

@@ -3,6 +3,8 @@
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_CUDA_BACKEND_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_CUDA_CUDA_BACKEND_H_
 
+#include <sysexits.h>
+
 #include <functional>
 #include <memory>
 #include <string>
@@ -26,9 +28,8 @@
 namespace carillon::gpud::cuda {
 
 // gpud's exit code when its GPU needs another process: it was well until then, so
-// start it again (docs/decisions/013-a-new-process-after-a-lost-gpu.md). EX_TEMPFAIL
-// of sysexits.h.
-inline constexpr int kStartAgainCode = 75;
+// start it again (docs/decisions/032-a-fault-ends-gpud.md).
+inline constexpr int kStartAgainCode = EX_TEMPFAIL;
 
 class CudaBackend : public Backend {
  public:
@@ -42,7 +43,7 @@ class CudaBackend : public Backend {
       const Gpu::Options& gpu_options);
   ~CudaBackend() override;
 
-  // Gpu::Options::on_unusable of a gpud: ends the process with kStartAgainCode.
+  // Gpu::Options::on_unusable of a gpud: ends it with kStartAgainCode.
   [[noreturn]] static void EndToStartAgain(const std::string& why);
 
   std::string_view name() const override { return "cuda"; }

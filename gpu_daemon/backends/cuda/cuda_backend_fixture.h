@@ -50,11 +50,16 @@ struct MappedDevice : TestDevice {
   std::vector<std::unique_ptr<HostMapping>> mappings;
 };
 
+// The fake driver is as gpud's own: it makes a context anew after a fault.
 class CudaBackendFixture : public ::testing::Test {
  protected:
+  CudaBackendFixture() {
+    fake_.ChangeSettings([](FakeSettings& s) { s.faults_stay = false; });
+  }
   static Gpu::Options GpuOptions(
       std::span<const std::byte> image = FakeGpu::Image()) {
     return {.image = image,
+            .recovers = true,
             .look_every = std::chrono::milliseconds(5),
             // A machine may be slow, a sanitizer is.
             .longest_step = std::chrono::minutes(5)};

@@ -525,7 +525,9 @@ TEST_F(CudaBackendTest, KernelsWithAStackRunBesideResidentOnes) {
 
 void FaultAndEnd(const char* function) {
   FakeGpu fake;
+  fake.ChangeSettings([](FakeSettings& s) { s.faults_stay = false; });
   Gpu::Options options{.image = FakeGpu::Image(),
+                       .recovers = true,
                        .look_every = std::chrono::milliseconds(5),
                        .on_unusable = [](const std::string& why) {
                          std::fprintf(stderr, "%s\n", why.c_str());
@@ -686,7 +688,7 @@ TEST(CudaBackendDeathTest, AKernelThatFillsTheGpuAndDoesNotEndEndsTheProcess) {
                            Fill{.path = "stream_wait", .pauses = true}}) {
     EXPECT_EXIT(
         FillAndEnd(fill), testing::ExitedWithCode(kStartAgainCode),
-        AllOf(HasSubstr("fills the GPU"),
+        AllOf(HasSubstr("event 0 ('fail_if') of device 'test0'"),
               HasSubstr("status " + std::to_string(static_cast<uint32_t>(
                                         EventStatus::kTimedOut)))))
         << fill.path << ", tracing " << fill.tracing;

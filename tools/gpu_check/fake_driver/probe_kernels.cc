@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -57,6 +58,14 @@ constexpr uint32_t kPointer = sizeof(void*);
 constexpr uint32_t kWord = sizeof(uint32_t);
 
 const FakeKernelRegistration kKernels[] = {
+    // rogue.cu's.
+    {"write_wrong",
+     {kPointer},
+     [](KernelCall&) { return CUDA_ERROR_ILLEGAL_ADDRESS; }},
+    Kernel("never_end", {kPointer},
+           [](KernelCall& call) {
+             while (!call.stopped()) std::this_thread::yield();
+           }),
     Kernel("probe_empty", {kWord}, [](KernelCall&) {}),
     Kernel("probe_count", {kPointer},
            [](KernelCall& call) {

@@ -2,6 +2,7 @@
 //   exit CODE [TEXT]   prints TEXT and ends
 //   wait               ends with exit code 0 on SIGTERM, and on SIGUSR1, as
 //                      gpud does
+//   again              as wait, but ends with exit code 75 on SIGUSR1
 //   stubborn           ignores SIGTERM and SIGUSR1
 //   hold FILE          as stubborn, with a lock on FILE, and slow to die
 //   need FILE          waits if there is a FILE, else ends with exit code 3
@@ -29,7 +30,8 @@ namespace {
 
 std::vector<char> ballast;
 
-void WaitForTheEnd() {
+// The signal that ends it.
+int WaitForTheEnd() {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
@@ -39,6 +41,7 @@ void WaitForTheEnd() {
   std::fflush(stdout);
   int signal;
   sigwait(&signals, &signal);
+  return signal;
 }
 
 void Stay() {
@@ -61,6 +64,7 @@ int main(int argc, char** argv) {
     WaitForTheEnd();
     return 0;
   }
+  if (what == "again") return WaitForTheEnd() == SIGUSR1 ? 75 : 0;
   if (what == "need") {
     if (access(argv[2], F_OK) != 0) {
       fmt::print("no file\n");

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -230,8 +231,11 @@ bool Supervisor::NoteRestartsEnd(const std::string& name,
 void Supervisor::PlanRestart(const std::string& name, const ExitReport& exit,
                              Clock::duration ready_for) {
   ProcessRecord& record = *state_.Find(name);
-  if (record.restart == RestartPolicy::kNever || exit.ok()) return;
+  const bool asks = name == kGpudName && exit.code == EX_TEMPFAIL;
+  if ((record.restart == RestartPolicy::kNever && !asks) || exit.ok()) return;
   if (restarts_.contains(name)) return;  // it is started again in any case
+  // The GPU serves after each restart, however often a kernel takes it away.
+  if (asks && record.was_ready) backoffs_.erase(name);
   RestartBackoff& backoff =
       backoffs_.try_emplace(name, options_.backoff).first->second;
   const auto wait = backoff.AfterFailure(ready_for);

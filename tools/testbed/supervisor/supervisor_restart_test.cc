@@ -491,6 +491,49 @@ TEST_F(RestartPolicyTest, StartsADeviceAgainThatFails) {
   ExpectNothingLeft();
 }
 
+// More often than others may fail in a row: it has served each time.
+TEST_F(RestartPolicyTest, StartsGpudAgainThatAsksForItWhateverItsPolicy) {
+  MakeUp({"again"}, {Process("a", {"wait"})}, Quick());
+  const pid_t a = Pid("a");
+  for (uint32_t i = 1; i <= 7; ++i) {
+    kill(Pid("gpud"), SIGUSR1);
+    ASSERT_TRUE(WatchUntil([&] {
+      return Record("gpud").restarts == i &&
+             Record("gpud").state == ProcessState::kReady &&
+             Waits("gpud") == static_cast<int>(i) + 1;
+    })) << said_;
+    EXPECT_EQ(Record("gpud").last_exit->code, 75);
+  }
+  EXPECT_EQ(Pid("a"), a);
+  EXPECT_TRUE(supervisor_->TakeDown().ok());
+}
+
+TEST_F(RestartPolicyTest, OnlyGpudMayAskForIt) {
+  MakeUp({"wait"}, {Process("a", {"again"})}, Quick());
+  kill(Pid("a"), SIGUSR1);
+  ASSERT_TRUE(WatchUntil([&] { return Record("a").exit.has_value(); }));
+  EXPECT_TRUE(supervisor_->Watch(milliseconds(50)));
+  EXPECT_EQ(Record("a").restarts, 0u);
+  EXPECT_TRUE(supervisor_->TakeDown().ok());
+}
+
+// A GPU that is broken for good.
+TEST_F(RestartPolicyTest, GivesUpOnAGpudThatAsksForItAndNeverServes) {
+  MakeUp({"again"}, {}, Quick());
+  probe_.gpud_serves = false;
+  pid_t asked = 0;
+  ASSERT_TRUE(WatchUntil([&] {
+    if (const pid_t pid = Pid("gpud");
+        pid != asked && !Record("gpud").exit &&
+        Waits("gpud") == static_cast<int>(Record("gpud").restarts) + 1) {
+      kill(asked = pid, SIGUSR1);
+    }
+    return Record("gpud").given_up;
+  })) << said_;
+  EXPECT_EQ(Record("gpud").restarts, 6u);  // once it had served
+  supervisor_->TakeDown().IgnoreError();
+}
+
 TEST_F(RestartPolicyTest, LetsAProperEndBe) {
   MakeUp({"wait"}, {OnFailure(Process("a", {"wait"}))}, Quick());
   kill(Pid("a"), SIGTERM);

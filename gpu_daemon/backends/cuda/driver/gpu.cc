@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cuda/driver/grid_slice.h"
 #include "gpu_daemon/backends/cuda/driver/launch_sequence.h"
@@ -34,6 +35,20 @@ uint32_t Status(EventStatus status) { return static_cast<uint32_t>(status); }
 // How long the watching thread measures the GPU's clock, at most: it never waits
 // for room on a full GPU, and what takes longer is no measurement.
 constexpr Nanoseconds kMeasureLimitNs = 1'000'000;
+
+// "event 3 ('busy') of device 'nic0', sequence 17".
+std::string Describe(const Unfinished& launch) {
+  const std::string_view kernel = launch.kmd.kernel->name;
+  if (launch.run.is_event()) {
+    return fmt::format("event {} ('{}') of device '{}', sequence {}",
+                       launch.run.event_id, kernel, launch.run.device,
+                       launch.run.sequence);
+  }
+  return fmt::format("background kernel '{}'{}", kernel,
+                     launch.run.device.empty()
+                         ? ""
+                         : fmt::format(" of device '{}'", launch.run.device));
+}
 
 }  // namespace
 
@@ -185,12 +200,14 @@ void Gpu::Watch() {
   const auto end_after = stop_after + options_.longest_step;
   const StepLimit stop(last_step_ns_, stop_after, [this, stop_after] {
     const ContextLease use = TryEnter();
-    if (!use) return;  // a recovery, which has a limit of its own
+    if (!use) return;  // after a loss, which has a limit of its own
     spdlog::warn(
         "the thread that looks for kernels that do not end has stood still for "
         "{} ms, as the driver does not return to whom it waits for: all that "
         "runs is stopped, and the CUDA context with it",
         stop_after.count());
+    // Who holds the lock comes back then, where the GPU has room for a trap.
+    if (!options_.recovers) StopRunningKernels();
     StopEverything();
   });
   const StepLimit end(last_step_ns_, end_after, [this, end_after] {
@@ -201,7 +218,7 @@ void Gpu::Watch() {
   });
   while (gate_.AwaitLoss(options_.look_every)) {
     LookAtHealth();
-    if (gate_.lost()) Recover();
+    if (gate_.lost()) options_.recovers ? Recover() : End();
     NoteStep();
   }
 }
@@ -232,9 +249,9 @@ void Gpu::LookAtHealth() {
   if (owner == nullptr || !owner->MarkOverdue(since)) return;
   marked_ = true;
   spdlog::warn(
-      "a kernel ran for more than {} ms: it is stopped, and the CUDA context "
-      "with it",
-      options_.longest_kernel.count());
+      "a kernel ran for more than {} ms: it is stopped, and {} with it",
+      options_.longest_kernel.count(),
+      options_.recovers ? "the CUDA context" : "gpud");
   if (const ContextLease use = TryEnter()) StopEverything();
 }
 
@@ -304,10 +321,77 @@ bool Gpu::StopRunningKernels() {
 }
 
 void Gpu::StopEverything() {
-  if (!StopRunningKernels()) {
+  // Where the process ends all of it, that is certain, and sooner than a trap.
+  if (options_.recovers && !StopRunningKernels()) {
     unstoppable_.store(true, std::memory_order_relaxed);
   }
+  if (gate_.up()) stopped_.store(true, std::memory_order_relaxed);
   gate_.Lose();
+}
+
+// Nobody waits for those with a use: they may be in the driver, and not come back.
+void Gpu::End() {
+  NoteStep();
+  const StepLimit limit(last_step_ns_, options_.longest_step, [this] {
+    SayUnusable(fmt::format(
+        "a kernel has faulted or does not end, and the driver does not return "
+        "within {} ms: which one is not known",
+        options_.longest_step.count()));
+  });
+  std::lock_guard lock(tenants_mutex_);
+  LostWork lost;
+  for (ContextUser* tenant : tenants_) tenant->TakeUnfinished(lost);
+  const Loss loss = EndCulprits(lost.unfinished);
+  SayUnusable(loss.why, loss.suspects);
+  for (Unfinished& launch : lost.unfinished) {
+    if (launch.end == nullptr) continue;
+    launch.end(EventState::kAborted, Status(EventStatus::kShutdown));
+  }
+  losses_.fetch_add(1, std::memory_order_relaxed);
+  gate_.Open(absl::AbortedError(loss.why));
+  // Not here: whoever goes with it may wait for this thread.
+  std::lock_guard retirers_lock(retirers_mutex_);
+  retirers_.emplace_back([lost = std::move(lost)] {});
+}
+
+Gpu::Loss Gpu::EndCulprits(std::vector<Unfinished>& unfinished) {
+  std::vector<RunId> ran;
+  std::vector<std::string> culprits;
+  const auto end = [&](Unfinished& launch, EventStatus status) {
+    culprits.push_back(Describe(launch));
+    launch.end(EventState::kFailed, Status(status));
+    launch.end = nullptr;
+  };
+  const bool overdue = std::exchange(marked_, false);
+  for (Unfinished& launch : unfinished) {
+    if (launch.overdue) {
+      end(launch, EventStatus::kTimedOut);
+    } else if (!launch.waits) {
+      ran.push_back(launch.run);
+    }
+  }
+  if (overdue) {
+    return {.why = fmt::format("a kernel ran for more than {} ms: {}",
+                               options_.longest_kernel.count(),
+                               culprits.empty() ? "it has ended meanwhile"
+                                                : JoinWords(culprits))};
+  }
+  const bool stopped = stopped_.load(std::memory_order_relaxed);
+  const std::vector<RunId> blamed = faults_.Blame(ran);
+  for (Unfinished& launch : unfinished) {
+    if (launch.end == nullptr || launch.waits ||
+        std::ranges::find(blamed, launch.run) == blamed.end()) {
+      continue;
+    }
+    end(launch, stopped ? EventStatus::kTimedOut : EventStatus::kKernelFault);
+  }
+  if (!culprits.empty()) {
+    return {.why = fmt::format("the GPU is lost by {}", JoinWords(culprits))};
+  }
+  return {.why = fmt::format("the GPU is lost, by one of the {} launches that "
+                             "it had: which one, their next run shows",
+                             ran.size()),
+          .suspects = std::move(ran)};
 }
 
 void Gpu::Recover() {
@@ -376,9 +460,13 @@ absl::Status Gpu::Unstoppable() {
       "room there");
 }
 
-void Gpu::SayUnusable(const std::string& why) {
+void Gpu::SayUnusable(const std::string& why,
+                      const std::vector<RunId>& suspects) {
   std::call_once(unusable_, [&] {
     spdlog::error("the GPU cannot be used any more: {}", why);
+    if (const absl::Status noted = faults_.Note(suspects); !noted.ok()) {
+      spdlog::error("{}: devices end with gpud", noted.message());
+    }
     if (options_.on_unusable) options_.on_unusable(why);
   });
 }

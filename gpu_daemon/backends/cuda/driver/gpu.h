@@ -1,6 +1,8 @@
 // The GPU as the CUDA back-end holds it: one context with the kernels in it. A
-// kernel's fault costs the context and all that lives there; the Gpu makes a new
-// one, and its tenants make anew what they had in the old one.
+// kernel's fault costs the context and all that lives there, and NVIDIA's driver
+// gives the process no other: the process ends, to be started again
+// (docs/decisions/032-a-fault-ends-gpud.md). Where the driver is gpud's own, the Gpu
+// makes a new context, and its tenants make anew what they had in the old one.
 //
 //   epoch    from a context's making to its loss
 //   use      a thread's right to call the driver: none is given while a context
@@ -10,9 +12,10 @@
 //            neither frees nor registers memory (it waits for an idle GPU)
 //   quiet    a time in which no resident's kernels are there
 //
-// After a loss, events and background kernels that had not ended run again, one
+// In a new context, events and background kernels that had not ended run again, one
 // at a time: the one that faults again was the culprit, and fails; the others
-// cannot suffer from it.
+// cannot suffer from it. In a new process they run as their devices ring them, and a
+// FaultRecord finds the culprit.
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_DRIVER_GPU_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_CUDA_DRIVER_GPU_H_
 
@@ -36,6 +39,7 @@
 #include "gpu_daemon/backends/cuda/driver/context.h"
 #include "gpu_daemon/backends/cuda/driver/context_gate.h"
 #include "gpu_daemon/backends/cuda/driver/driver.h"
+#include "gpu_daemon/backends/cuda/driver/fault_record.h"
 #include "gpu_daemon/backends/cuda/driver/modules.h"
 #include "gpu_daemon/backends/cuda/driver/owned.h"
 #include "gpu_daemon/backends/cuda/driver/resident_room.h"
@@ -52,6 +56,11 @@ struct Unfinished {
   KernelMetadata kmd;
   std::vector<std::byte> args;
   std::function<void(shm::EventState state, uint32_t status)> end;
+  RunId run;
+  // Still with gpud: the GPU has nothing of it.
+  bool waits = false;
+  // It, or one of those that are so, does not end.
+  bool overdue = false;
   // It was overdue: it ends so, and does not run again.
   bool timed_out = false;
   // It ran in slices: so it does again, each of at most so many blocks and with the
@@ -77,16 +86,21 @@ class Gpu {
     // reservation, EDGE IV-A), as two green contexts; the GPU may round up. 0: none
     // of edge's, and half of them under that policy.
     uint32_t reserved_sms = 0;
+    // The driver makes a context that works after a fault. NVIDIA's does not in the
+    // same process; the one of --driver sim does.
+    bool recovers = false;
+    // Where it does not: FaultRecord's file.
+    std::string restart_mark;
     // A kernel that runs for longer is stopped, at the price of the context.
     std::chrono::milliseconds longest_kernel{10'000};
     // How often the context's health is looked at.
     std::chrono::milliseconds look_every{50};
-    // A step of a recovery that takes longer has no end: a driver may wait for
-    // ever for a kernel that does not leave the GPU.
-    std::chrono::milliseconds longest_step{10'000};
-    // Told once, and why, when recovery has failed or stands still: nothing in
-    // this process can use the GPU any more. In whatever thread, under locks. It
-    // should end the process; where it returns, what needs the GPU fails.
+    // A step after a loss that takes longer has no end: a driver may wait for ever
+    // for a kernel that does not leave the GPU.
+    std::chrono::milliseconds longest_step{5'000};
+    // Told once, and why, when nothing in this process can use the GPU any more. In
+    // whatever thread, under locks. It should end the process; where it returns,
+    // what needs the GPU fails.
     std::function<void(const std::string& why)> on_unusable;
   };
 
@@ -99,8 +113,8 @@ class Gpu {
     // The context cannot be used any more: forget what is there, without
     // freeing it.
     virtual void Abandon() = 0;
-    // The context is gone, and all that ran there. What was launched and has not
-    // ended.
+    // The context is gone, and all that ran there; or the process goes, and it does
+    // not end what is overdue. What was launched and has not ended.
     virtual void TakeUnfinished(LostWork& lost) = 0;
     // There is a new one, current in this thread: make anew what is needed.
     virtual absl::Status Settle() = 0;
@@ -182,7 +196,8 @@ class Gpu {
   bool Faulted();
 
   // Under a use: ends whatever runs, at the price of the context; or of the
-  // process, where a kernel leaves no room for the one that would end it.
+  // process, where that is the price, or a kernel leaves no room for the one that
+  // would end it.
   void StopEverything();
 
   // A word of the host's that a resident kernel looks at, until it is removed: 1
@@ -271,13 +286,22 @@ class Gpu {
   void LookAtHealth();
   // Waits for no longer than `limit`.
   void MeasureClock(Nanoseconds limit);
+  // Ends what cannot run again for its device, and then the process.
+  void End();
+  struct Loss {
+    std::string why;
+    // Of these any may have faulted.
+    std::vector<RunId> suspects;
+  };
+  Loss EndCulprits(std::vector<Unfinished>& unfinished);
   void Recover();
   absl::Status TryToRecover(LostWork& lost);
   // Under tenants_mutex_.
   void ResumeAll();
   // The watching thread goes on, in a recovery or else.
   void NoteStep() { last_step_ns_.store(NowNs(), std::memory_order_relaxed); }
-  void SayUnusable(const std::string& why);
+  void SayUnusable(const std::string& why,
+                   const std::vector<RunId>& suspects = {});
   static absl::Status Unstoppable();
   absl::Status Replay(LostWork& lost);
   // What came of a launch that ran alone. It has ended in any case; kSurvived:
@@ -295,6 +319,7 @@ class Gpu {
   // Changed with the gate barred.
   Context context_{&driver_, options_.reserved_sms};
   Modules modules_{&driver_, options_.image};
+  const FaultRecord faults_{options_.restart_mark};
   std::optional<ResidentRoom> room_;  // as long as it is open
   Stream watch_stream_;               // replays
   PinnedBytes clock_;                 // a word of the GPU's time
@@ -309,6 +334,9 @@ class Gpu {
   // A kernel could not be stopped. Writers: whoever tries; reader: the watching
   // thread. Relaxed: the gate's mutex orders it with the loss.
   std::atomic<bool> unstoppable_{false};
+  // The context is lost because something does not end, and not by a fault. As
+  // `unstoppable_`.
+  std::atomic<bool> stopped_{false};
   bool marked_ = false;  // something is marked; the watching thread's
   std::mutex traps_mutex_;
   std::vector<uint32_t*> traps_;

@@ -198,6 +198,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device) {
 CUresult CUDAAPI cuDevicePrimaryCtxReset(CUdevice device) {
   return Call(__func__, [&](State& state, Lock& lock) {
     if (!IsDevice(state, device)) return CUDA_ERROR_INVALID_DEVICE;
+    if (state.lasting_fault != CUDA_SUCCESS) return state.lasting_fault;
     // What runs there and has not faulted is waited for, however long.
     if (const RootPtr now = state.primaries[device].root; now != nullptr) {
       state.WaitIdle(lock, *now);

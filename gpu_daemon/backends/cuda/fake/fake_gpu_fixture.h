@@ -66,7 +66,8 @@ class FakeGpuTest : public testing::Test {
     EXPECT_EQ(driver_.cuStreamSynchronize(nullptr), CUDA_SUCCESS);
     return *std::move(exec);
   }
-  // Destroys the context, faulted or not, and makes a new one current.
+  // Destroys the context, faulted or not, and makes a new one current. Faults must
+  // not stay.
   void Rebuild() {
     module_.Abandon();
     EXPECT_EQ(driver_.cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);

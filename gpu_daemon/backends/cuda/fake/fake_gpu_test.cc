@@ -590,7 +590,22 @@ TEST_F(FakeGpuTest, PrioritiesOfNodesCountOnlyInGraphsThatAreMadeForThem) {
 
 // --- Faults.
 
+TEST_F(FakeGpuTest, AFaultStaysWhateverIsReset) {
+  const CUfunction faults =
+      Define("faults", [](KernelCall&, uint64_t) { return CUDA_SUCCESS; });
+  gpu_.FaultOn("faults", FakeGpu::Nth(1));
+  ASSERT_EQ(LaunchIn(nullptr, faults, 0), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.cuStreamSynchronize(nullptr), CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_EQ(driver_.cuDevicePrimaryCtxReset(0), CUDA_ERROR_ILLEGAL_ADDRESS);
+  module_.Abandon();
+  driver_.cuDevicePrimaryCtxRelease(0);
+  EXPECT_EQ(driver_.cuDevicePrimaryCtxRetain(&context_, 0),
+            CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_EQ(driver_.cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
 TEST_F(FakeGpuTest, AFaultSticksUntilTheContextIsNew) {
+  gpu_.ChangeSettings([](FakeSettings& s) { s.faults_stay = false; });
   std::atomic<uint64_t> ran = 0;
   const auto run = [&](KernelCall&, uint64_t) {
     ran.fetch_add(1);

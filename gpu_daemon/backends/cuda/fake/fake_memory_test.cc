@@ -81,6 +81,7 @@ TEST_F(FakeGpuTest, AFaultLeavesHostMemoryRegisteredForNobody) {
                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(memory, MAP_FAILED);
   ASSERT_EQ(driver_.cuMemHostRegister(memory, kSize, 0), CUDA_SUCCESS);
+  gpu_.ChangeSettings([](FakeSettings& s) { s.faults_stay = false; });
   gpu_.FaultOn("carillon_trap", FakeGpu::Nth(1));
   gpu_.DefineKernel("carillon_trap", {},
                     [](KernelCall&) { return CUDA_SUCCESS; });

@@ -90,6 +90,7 @@ constexpr struct {
     {"retire_us", ParseInto<&FakeSettings::retire_delay>},
     {"gap_us", ParseInto<&FakeSettings::relaunch_gap>},
     {"free_waits", ParseInto<&FakeSettings::free_waits_for_idle>},
+    {"faults_stay", ParseInto<&FakeSettings::faults_stay>},
     {"check_buffers", ParseInto<&FakeSettings::check_buffers>},
     {"fault", ParseInto<&FakeSettings::faults>},
     {"hang", ParseInto<&FakeSettings::hangs>},

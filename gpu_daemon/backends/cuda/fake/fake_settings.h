@@ -53,6 +53,9 @@ struct FakeSettings {
   // setting the stack's size, wait until the GPU is idle, and so hang while a
   // kernel is resident.
   bool free_waits_for_idle = true;
+  // As NVIDIA's driver: after a fault every call of the process gives it, whatever
+  // is reset (docs/decisions/032-a-fault-ends-gpud.md).
+  bool faults_stay = true;
   // A buffer argument that the GPU cannot reach is a fault, even when the kernel
   // would not have touched it.
   bool check_buffers = true;
@@ -75,7 +78,8 @@ struct FakeSettings {
 //   green=0|1 memops=0|1 queues=N depth=N
 //   device_graphs=0|1 host_pointers=0|1 budget=N
 //   refused_tails=N
-//   retire_us=N gap_us=N free_waits=0|1 check_buffers=0|1
+//   retire_us=N gap_us=N free_waits=0|1 faults_stay=0|1
+//   check_buffers=0|1
 //   fault=KERNEL:NTH  fault=KERNEL:=WORD  hang=KERNEL:NTH  hang=KERNEL:=WORD
 // "fault=fail_if:=77" faults each fail_if whose first argument is 77.
 // Errors: InvalidArgument names the part that is wrong.

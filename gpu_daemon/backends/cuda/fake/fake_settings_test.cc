@@ -13,7 +13,8 @@ TEST(FakeSettings, EveryPartIsRead) {
       "memops=0,queues=16,device_graphs=0,host_pointers=0,budget=9,refused_"
       "tails=5,"
       "retire_us=30,gap_us=40,free_waits=0,"
-      "check_buffers=0,fault=echo:3,fault=fail_if:=77,hang=carillon_busy:1");
+      "faults_stay=0,check_buffers=0,fault=echo:3,fault=fail_if:=77,hang="
+      "carillon_busy:1");
   ASSERT_TRUE(settings.ok()) << settings.status();
   EXPECT_EQ(settings->devices, 2);
   EXPECT_EQ(settings->driver_version, 12060);
@@ -30,6 +31,7 @@ TEST(FakeSettings, EveryPartIsRead) {
   EXPECT_EQ(settings->relaunch_gap, std::chrono::microseconds(40));
   EXPECT_FALSE(settings->free_waits_for_idle);
   EXPECT_FALSE(settings->check_buffers);
+  EXPECT_FALSE(settings->faults_stay);
   EXPECT_EQ(settings->hardware_queues, 16u);
   ASSERT_EQ(settings->faults.size(), 2u);
   EXPECT_EQ(settings->faults[0].kernel, "echo");

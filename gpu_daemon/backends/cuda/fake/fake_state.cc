@@ -140,6 +140,7 @@ uint64_t FakeGpu::State::AddContext(RootPtr root, SmRange sms) {
 }
 
 CUresult FakeGpu::State::Retain(int device, uint64_t& handle) {
+  if (lasting_fault != CUDA_SUCCESS) return lasting_fault;
   Primary& primary = primaries[device];
   if (primary.root == nullptr) {
     primary.root = NewRoot(device);
@@ -162,6 +163,9 @@ CUresult FakeGpu::State::Release(Lock& lock, int device) {
 
 void FakeGpu::State::Fault(Root& root, CUresult fault) {
   if (root.fault == CUDA_SUCCESS) root.fault = fault;
+  if (settings.faults_stay && lasting_fault == CUDA_SUCCESS) {
+    lasting_fault = fault;
+  }
   root.stopped.store(true, std::memory_order_relaxed);
   changed.notify_all();
 }

@@ -287,6 +287,8 @@ struct FakeGpu::State {
 
   static uint64_t NewHandle();
   FakeSettings settings;
+  // What every call gives from a fault on, if they stay.
+  CUresult lasting_fault = CUDA_SUCCESS;
   mutable std::mutex mutex;
   // Anything changed: work done, a fault, work for a thread.
   std::condition_variable changed;

@@ -567,6 +567,9 @@ void Background::TakeUnfinished(LostWork& lost) {
                  MutexLock end_lock(mutex_);
                  --replaying_;
                },
+           .run = {.device =
+                       launch->memory == nullptr ? "" : launch->memory->name()},
+           .overdue = slot.overdue,
            .timed_out = slot.overdue && !waits,
            .slice_blocks = slice_blocks});
     }

@@ -290,6 +290,7 @@ TEST_F(EdgePathTest, WhoWaitsBehindAKernelThatHangsIsNotBlamed) {
   constexpr std::chrono::milliseconds kLongest(300);
   auto gpu =
       Gpu::Open(fake_.driver(), {.image = FakeGpu::Image(),
+                                 .recovers = true,
                                  .longest_kernel = kLongest,
                                  .look_every = std::chrono::milliseconds(5)});
   ASSERT_TRUE(gpu.ok()) << gpu.status();

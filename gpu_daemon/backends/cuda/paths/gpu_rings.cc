@@ -91,9 +91,19 @@ uint64_t TakeUnfinishedOf(const std::shared_ptr<EventKernel>& event,
   totals.done = rung - totals.failed;
   for (uint64_t s = rung > entries ? rung - entries + 1 : 1; s <= rung; ++s) {
     if (IsCompleted(*event, s)) continue;
+    const auto end = [complete, s](EventState state, uint32_t end_status) {
+      complete(s, state, end_status);
+    };
+    const RunId run{.device = event->memory().name(),
+                    .event_id = event->event_id(),
+                    .sequence = s};
     if (s == overdue) {
-      complete(s, EventState::kFailed,
-               static_cast<uint32_t>(EventStatus::kTimedOut));
+      lost.unfinished.push_back({.kmd = event->kmd(),
+                                 .args = {},
+                                 .end = end,
+                                 .run = run,
+                                 .overdue = true,
+                                 .timed_out = true});
       continue;
     }
     CheckedEntry entry;
@@ -108,9 +118,8 @@ uint64_t TakeUnfinishedOf(const std::shared_ptr<EventKernel>& event,
         {.kmd = entry.kmd,
          .args = {entry.args.data(),
                   entry.args.data() + entry.kmd.kernel->args_size},
-         .end = [complete, s](EventState state, uint32_t end_status) {
-           complete(s, state, end_status);
-         }});
+         .end = end,
+         .run = run});
   }
   Publish(totals, shown);
   return rung;

@@ -505,6 +505,12 @@ void HostLauncher::TakeUnfinished(LostWork& lost) {
                FinishAndSignal(*event, sequence, state,
                                static_cast<EventStatus>(status));
              },
+         .run = {.device = flight.event->memory().name(),
+                 .event_id = flight.event->event_id(),
+                 .sequence = flight.sequence.value()},
+         // A launch that failed may have been the one whose kernel faulted.
+         .waits = flight.launched_ns == 0,
+         .overdue = flight.overdue,
          .timed_out = flight.overdue && !waits,
          .slice_blocks =
              flight.slices && !waits ? flight.slices->most_at_once() : 0});

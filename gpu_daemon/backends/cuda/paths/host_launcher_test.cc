@@ -40,9 +40,11 @@ class BlindPath final : public HostLauncher {
 
 TEST(HostLauncherTest, WhoseEventEndedBeforeTheContextWasLostIsWoken) {
   FakeGpu fake;
-  auto gpu = Gpu::Open(
-      fake.driver(),
-      {.image = FakeGpu::Image(), .look_every = std::chrono::milliseconds(5)});
+  fake.ChangeSettings([](FakeSettings& s) { s.faults_stay = false; });
+  auto gpu =
+      Gpu::Open(fake.driver(), {.image = FakeGpu::Image(),
+                                .recovers = true,
+                                .look_every = std::chrono::milliseconds(5)});
   ASSERT_TRUE(gpu.ok()) << gpu.status();
   CudaMemory memory(gpu->get());
   MappedDevice device(memory, "sleeper");

@@ -436,9 +436,15 @@ void ResidentPath::TakeUnfinished(LostWork& lost) {
     engine_->CountEnded(*resident);
     // While the doorbell was moved, Wake() could not.
     RingScheduled(*resident->event);
+    const size_t before = lost.unfinished.size();
     const uint64_t rung =
         TakeUnfinishedOf(resident->event, resident->totals, *resident->shown,
                          resident->overdue, gpu_->model(), lost);
+    if (resident->is_overdue && resident->overdue == 0) {
+      for (size_t i = before; i < lost.unfinished.size(); ++i) {
+        lost.unfinished[i].overdue = true;
+      }
+    }
     resident->is_overdue = false;
     resident->overdue = 0;
     resident->stands_still_since = 0;

@@ -681,6 +681,10 @@ void PagodaLauncher::TakeUnfinished(LostWork& lost) {
                FinishAndSignal(*event, sequence, state,
                                static_cast<EventStatus>(status));
              },
+         .run = {.device = task.event->memory().name(),
+                 .event_id = task.event->event_id(),
+                 .sequence = task.sequence.value()},
+         .overdue = task.overdue,
          .timed_out = task.overdue});
   }
   spawned_.clear();

@@ -1,0 +1,63 @@
+#include "gpu_daemon/backends/cuda/driver/fault_record.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "fmt/format.h"
+
+namespace carillon::gpud::cuda {
+
+FaultRecord::FaultRecord(std::string file) : file_(std::move(file)) {
+  if (file_.empty()) return;
+  // A device's name has no spaces.
+  std::ifstream in(file_);
+  std::string pid;
+  if (!std::getline(in, pid)) return;
+  for (std::string line; std::getline(in, line);) {
+    RunId run;
+    std::istringstream words(line);
+    if (words >> run.event_id >> run.sequence >> run.device) {
+      before_.push_back(std::move(run));
+    }
+  }
+  std::ranges::sort(before_);
+  // Else a fault in a later life of the testbed would be compared with this one.
+  // Devices may still have to read the pid.
+  if (truncate(file_.c_str(), static_cast<off_t>(pid.size() + 1)) != 0) {
+    before_.clear();
+  }
+}
+
+std::vector<RunId> FaultRecord::Blame(std::span<const RunId> ran) const {
+  std::vector<RunId> blamed;
+  const bool all = file_.empty() || ran.size() == 1;
+  for (const RunId& run : ran) {
+    if (run.is_event() && (all || std::ranges::binary_search(before_, run))) {
+      blamed.push_back(run);
+    }
+  }
+  return blamed;
+}
+
+absl::Status FaultRecord::Note(std::span<const RunId> ran) const {
+  if (file_.empty()) return absl::OkStatus();
+  std::ofstream out(file_, std::ios::trunc);
+  out << getpid() << '\n';
+  for (const RunId& run : ran) {
+    if (run.is_event()) {
+      out << run.event_id << ' ' << run.sequence << ' ' << run.device << '\n';
+    }
+  }
+  out.close();
+  // Devices of other users read it, too, whatever the umask is.
+  if (out && chmod(file_.c_str(), 0644) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, fmt::format("cannot write {}", file_));
+}
+
+}  // namespace carillon::gpud::cuda
