@@ -22,6 +22,7 @@ constexpr ProbeStep kProbes[] = {
     {"fence_cost", 15},
     {"host_reads", 15},
     {"poll_rtt", 10},
+    {"beside_pollers", 10},
     {"htod_order", 15},
     {"launch_budget", 10},
     {"launch_rate", 10},

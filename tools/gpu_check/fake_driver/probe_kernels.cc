@@ -207,9 +207,9 @@ const FakeKernelRegistration kKernels[] = {
                result.last_ns = Now();
              }
            }),
-    Kernel("probe_start", {sizeof(uint64_t), kPointer, kPointer},
+    Kernel("probe_start", {sizeof(uint64_t), kPointer, kPointer, kPointer},
            [](KernelCall& call) {
-             auto& result = *call.param<StartResult*>(2);
+             auto& result = *call.param<StartResult*>(3);
              const auto* count = call.param<const uint32_t*>(1);
              const uint32_t before = Poll(count);
              const uint64_t start = Now();
@@ -271,6 +271,17 @@ const FakeKernelRegistration kKernels[] = {
              }
              const uint64_t ns = Now() - start;
              *call.param<CostResult*>(4) = {1, ns, ns, ns};
+           }),
+    Kernel("probe_beside",
+           {sizeof(Beside), sizeof(Neighbours), kPointer, kPointer, kPointer,
+            kWord, kPointer},
+           [](KernelCall& call) {
+             const uint64_t start = Now();
+             for (uint32_t i = 0; i < call.param<uint32_t>(5); ++i) {
+               Poll(call.param<const uint32_t*>(2));
+             }
+             const uint64_t ns = Now() - start;
+             *call.param<CostResult*>(6) = {1, ns, ns, ns};
            }),
     Kernel("probe_clock", {sizeof(uint64_t), kPointer},
            [](KernelCall& call) {

@@ -319,18 +319,27 @@ __global__ void probe_rate(const uint64_t* execs, uint32_t each,
   results[warp] = result;
 }
 
-// From the call of a launch to the launched kernel's first store.
+// From the call of a launch to the launched kernel's first store. Further warps
+// read the line meanwhile.
 __global__ void probe_start(uint64_t exec, uint32_t* count,
-                            StartResult* result) {
+                            const uint32_t* line, StartResult* result) {
+  __shared__ volatile uint32_t done;
+  if (threadIdx.x == 0) done = 0;
+  __syncthreads();
+  if (threadIdx.x != 0) {
+    if (threadIdx.x < 32) return;
+    while (done == 0) Use(Poll(line + threadIdx.x % 8));
+    return;
+  }
   const uint32_t before = PollDevice(count);
   const uint64_t start_ns = Now();
   const uint64_t start = Clock();
   result->error = Fire(exec, 0);
   result->call_ticks = Clock() - start;
-  if (result->error != cudaSuccess) return;
-  while (PollDevice(count) == before) {
+  while (result->error == cudaSuccess && PollDevice(count) == before) {
     if (Now() - start_ns > 50'000'000) break;
   }
+  done = 1;
   result->seen_ticks = Clock() - start;
   // Long enough for the timer's steps.
   while (Now() - start_ns < 100'000) {
@@ -442,6 +451,68 @@ __global__ void probe_host_read(const uint32_t* line, uint32_t bytes,
   } else {
     Cost(rounds, result, nothing,
          [=](uint32_t) { ReadLines<16>(line, lanes, wide); });
+  }
+}
+
+// Block 0's first warp measures. The other two warps of block 0, or of block 1,
+// read the line's first sector until it is done.
+__global__ void probe_beside(Beside what, Neighbours where,
+                             const uint32_t* line, uint32_t* device,
+                             uint32_t* host, uint32_t rounds,
+                             CostResult* result) {
+  uint32_t* const done = device;
+  const uint32_t lane = threadIdx.x % 32;
+  if (threadIdx.x >= 32) {
+    const uint32_t block = where == Neighbours::kSameSm ? 0 : 1;
+    if (where == Neighbours::kNone || blockIdx.x != block) return;
+    while (PollDevice(done) == 0) Use(Poll(line + lane % 8));
+    return;
+  }
+  if (blockIdx.x != 0) return;
+  const auto store = [=](uint32_t i) {
+    asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(device + 64),
+                 "r"(i)
+                 : "memory");
+  };
+  const auto nothing = [](uint32_t) {};
+  const auto read = [=](const uint32_t* from) {
+    return [=](uint32_t) {
+      Use(Poll(from + lane % 8));
+      __syncwarp();
+    };
+  };
+  // They are at work then.
+  const uint64_t start = Now();
+  while (Now() - start < 20'000) {
+  }
+  switch (what) {
+    case Beside::kStoreReleaseSys:
+      Cost(rounds, result, store, [=](uint32_t i) {
+        if (lane == 0) {
+          asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(host), "r"(i)
+                       : "memory");
+        }
+        __syncwarp();
+      });
+      break;
+    case Beside::kAcqRelGpu:
+      Cost(rounds, result, store, [](uint32_t) {
+        asm volatile("fence.acq_rel.gpu;" ::: "memory");
+      });
+      break;
+    case Beside::kReadSector:
+      Cost(rounds, result, nothing, read(line));
+      break;
+    case Beside::kReadLine:
+      Cost(rounds, result, nothing, read(line + 16));
+      break;
+    case Beside::kReadOther:
+      Cost(rounds, result, nothing, read(line + 64));
+      break;
+  }
+  if (lane == 0) {
+    asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(done), "r"(1)
+                 : "memory");
   }
 }
 

@@ -53,6 +53,16 @@ enum class Fence : uint32_t {
 };
 enum class Outstanding : uint32_t { kNothing, kStore, kAdd, kHostStore };
 
+// What probe_beside measures, and where two warps read host memory meanwhile.
+enum class Beside : uint32_t {
+  kStoreReleaseSys,
+  kAcqRelGpu,
+  kReadSector,  // of the host: of the line that they read, its first sector
+  kReadLine,    // and another one
+  kReadOther,   // another line
+};
+enum class Neighbours : uint32_t { kNone, kSameSm, kOtherSm };
+
 struct RateResult {
   uint64_t first_ns;
   uint64_t last_ns;

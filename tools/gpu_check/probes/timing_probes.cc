@@ -87,6 +87,38 @@ Answer HostReads(Kit& kit) {
   return {};
 }
 
+// Whoever serves an event does so beside warps that poll.
+Answer BesidePollers(Kit& kit) {
+  const Stream stream = kit.MakeStream();
+  auto host = kit.Must(PinnedBytes::Make(kit.driver(), 4096));
+  auto result = kit.Must(DeviceBytes::Make(kit.driver(), sizeof(CostResult)));
+  const std::pair<const char*, Beside> costs[] = {
+      {"store_release_sys", Beside::kStoreReleaseSys},
+      {"fence_acq_rel_gpu", Beside::kAcqRelGpu},
+      {"read_of_their_sector", Beside::kReadSector},
+      {"read_of_their_line", Beside::kReadLine},
+      {"read_of_another_line", Beside::kReadOther}};
+  const std::pair<const char*, Neighbours> places[] = {
+      {"alone", Neighbours::kNone},
+      {"beside_two_on_its_sm", Neighbours::kSameSm},
+      {"beside_two_on_another", Neighbours::kOtherSm}};
+  for (const auto& [name, cost] : costs) {
+    for (const auto& [beside, where] : places) {
+      // Zero: they read until it says that the warp is done.
+      auto device = kit.Must(DeviceBytes::Make(kit.driver(), 4096));
+      kit.Must(kit.Launch(stream.get(), "probe_beside", 2, 96, cost, where,
+                          static_cast<const uint32_t*>(host.as<uint32_t>()),
+                          device.as<uint32_t>(), host.as<uint32_t>(2048),
+                          kRounds, result.as<CostResult>()),
+               "launch");
+      kit.Must(kit.Await(stream.get(), seconds(2)), "measure");
+      const auto took = ReadBack<CostResult>(kit, result);
+      NoteCost(fmt::format("{}_{}", name, beside), took, kRounds);
+    }
+  }
+  return {};
+}
+
 // Copies from pageable memory are asynchronous in their last step, and streams
 // like gpud's do not wait for them.
 Answer HtodOrder(Kit& kit) {
@@ -203,6 +235,10 @@ constexpr Probe kProbes[] = {
      "How long does a warp's read of 4 to 256 bytes of 1, 4 and 16 lines of "
      "host memory take?",
      &HostReads},
+    {"beside_pollers",
+     "What do a release and a read of host memory cost beside warps that poll "
+     "there?",
+     &BesidePollers},
     {"htod_order",
      "Does a kernel in a non-blocking stream see what was copied before it?",
      &HtodOrder},

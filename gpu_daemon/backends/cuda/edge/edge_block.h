@@ -60,7 +60,10 @@ struct EdgeBlock {
   // Launches made, or about to be tried, by this execution. Writers: event
   // warps; readers: they, and the lead once they launch no more.
   uint32_t taken;
-  uint32_t reserved[3];
+  uint32_t reserved;
+  // As in EdgeControl; of use while tracing. Writer: the lead; readers: event
+  // warps, which would wait as long for it as for an event's entry.
+  uint64_t clock_offset_ns;
   // The phase that a warp has seen between two events. Writer: that warp,
   // release; reader: the lead, acquire.
   uint32_t noted[kEdgeMaxWarps];

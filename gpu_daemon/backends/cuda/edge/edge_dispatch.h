@@ -73,7 +73,8 @@
 //                at least: relaxed, system; each half is as it was at one time
 //   AcquirePolled()         acquire fence, system
 //   CopyEntry(to, from, n)  n % 8 == 0 bytes of host memory, relaxed, system
-//   LoadBlock StoreBlock AddBlock         acquire, release, both: block scope
+//   LoadBlock StoreBlock AddBlock         acquire, release, both: block scope;
+//                                         4 bytes, the first two 8 as well
 //   LoadDevice FreeDevice TakeDevice      acquire, release, compare-and-swap
 //                                         with acquire: device scope
 //   PeekDevice PutDevice CountDevice      relaxed load, store, addition
@@ -102,7 +103,11 @@ class EdgePoller {
  public:
   CARILLON_EDGE EdgePoller(Port& port, EdgeTable& table, EdgeBlock& block,
                            uint32_t poller)
-      : port_(port), table_(table), block_(block), poller_(poller) {}
+      : port_(port),
+        table_(table),
+        block_(block),
+        poller_(poller),
+        pollers_(table.pollers) {}
 
   // The block's second and further pollers.
   CARILLON_EDGE void Run() {
@@ -150,12 +155,25 @@ class EdgePoller {
       return rings[lane] != published[lane];  // this warp's own words
     });
     if (rung == 0) return;
+    // What another poller has published, it counts: event warps would look for it
+    // twice. Asked before this one publishes, so that not each leaves it to the
+    // other.
+    const uint32_t news = port_.Ballot([&](uint32_t lane) {
+      bool known = (rung >> lane & 1) == 0;
+      for (uint32_t other = 0; other < pollers_; ++other) {
+        known |= other != poller_ &&
+                 port_.LoadBlock(&block_.published[other][line][lane]) ==
+                     rings[lane];
+      }
+      return !known;
+    });
     port_.AcquirePolled();
     port_.EachLane([&](uint32_t lane) {
       if ((rung >> lane & 1) != 0) {
         port_.StoreBlock(&published[lane], rings[lane]);
       }
     });
+    if (news == 0) return;
     port_.Elect(
         [&] { port_.StoreBlock(&block_.changes[poller_], ++changes_); });
   }
@@ -164,6 +182,7 @@ class EdgePoller {
   EdgeTable& table_;
   EdgeBlock& block_;
   const uint32_t poller_;
+  const uint32_t pollers_;
   uint32_t changes_ = 0;
 };
 
@@ -195,8 +214,9 @@ class EdgeLead {
 
  private:
   // A look at the control line is a read over PCIe, ten times as long as one at
-  // the token: one in so many. It comes with the doorbells for nothing.
-  static constexpr uint32_t kTokenLooks = 16;
+  // the token, and holds up that of the lead that serves: one in so many. With the
+  // doorbells it comes for nothing.
+  static constexpr uint32_t kTokenLooks = 64;
 
   CARILLON_EDGE void CountExecution() {
     const uint64_t executions = port_.Elect([&] {
@@ -336,6 +356,12 @@ class EdgeLead {
     command_ =
         static_cast<EdgeCommand>(Word(words, offsetof(EdgeControl, command)));
     const uint32_t tracing = Word(words, offsetof(EdgeControl, tracing));
+    if (tracing != 0) {
+      constexpr size_t kOffset = offsetof(EdgeControl, clock_offset_ns);
+      const uint64_t offset =
+          uint64_t{Word(words, kOffset + 4)} << 32 | Word(words, kOffset);
+      port_.Elect([&] { port_.StoreBlock(&block_.clock_offset_ns, offset); });
+    }
     if (tracing != tracing_) {
       tracing_ = tracing;
       port_.Elect([&] { port_.StoreBlock(&block_.tracing, tracing); });

@@ -111,6 +111,8 @@ class EdgeEventWarp {
   // Looks at one ring's next entry, each as long as a read over PCIe, until it is
   // left to the pollers.
   static constexpr uint32_t kHotLooks = 1024;
+  // Looks at a doorbell that follows an entry: as long as one read over PCIe.
+  static constexpr uint32_t kDoorbellLooks = 32;
   // The words of an entry that say whether all of it is there.
   static constexpr uint32_t kSaysWhole = 3 | 1u << shm::kEntryStampOffset / 8;
 
@@ -134,7 +136,6 @@ class EdgeEventWarp {
     uint32_t lane = kEdgeLanes;  // none
     EdgeHead* at = nullptr;
     EdgeHead head;  // what is there
-    const uint32_t* doorbells = nullptr;
     const ArgumentSteps* steps = nullptr;
     bool owns_slots = false;  // a slot's next event is this warp's, too
 
@@ -191,18 +192,18 @@ class EdgeEventWarp {
     return ReadRung(line_ - 1, lane, phase, event, status);
   }
 
-  // Looks at the doorbells and at the next entry of the ring that was served
-  // last, if its next event is this warp's, until that has rung or there is
-  // something else to do. The two reads are on their way together. So the entry
-  // may be older than the doorbell, and each of its halves may be: it is whole if
-  // both say the sequence.
+  // Looks at the next entry of the ring that was served last, if its next event is
+  // this warp's, until that has rung or there is something else to do. The doorbell
+  // is left to the pollers, whose read is on its way at the same time: a GPU
+  // answers reads of one line of host memory one after the other, so that one more
+  // reader would hold up all. So the entry may be older than the doorbell, and each
+  // of its halves may be: it is whole if both say the sequence.
   CARILLON_EDGE bool AwaitNext(EdgePhase phase, Event& event) {
     if (looks_ == 0 || !MayTake(ring_.head, phase) || port_.Elect([&] {
           return Ahead(ring_.line, ring_.lane, ring_.head);
         }) != -1) {
       return false;
     }
-    typename Port::template Lanes<uint32_t> doorbells{};
     typename Port::template Lanes<uint64_t> words{};
     typename Port::template Lanes<uint64_t> ended{};
     event = NextEvent();
@@ -218,7 +219,6 @@ class EdgeEventWarp {
     port_.EachLane([&](uint32_t lane) { before[lane] = Before(event, lane); });
     std::byte* copy = block_.copies[index_];
     for (bool go_on = true; go_on && looks_ != 0; --looks_) {
-      port_.PollLine(doorbells, ring_.doorbells);
       port_.PollEntry(words, from);
       port_.EachLane([&](uint32_t lane) {
         ended[lane] =
@@ -238,12 +238,13 @@ class EdgeEventWarp {
         const uint32_t looked = kSaysWhole >> lane;
         const uint32_t torn = words[lane] != wanted ? 1 : 0;
         const uint32_t goes_on = HasEnded(ended[lane], before[lane]) ? 0 : 1;
-        const uint32_t not_rung =
-            doorbells[lane] - ring_.head.ring >= entries ? 1 : 0;
-        const uint32_t is_its_own = lane == ring_.lane ? 1 : 0;
-        return ((looked & torn) | goes_on | (not_rung & is_its_own)) != 0;
+        return ((looked & torn) | goes_on) != 0;
       });
       if (wrong != 0) continue;
+      if (!HasRung(entries)) {
+        go_on = false;
+        continue;
+      }
       port_.AcquirePolled();
       port_.EachLane([&](uint32_t lane) {
         if (lane < 8) reinterpret_cast<uint64_t*>(copy)[lane] = words[lane];
@@ -251,6 +252,27 @@ class EdgeEventWarp {
       return true;
     }
     if (launched) GiveLaunchBack();
+    return false;
+  }
+
+  // Whether ring_'s next event has rung, of a ring of so many entries: what was
+  // read of it may be there some time before its doorbell is. False after as long
+  // as a read takes, or if something else has happened.
+  CARILLON_EDGE bool HasRung(uint32_t entries) {
+    constexpr uint32_t kSomethingElse = 1u << kEdgeMaxPollers;
+    for (uint32_t look = 0; look < kDoorbellLooks; ++look) {
+      const uint32_t found = port_.Ballot([&](uint32_t lane) {
+        if (lane < pollers_) {
+          return port_.LoadBlock(
+                     &block_.published[lane][ring_.line][ring_.lane]) -
+                     ring_.head.ring <
+                 entries;
+        }
+        return lane == kEdgeMaxPollers && Changes() != changes_;
+      });
+      if ((found & (kSomethingElse - 1)) != 0) return true;
+      if (found != 0) return false;
+    }
     return false;
   }
 
@@ -339,7 +361,6 @@ class EdgeEventWarp {
       ring_.lane = lane;
       ring_.at = table_.HeadsOf(line, index_) + lane;
       ring_.head = *ring_.at;
-      ring_.doorbells = table_.lines[line].doorbells;
       CopyWords(&table_.entries[ring_.index()], &entry, sizeof(entry));
       ring_.owns_slots = entry.entries % event_warps_ == 0;
       ring_.steps = entry.arguments;
@@ -595,8 +616,7 @@ class EdgeEventWarp {
     return port_.NowNs() + static_cast<uint64_t>(ClockOffset());
   }
   CARILLON_EDGE int64_t ClockOffset() {
-    return static_cast<int64_t>(port_.LoadSystem(
-        reinterpret_cast<const uint64_t*>(&table_.control->clock_offset_ns)));
+    return static_cast<int64_t>(port_.LoadBlock(&block_.clock_offset_ns));
   }
 
   Port& port_;

@@ -104,6 +104,12 @@ class EdgeThreadPort {
   uint32_t LoadBlock(const uint32_t* word) {
     return Load(word, std::memory_order_acquire);
   }
+  uint64_t LoadBlock(const uint64_t* word) {
+    return Load(word, std::memory_order_acquire);
+  }
+  void StoreBlock(uint64_t* word, uint64_t value) {
+    Ref(word).store(value, std::memory_order_release);
+  }
   void StoreBlock(uint32_t* word, uint32_t value) {
     Ref(word).store(value, std::memory_order_release);
   }

@@ -204,6 +204,19 @@ class EdgeWarpPort : public GpuMemoryPort {
                  : "memory");
     return value;
   }
+  __device__ uint64_t LoadBlock(const uint64_t* word) {
+    uint64_t value;
+    asm volatile("ld.acquire.cta.shared.b64 %0, [%1];"
+                 : "=l"(value)
+                 : "r"(Shared(word))
+                 : "memory");
+    return value;
+  }
+  __device__ void StoreBlock(uint64_t* word, uint64_t value) {
+    asm volatile("st.release.cta.shared.b64 [%0], %1;" ::"r"(Shared(word)),
+                 "l"(value)
+                 : "memory");
+  }
   __device__ void StoreBlock(uint32_t* word, uint32_t value) {
     asm volatile("st.release.cta.shared.b32 [%0], %1;" ::"r"(Shared(word)),
                  "r"(value)
@@ -221,7 +234,8 @@ class EdgeWarpPort : public GpuMemoryPort {
   // --- Launches. The exec's handle is the one of the host.
 
   __device__ LaunchOutcome Launch(uint64_t exec, uint64_t* error) {
-    __threadfence();
+    // Releases; __threadfence() would order against loads to come, too.
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
     const cudaError_t found = cudaGraphLaunch(
         reinterpret_cast<cudaGraphExec_t>(exec), cudaStreamGraphFireAndForget);
     *error = found;
@@ -259,7 +273,7 @@ class EdgeWarpPort : public GpuMemoryPort {
       return static_cast<T>(__shfl_sync(kAll, static_cast<uint32_t>(value), 0));
     }
   }
-  __device__ static uint32_t Shared(const uint32_t* word) {
+  __device__ static uint32_t Shared(const void* word) {
     return static_cast<uint32_t>(__cvta_generic_to_shared(word));
   }
 

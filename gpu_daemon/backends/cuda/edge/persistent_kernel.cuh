@@ -41,9 +41,25 @@ class PartWarpPort : public GpuMemoryPort {
   __device__ void CopyEntry(std::byte* to, const std::byte* from,
                             uint32_t bytes) {
     Sync();
-    for (uint32_t i = lane_ * 8; i < bytes; i += lanes_ * 8) {
-      *reinterpret_cast<uint64_t*>(to + i) =
-          simt::LoadRelaxed(reinterpret_cast<const uint64_t*>(from + i));
+    // Several reads of each lane are on their way at once: a block of one thread
+    // would wait for as many as an entry has words.
+    constexpr uint32_t kReads = 8;
+    const uint32_t step = lanes_ * 8;
+    for (uint32_t i = lane_ * 8; i < bytes; i += kReads * step) {
+      uint64_t words[kReads];
+      CARILLON_EDGE_UNROLL
+      for (uint32_t r = 0; r < kReads; ++r) {
+        const uint32_t at = i + r * step;
+        if (at < bytes) {
+          words[r] =
+              simt::LoadRelaxed(reinterpret_cast<const uint64_t*>(from + at));
+        }
+      }
+      CARILLON_EDGE_UNROLL
+      for (uint32_t r = 0; r < kReads; ++r) {
+        const uint32_t at = i + r * step;
+        if (at < bytes) *reinterpret_cast<uint64_t*>(to + at) = words[r];
+      }
     }
     Sync();
   }

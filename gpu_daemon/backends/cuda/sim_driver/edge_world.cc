@@ -461,7 +461,8 @@ bool EdgeWorld::IsHost(uint64_t address) const {
 }
 
 absl::StatusOr<std::vector<WireTrip>> EdgeWorld::TimeEvents(bool launched,
-                                                            uint32_t count) {
+                                                            uint32_t count,
+                                                            double early) {
   constexpr double kRest = 3000;  // nanoseconds between two events
   constexpr double kGoldenRatio = 0.6180339887498949;
   Ring& ring = *rings_[launched ? 3 : 2];
@@ -486,12 +487,19 @@ absl::StatusOr<std::vector<WireTrip>> EdgeWorld::TimeEvents(bool launched,
     } else if (device.in_flight() != 0 && wire_->now() > next + 1e6) {
       return absl::AbortedError("an event does not end");
     }
-    if (device.in_flight() != 0 || wire_->now() < next) continue;
-    const uint32_t code = 0;
-    std::memcpy(device.parameters(), &code, sizeof(code));
-    device.Commit();
-    device.RingDoorbell();
+    if (device.in_flight() != 0 || wire_->now() < next - early) continue;
     const EventKernel& event = *ring.event.kernel;
+    if (device.last_committed() == device.last_rung()) {
+      const uint32_t code = 0;
+      std::memcpy(device.parameters(), &code, sizeof(code));
+      device.Commit();
+    }
+    if (event.ring().completion_slot(device.last_committed())->sequence ==
+        device.last_committed().value()) {
+      Fail("an event ended before it rang");
+    }
+    if (wire_->now() < next) continue;
+    device.RingDoorbell();
     wire_->Rung(&event.memory()
                      .submission()
                      .doorbells()[event.ring().layout().doorbell.value()],

@@ -70,9 +70,12 @@ class EdgeWorld {
 
   // Requires `timed` and four rings. The ways of that many events of the first
   // device's fail_if, of one warp or, if launched, of two blocks. One is in
-  // flight at a time; they ring at all points of the pollers' round.
+  // flight at a time; they ring at all points of the pollers' round. `early`:
+  // their entries are committed so many nanoseconds before. Errors also: an event
+  // that ended before it rang.
   absl::StatusOr<std::vector<WireTrip>> TimeEvents(bool launched,
-                                                   uint32_t count);
+                                                   uint32_t count,
+                                                   double early = 0);
 
  private:
   struct Ring;

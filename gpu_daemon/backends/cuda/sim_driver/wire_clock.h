@@ -27,27 +27,29 @@
 
 namespace carillon::gpud::cuda {
 
-// Nanoseconds on an H200. Nothing here is measured: these are the review's
-// estimates, and where it has none, what is published of the generation before.
-// gpu_check's probes `poll_rtt`, `fence_cost` and `launch_rate` measure them.
+// Nanoseconds on an H200 with driver 580, as gpu_check's probes `host_reads`,
+// `fence_cost` and `launch_rate` have measured them there. Estimated are
+// host_write, what stays in an SM, and how a launch's time divides into its two.
 struct WireCosts {
   // PCIe. A read of host memory, there and back: half of it lies before what the
-  // memory says and half behind. A posted write, until the CPU sees it.
-  double host_read = 1100;
+  // memory says and half behind. Not counted here: reads of one line by several
+  // warps follow each other at 1,000 (`poll_rtt`). A posted write, until the CPU
+  // sees it.
+  double host_read = 1150;
   double host_write = 450;
   // A trip to L2 or the GPU's memory, and an atomic operation there whose result
   // is used.
-  double l2 = 150;
-  double l2_atomic = 300;
+  double l2 = 135;
+  double l2_atomic = 136;
   double l1 = 20;
   double shared = 15;
   double shared_atomic = 60;
   // What releases waits for the stores before it to arrive, and then for this.
   // What only acquires (CCTL.IVALL) takes L1 with it.
-  double release_system = 350;
-  double release_device = 150;
+  double release_system = 545;
+  double release_device = 133;
   double release_block = 10;
-  double acquire = 20;
+  double acquire = 1;
   // Two cycles until a warp's next instruction, four until the result, a branch
   // that is taken, what lanes do together.
   double issue = 1.1;
@@ -56,8 +58,8 @@ struct WireCosts {
   double warp_wide = 13;
   // cudaGraphLaunch() on the GPU: the call, and until the kernel's first
   // instruction.
-  double launch_call = 500;
-  double launch_start = 1500;
+  double launch_call = 1760;
+  double launch_start = 1000;
 };
 
 // What is waited for.
