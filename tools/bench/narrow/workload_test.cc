@@ -116,7 +116,7 @@ TEST(NarrowWorkload, WhatCannotBeIsRefused) {
   EXPECT_TRUE(
       absl::IsInvalidArgument(NarrowWorkload::Make("mm", 1, 1, 33).status()));
   EXPECT_TRUE(
-      absl::IsInvalidArgument(NarrowWorkload::Make("mm", 1, 1, 1024).status()));
+      absl::IsInvalidArgument(NarrowWorkload::Make("mm", 1, 1, 1056).status()));
 }
 
 TEST(NarrowOrder, GivesEachTaskOnceAndNoneBeforeThoseThatItNeeds) {
