@@ -25,6 +25,7 @@
 #include "tools/gpu_check/held_gpu.h"
 #include "tools/gpu_check/info.h"
 #include "tools/gpu_check/limited_run.h"
+#include "tools/gpu_check/lookups.h"
 #include "tools/gpu_check/parts.h"
 #include "tools/gpu_check/runner.h"
 
@@ -324,6 +325,11 @@ int main(int argc, char** argv) {
   }
   if (argc > 2 && std::string_view(argv[1]) == "--part-bench") {
     return RunBench({argv + 2, argv + argc});
+  }
+  if (argc > 3 && std::string_view(argv[1]) == "--part-lookups") {
+    const int code = ExitCodeOfGpuElsewhere();
+    const std::vector<std::string> arguments(argv + 4, argv + argc);
+    return code != 0 ? code : RunLookups(argv[2], argv[3], arguments);
   }
   Options options;
   CLI::App app{

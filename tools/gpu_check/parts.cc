@@ -290,6 +290,32 @@ CheckPart Narrow(const Maker& maker, const PartOptions& options) {
   return part;
 }
 
+// MemcachedGPU's GETs flat out (thesis, Table 4.3 and Fig. 4.15), by the length of
+// a key.
+CheckPart Workloads(const Maker& maker, const PartOptions& options) {
+  CheckPart part{"workloads",
+                 "MemcachedGPU's lookups without a network, batches of 512",
+                 {}};
+  for (const int key_bytes : {16, 128}) {
+    std::vector<std::string> argv = {
+        options.self,
+        "--part-lookups",
+        maker.Program("gpud"),
+        maker.Program("gnom_offline"),
+        fmt::format("--key-bytes={}", key_bytes),
+        "--batch=512",
+        options.dry_run ? "--in-flight=1" : "--in-flight=64",
+        options.dry_run ? "--keys=512" : "--keys=100000",
+        options.dry_run ? "--milliseconds=1" : "--milliseconds=500",
+        options.dry_run ? "--rounds=1" : "--rounds=2"};
+    part.steps.push_back(
+        OnFewSms(maker.Make(fmt::format("get_{}_byte_keys", key_bytes),
+                            std::move(argv), 25),
+                 8));
+  }
+  return part;
+}
+
 // These plans need no fault point of gpud's: on a GPU, gpud does not launch.
 constexpr const char* kFaultPlans[] = {"kill-nic",      "stop-nic",
                                        "stop-gpud",     "doorbell-storm",
@@ -445,11 +471,12 @@ std::vector<CheckPart> MakeParts(const PartOptions& options) {
        {"idle", 45},
        {"reserved_sms", 60}}));
   parts.push_back(Sharing(maker, options));
-  parts.push_back(Narrow(maker, options));
+  parts.push_back(Workloads(maker, options));
   parts.push_back(User(maker, options));
   parts.push_back(Faults(maker, options));
   parts.push_back(Recoveries(maker, options));
   parts.push_back(Hostile(maker, options));
+  parts.push_back(Narrow(maker, options));
   parts.push_back(Bench(maker, options,
                         {"power", "power, and processes beside it", {}},
                         {{"power", 60}, {"co_runner", 90}}));

@@ -427,11 +427,11 @@ TEST(Parts, ComeInOrderAndFitTheirOwnNames) {
       EXPECT_FALSE(step.expects_no_gpu);
     }
   }
-  EXPECT_THAT(names, ::testing::ElementsAre("info", "probes", "kernels",
-                                            "latency", "load", "quick", "paths",
-                                            "bench", "sharing", "narrow",
-                                            "user", "faults", "recovery",
-                                            "hostile", "power", "sanitizer"));
+  EXPECT_THAT(names,
+              ::testing::ElementsAre(
+                  "info", "probes", "kernels", "latency", "load", "quick",
+                  "paths", "bench", "sharing", "workloads", "user", "faults",
+                  "recovery", "hostile", "narrow", "power", "sanitizer"));
 }
 
 TEST(Parts, HaveAStepOfTwentyFiveSecondsForEachPathAndScenario) {
@@ -476,7 +476,7 @@ TEST(Parts, OfADryRunHaveFewSmsForWhatFillsAGpu) {
   for (const CheckPart& part : parts) {
     for (const CheckStep& step : part.steps) {
       const bool fills = part.name == "sharing" || part.name == "narrow" ||
-                         part.name == "recovery" ||
+                         part.name == "recovery" || part.name == "workloads" ||
                          step.name.find("pagoda") != std::string::npos;
       const bool few = std::ranges::any_of(
           step.environment, [](const std::string& variable) {
@@ -486,7 +486,7 @@ TEST(Parts, OfADryRunHaveFewSmsForWhatFillsAGpu) {
       small += few;
     }
   }
-  EXPECT_EQ(small, 2u * 5 + 7 + 11 + 6);
+  EXPECT_EQ(small, 2u * 5 + 7 + 11 + 6 + 2);
 }
 
 TEST(Parts, SkipTheSanitizerWhereThereIsNone) {

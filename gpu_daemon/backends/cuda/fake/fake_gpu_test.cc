@@ -669,23 +669,36 @@ TEST_F(FakeGpuTest, AKernelThatNeverEndsEndsWithItsContext) {
   EXPECT_EQ(gpu_.live_objects(), LiveObjects{.contexts = 1});
 }
 
-TEST_F(FakeGpuTest, MemoryIsFreedOnlyWhenTheGpuIsIdle) {
-  std::atomic<bool> freeing = false;
+// What NVIDIA's driver does so on an H200 (probe beside_resident).
+TEST_F(FakeGpuTest, WhatIsGivenBackWaitsUntilTheGpuIsIdle) {
+  const CUfunction leaf =
+      Define("leaf", [](KernelCall&, uint64_t) { return CUDA_SUCCESS; });
+  std::atomic<bool> asked = false;
   std::atomic<bool> ended = false;
   const CUfunction wait = Define("wait", [&](KernelCall&, uint64_t) {
-    while (!freeing.load()) std::this_thread::yield();
-    // Time for a free that does not wait to be found out.
+    while (!asked.load()) std::this_thread::yield();
+    // Time for a call that does not wait to be found out.
     for (int i = 0; i < 1000; ++i) std::this_thread::yield();
     ended.store(true);
     return CUDA_SUCCESS;
   });
   CUdeviceptr address = 0;
   ASSERT_EQ(driver_.cuMemAlloc(&address, 64), CUDA_SUCCESS);
-  const Stream stream = NewStream();
-  ASSERT_EQ(LaunchIn(stream.get(), wait, 0), CUDA_SUCCESS);
-  freeing.store(true);
-  EXPECT_EQ(driver_.cuMemFree(address), CUDA_SUCCESS);
-  EXPECT_TRUE(ended.load());
+  GraphExec exec = NewExec(leaf, 0);
+  const std::vector<std::function<CUresult()>> calls = {
+      [&] { return driver_.cuMemFree(address); },
+      [&] { return exec.Reset(), CUDA_SUCCESS; },
+      [&] { return driver_.cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 8192); }};
+  for (size_t i = 0; i < calls.size(); ++i) {
+    SCOPED_TRACE(i);
+    asked.store(false);
+    ended.store(false);
+    const Stream stream = NewStream();
+    ASSERT_EQ(LaunchIn(stream.get(), wait, 0), CUDA_SUCCESS);
+    asked.store(true);
+    EXPECT_EQ(calls[i](), CUDA_SUCCESS);
+    EXPECT_TRUE(ended.load());
+  }
 }
 
 // --- Leaks and injected failures.
