@@ -18,10 +18,12 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "base/subprocess.h"
 #include "tools/cli/ui/exit_code.h"
 #include "tools/dashboard/access.h"
 #include "tools/dashboard/http_server.h"
 #include "tools/dashboard/live_view.h"
+#include "tools/dashboard/recorder_reader.h"
 #include "tools/dashboard/routes.h"
 #include "tools/testbed/supervisor/dashboard_link.h"
 #include "tools/testbed/supervisor/directory.h"
@@ -37,6 +39,8 @@ struct Options {
   uint16_t port = 0;
   std::vector<std::string> roles;
   std::string page;
+  std::string read_to;
+  uint64_t last = 0;
   bool supervised = false;
   bool json = false;
 };
@@ -109,7 +113,7 @@ absl::Status Run(const Options& options) {
   // the server serves, and goes after it has ended.
   HttpServer* const woken = server.get();
   LiveView view({options.testbed, TestbedPaths(options.directory), {}},
-                [woken] { woken->Wake(); });
+                OwnProgram(), [woken] { woken->Wake(); });
   const Routes routes(&access, &view, options.page);
   server->Serve(
       {.answer =
@@ -142,8 +146,17 @@ int Main(int argc, char** argv) {
                  "A folder with the page's files, in place of the program's");
   app.add_flag("--supervised", options.supervised,
                "Leave the viewer's link in the testbed's directory");
+  app.add_option("--read-to", options.read_to,
+                 "Only read the flight recorders, and leave the answer in this "
+                 "folder; the dashboard itself starts this");
+  app.add_option("--last", options.last,
+                 "For --read-to: a trace of so many seconds; 0: the story");
   app.add_flag("--json", options.json, "Print the links as JSON");
   CLI11_PARSE(app, argc, argv);
+  if (!options.read_to.empty()) {
+    return ReadRecorders({options.testbed, TestbedPaths(options.directory), {}},
+                         options.read_to, options.last);
+  }
   const absl::Status status =
       !options.page.empty() && !std::filesystem::is_directory(options.page)
           ? absl::InvalidArgumentError(
