@@ -68,6 +68,7 @@ struct LaunchTestbedOptions {
   std::string backend;  // auto, cpu, cuda
   uint32_t reserved_sms = 0;
   bool realtime = false;
+  std::vector<std::string> gpud_arguments = {};  // further ones
 };
 
 // One thread. Ends its processes and removes its directory when destroyed.
