@@ -5,10 +5,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -55,8 +57,9 @@ std::vector<Grant> MakeGrants(const Options& options) {
   return grants;
 }
 
-void PrintLinks(const std::string& url, const std::vector<Grant>& grants,
-                bool json) {
+// Errors: ResourceExhausted (nobody can read them).
+absl::Status PrintLinks(const std::string& url,
+                        const std::vector<Grant>& grants, bool json) {
   Json links = Json::array();
   for (const Grant& grant : grants) {
     const std::string link = testbed::LinkOf(url, grant.token);
@@ -64,7 +67,9 @@ void PrintLinks(const std::string& url, const std::vector<Grant>& grants,
     if (!json) fmt::print("{:<15} {}\n", ToText(grant.role), link);
   }
   if (json) fmt::print("{}\n", Json{{"links", links}}.dump(2));
-  fflush(stdout);
+  if (fflush(stdout) == 0 && ferror(stdout) == 0) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      fmt::format("cannot print the link: {}", std::strerror(errno)));
 }
 
 // After a restart the port is the one before, or none: who was told it, as
@@ -106,7 +111,7 @@ absl::Status Run(const Options& options) {
     RETURN_IF_ERROR(testbed::WriteDashboardLink(TestbedPaths(options.directory),
                                                 {url, grants[0].token}));
   } else {
-    PrintLinks(url, grants, options.json);
+    RETURN_IF_ERROR(PrintLinks(url, grants, options.json));
   }
 
   // The server calls the view, and the view the server: the view is made before
