@@ -35,11 +35,8 @@ struct TimeUnit {
 };
 
 constexpr TimeUnit kTimeUnits[] = {
-    {"min", 60'000'000'000},
-    {"s", 1'000'000'000},
-    {"ms", 1'000'000},
-    {"us", 1'000},
-    {"ns", 1},
+    {"h", 3'600'000'000'000}, {"min", 60'000'000'000}, {"s", 1'000'000'000},
+    {"ms", 1'000'000},        {"us", 1'000},           {"ns", 1},
 };
 constexpr uint64_t kMaxDuration = uint64_t{24} * 3600 * 1'000'000'000;
 
@@ -95,7 +92,7 @@ absl::StatusOr<uint64_t> ParseSize(std::string_view text) {
 absl::StatusOr<uint64_t> ParseDuration(std::string_view text) {
   const absl::Status bad = absl::InvalidArgumentError(
       fmt::format("{} is not a duration of at most a day; write a number with "
-                  "ns, us, ms, s or min, like 500ms",
+                  "ns, us, ms, s, min or h, like 500ms",
                   Quote(text)));
   if (text == "0") return 0;
   uint64_t number = 0;

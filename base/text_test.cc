@@ -45,17 +45,19 @@ TEST(ParseDuration, TakesUnitsAndFractions) {
   EXPECT_EQ(*ParseDuration("1.5s"), 1'500'000'000u);
   EXPECT_EQ(*ParseDuration("0.001us"), 1u);
   EXPECT_EQ(*ParseDuration("1440min"), uint64_t{86400} * 1'000'000'000);
+  EXPECT_EQ(*ParseDuration("1.5h"), uint64_t{5400} * 1'000'000'000);
+  EXPECT_EQ(*ParseDuration("24h"), uint64_t{86400} * 1'000'000'000);
 }
 
 TEST(ParseDuration, RefusesWhatIsNone) {
   for (const char* text :
        {"", "s", "5", "5 hours", "-1s", ".5s", "1.s", "0.0001us", "1441min",
-        "99999999999999999999s", "1s ", "1.00000000000s"}) {
+        "25h", "99999999999999999999s", "1s ", "1.00000000000s"}) {
     EXPECT_FALSE(ParseDuration(text).ok()) << text;
   }
   EXPECT_THAT(std::string(ParseDuration("5").status().message()),
               HasSubstr("'5' is not a duration of at most a day; write a "
-                        "number with ns, us, ms, s or min"));
+                        "number with ns, us, ms, s, min or h"));
 }
 
 TEST(FormatExactDuration, IsReadBackToTheSameNumber) {

@@ -131,6 +131,28 @@ TEST_F(DashboardTest, TheCommandLinePrintsTheLink) {
   EXPECT_THAT((*ps)->output(), HasSubstr(link_.url));
   EXPECT_THAT((*ps)->output(), Not(HasSubstr(link_.token)));
 
+  // It is a process, and no device.
+  for (const auto& [command, words] : {std::pair("devices", "fpga0\tfpga\n"),
+                                       std::pair("restart",
+                                                 "gpud\tgpud\nfpga0\tfpga\n"
+                                                 "dashboard\tdashboard\n")}) {
+    auto completed = Process::Start(
+        "complete", {carillon, "complete", "--", command, name, ""},
+        environment);
+    ASSERT_TRUE(completed.ok()) << completed.status();
+    EXPECT_EQ((*completed)->Wait(), 0);
+    EXPECT_EQ((*completed)->output(), words);
+  }
+
+  // One that nobody can read the link of does not serve.
+  auto full = Process::Start(
+      "full",
+      {"/bin/sh", "-c", carillon + " dashboard " + name + " >/dev/full"},
+      environment);
+  ASSERT_TRUE(full.ok()) << full.status();
+  EXPECT_EQ((*full)->Wait(), 1);
+  EXPECT_THAT((*full)->output(), HasSubstr("cannot print the link"));
+
   // One beside it has a link of its own.
   auto other =
       Process::Start("dashboard", {carillon, "dashboard", name}, environment);

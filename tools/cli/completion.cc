@@ -33,6 +33,17 @@ _carillon() {
   else
     words=("${COMP_WORDS[@]}") cword=$COMP_CWORD cur=${COMP_WORDS[COMP_CWORD]}
   fi
+  # The words are as they were typed, with their quotes.
+  for ((line = 1; line < cword; ++line)); do
+    typed=${words[line]}
+    if [[ $typed == \'*\' ]]; then
+      typed=${typed:1:-1}
+    else
+      [[ $typed == \"*\" ]] && typed=${typed:1:-1}
+      typed=${typed//\\/}
+    fi
+    words[line]=$typed
+  done
   COMPREPLY=()
   while IFS= read -r line; do
     if [[ $line == :files ]]; then
@@ -66,7 +77,7 @@ constexpr char kZsh[] = R"zsh(#compdef carillon
 _carillon() {
   local line files=
   local -a found
-  for line in ${(f)"$(@PROGRAM@ complete -- "${(@)words[2,CURRENT-1]}" "$PREFIX" 2> /dev/null)"}; do
+  for line in ${(f)"$(@PROGRAM@ complete -- "${(@Q)words[2,CURRENT-1]}" "$PREFIX" 2> /dev/null)"}; do
     if [[ $line == :files ]]; then
       files=1
     else

@@ -90,6 +90,11 @@ class CompletionTest(unittest.TestCase):
         self.assertEqual(terminal.completed("carillon fault inject nic0 kill --at gpud.rp", tab),
                          ["fault", "inject", "nic0", "kill", "--at", "gpud.rpc"])
         self.assertEqual(terminal.completed("carillon up -f lab", tab), ["up", "-f", "lab one.yaml"])
+        for quoted in ["'nic0'", '"nic0"', "nic\\0"]:
+            self.assertEqual(terminal.completed("carillon fault inject %s kill --at gpud.rp" % quoted, tab),
+                             ["fault", "inject", "nic0", "kill", "--at", "gpud.rpc"])
+        for quoted in ["'--output'", '"--output"']:
+            self.assertEqual(terminal.completed("carillon status %s js" % quoted, tab), ["status", "--output", "json"])
         # Nothing to complete, and no message on the terminal.
         self.assertEqual(terminal.completed("carillon status --name no", tab), ["status", "--name", "no"])
 
@@ -144,6 +149,7 @@ class CompletionTest(unittest.TestCase):
         self.assertEqual(list(self.fish("carillon up --det")), ["--detach"])
         self.assertEqual(list(self.fish("carillon status --output=j")), ["--output=json"])
         self.assertEqual(list(self.fish("carillon up -f lab")), ["lab one.yaml"])
+        self.assertEqual(list(self.fish('carillon status "--output" j')), ["json"])
         self.assertEqual(self.fish("carillon status --name no"), {})
 
     def test_a_program_of_an_odd_name_is_still_found(self):

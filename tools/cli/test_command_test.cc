@@ -302,9 +302,8 @@ TEST_F(BenchCommand, TellsLaunchTheBackEndAndNobodyElse) {
 
 TEST_F(BenchCommand, TellsNobodyABackEndThatItHasNot) {
   MakeBazel("exit 0\n");
-  for (const char* name :
-       {"event", "ipc", "launch", "link", "memcached", "narrow", "carillon_sdk",
-        "sharing"}) {
+  for (const char* name : {"dashboard", "event", "ipc", "launch", "link",
+                           "memcached", "narrow", "carillon_sdk", "sharing"}) {
     MakeBenchmark(fmt::format("echo {} \"$*\"\n", name), name);
   }
   EXPECT_EQ(RunCli({"bench", "sharing", "--backend", "sim"}).out,
@@ -315,8 +314,8 @@ TEST_F(BenchCommand, TellsNobodyABackEndThatItHasNot) {
               HasSubstr("launch runs on --backend auto, cpu, cuda, not sim"));
   EXPECT_EQ(RunCli({"bench", "sharing", "--backend", "auto"}).code, 2);
   EXPECT_EQ(RunCli({"bench", "--backend", "auto"}).out,
-            "event \nipc \nlaunch --backend=auto\nlink \nmemcached \n"
-            "narrow --backend=auto\ncarillon_sdk \nsharing \n");
+            "dashboard \nevent \nipc \nlaunch --backend=auto\nlink \n"
+            "memcached \nnarrow --backend=auto\ncarillon_sdk \nsharing \n");
 }
 
 TEST_F(BenchCommand, TellsABrokenInvariantAndAnInterruptFromAFailure) {

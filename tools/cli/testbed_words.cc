@@ -13,6 +13,7 @@
 #include "tools/testbed/supervisor/directory.h"
 #include "tools/testbed/supervisor/state.h"
 #include "tools/testbed/supervisor/testbeds.h"
+#include "tools/testbed/topology/keys.h"
 
 namespace carillon::cli {
 namespace {
@@ -57,12 +58,14 @@ Found Roles() {
           {"fault-injector", "may put and take off faults"}};
 }
 
-Found Processes(const TestbedPaths& paths, bool with_gpud) {
+// Or all processes; the dashboard is one, and no device.
+Found Devices(const TestbedPaths& paths, bool all = false) {
   Found found;
   const auto state = testbed::ReadState(paths.state_file());
   if (!state.ok()) return found;
   for (const testbed::ProcessRecord& process : state->processes) {
-    if (with_gpud || process.name != kGpud) {
+    if (all ||
+        (process.name != kGpud && process.name != testbed::kDashboardName)) {
       found.push_back({process.name, process.kind});
     }
   }
@@ -130,8 +133,8 @@ std::vector<Candidate> FindTestbedWords(const std::string& word,
   if (word == "ROLE") return Roles();
   const auto paths = Choose(choice);
   if (!paths.ok()) return {};
-  if (word == "PROCESS") return Processes(*paths, /*with_gpud=*/true);
-  if (word == "DEVICE") return Processes(*paths, /*with_gpud=*/false);
+  if (word == "PROCESS") return Devices(*paths, /*all=*/true);
+  if (word == "DEVICE") return Devices(*paths);
   if (word == "LOG") return Logs(*paths);
   if (word == "FAULT") return Faults(*paths);
   if (word == "KERNEL") return Kernels(*paths);

@@ -131,7 +131,11 @@ class TopTest(unittest.TestCase):
         self.keep("gone", self.until("gpud has gone at", "ended (SIGKILL)", "dct8x8"))
         self.run_(CARILLON, "down", "--all")
         # With the testbed itself there is nothing to wait for.
-        self.until("ENDED 4", "cannot reach gpud")
+        self.until("ENDED 4", "testbed 'lab' has gone down")
+
+    def test_a_terminal_without_a_cursor_is_refused(self):
+        self.start(["env", "TERM=dumb", CARILLON, "top"], 160, 24)
+        self.until("the terminal of TERM='dumb' cannot move its cursor", "carillon top --frames 1", "ENDED 1")
 
     def test_watched_rings_are_drawn_in_place(self):
         self.start([CARILLON, "rings", "-w", "0.1"], 100, 24)

@@ -3,6 +3,8 @@
 #define CARILLON_TOOLS_DASHBOARD_FAKE_VIEW_H_
 
 #include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <functional>
 #include <memory>
@@ -37,6 +39,8 @@ class FakeView : public View {
   }
   // A line of a log.
   void set_line(std::string line) { line_ = std::move(line); }
+  // All of a trace.
+  void set_trace(std::string trace) { trace_ = std::move(trace); }
 
   Picture Newest() const override {
     const std::lock_guard lock(mutex_);
@@ -53,8 +57,17 @@ class FakeView : public View {
   }
   absl::StatusOr<Json> Faults() override { return Json::object(); }
   absl::StatusOr<Json> Story() override { return Json{{"verdict", "ok"}}; }
-  absl::StatusOr<std::string> Trace(uint64_t seconds) override {
-    return fmt::format("trace of {} s", seconds);
+  absl::StatusOr<SharedFile> Trace(uint64_t seconds) override {
+    const std::string text =
+        trace_.empty() ? fmt::format("trace of {} s", seconds) : trace_;
+    auto file = std::make_shared<OpenFile>();
+    file->fd.reset(memfd_create("trace", MFD_CLOEXEC));
+    file->bytes = text.size();
+    if (write(file->fd.get(), text.data(), text.size()) !=
+        static_cast<ssize_t>(text.size())) {
+      return absl::InternalError("no memory for a trace");
+    }
+    return file;
   }
   std::string Metrics() override { return "carillon_test 1\n"; }
 
@@ -89,6 +102,7 @@ class FakeView : public View {
   Picture newest_{1, std::make_shared<std::string>("{\"n\":1}")};
   absl::Status status_;
   std::string line_;
+  std::string trace_;
   std::function<void()> before_logs_;
 };
 

@@ -2,11 +2,14 @@
 #ifndef CARILLON_TOOLS_DASHBOARD_HTTP_MESSAGE_H_
 #define CARILLON_TOOLS_DASHBOARD_HTTP_MESSAGE_H_
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "base/unique_fd.h"
 
 namespace carillon::dashboard {
 
@@ -25,12 +28,21 @@ struct Request {
 
 using SharedText = std::shared_ptr<const std::string>;
 
+// A file to be sent, which need not have a name any more.
+struct OpenFile {
+  UniqueFd fd;
+  size_t bytes = 0;
+};
+using SharedFile = std::shared_ptr<const OpenFile>;
+
 struct Response {
   int status = 200;
   std::string_view content_type = "application/json";
   // Sent one after the other. They are shared: a long history is in memory once
   // however many read it.
   std::vector<SharedText> parts;
+  // Sent after them, piece by piece: never as a whole in memory.
+  SharedFile file;
   std::vector<std::pair<std::string_view, std::string>> headers;
   // Instead of `parts`: all pictures from now on, as server-sent events.
   bool stream = false;

@@ -1,6 +1,7 @@
 #include "tools/dashboard/http_server.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 // Boost 1.74's Asio needs std::exchange, and does not include it.
 #include <utility>
@@ -189,6 +190,7 @@ class HttpServer::Impl {
     } else {
       size_t length = 0;
       for (const SharedText& part : response.parts) length += part->size();
+      if (response.file != nullptr) length += response.file->bytes;
       message.content_length(length);
     }
     message.keep_alive(keep && !response.stream);
@@ -197,16 +199,32 @@ class HttpServer::Impl {
     co_await http::async_write_header(
         stream, serializer, net::redirect_error(net::use_awaitable, error));
     const auto end = std::chrono::steady_clock::now() + limits_.response_time;
+    const auto allow_piece = [&] {
+      stream.expires_at(
+          std::min(end, std::chrono::steady_clock::now() + limits_.write_time));
+    };
     for (const SharedText& part : response.parts) {
       for (size_t sent = 0; sent < part->size() && !error; sent += kPiece) {
-        stream.expires_at(std::min(
-            end, std::chrono::steady_clock::now() + limits_.write_time));
+        allow_piece();
         co_await net::async_write(
             stream,
             net::buffer(part->data() + sent,
                         std::min(kPiece, part->size() - sent)),
             net::redirect_error(net::use_awaitable, error));
       }
+    }
+    std::vector<char> piece;
+    const size_t bytes = response.file == nullptr ? 0 : response.file->bytes;
+    for (size_t sent = 0; sent < bytes && !error; sent += piece.size()) {
+      piece.resize(std::min(kPiece, bytes - sent));
+      const ssize_t got = pread(response.file->fd.get(), piece.data(),
+                                piece.size(), static_cast<off_t>(sent));
+      // The length is out already: only a connection that ends tells of it.
+      if (got <= 0) co_return false;
+      piece.resize(static_cast<size_t>(got));
+      allow_piece();
+      co_await net::async_write(stream, net::buffer(piece),
+                                net::redirect_error(net::use_awaitable, error));
     }
     co_return !error;
   }

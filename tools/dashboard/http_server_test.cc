@@ -131,6 +131,22 @@ TEST_F(HttpServerTest, ReachesTheRoutesWithWhatTheClientSent) {
               StartsWith("HTTP/1.1 401 "));
 }
 
+TEST_F(HttpServerTest, AFileComesWholeInPieces) {
+  Serve();
+  // More than sockets and pieces hold, and no whole number of pieces.
+  std::string trace;
+  for (uint32_t i = 0; trace.size() < (8 << 20); ++i) {
+    trace += fmt::format("{},", i);
+  }
+  view_.set_trace(trace);
+  const std::string answer =
+      Ask(Head("GET /api/v1/trace.pftrace") + "Connection: close\r\n\r\n");
+  EXPECT_THAT(answer.substr(0, 1024),
+              HasSubstr(fmt::format("Content-Length: {}\r\n", trace.size())));
+  // Not by a matcher: it would print 8 MiB.
+  EXPECT_TRUE(answer.ends_with("\r\n\r\n" + trace));
+}
+
 TEST_F(HttpServerTest, ListensOnLoopbackOnly) {
   Serve();
   // 127.0.0.2 is this machine, too, but not what the server is bound to.

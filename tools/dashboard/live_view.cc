@@ -14,16 +14,10 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "base/read_file.h"
 #include "base/status.h"
-#include "base/temp_directory.h"
 #include "base/text.h"
 #include "tools/cli/commands/testbed/log_files.h"
 #include "tools/cli/ui/proto_json.h"
-#include "tools/testbed/ledger/checker.h"
-#include "tools/testbed/ledger/timeline_view.h"
-#include "tools/testbed/perfetto/timeline_trace.h"
-#include "tools/testbed/perfetto/trace_writer.h"
 #include "tools/testbed/supervisor/directory.h"
 #include "tools/testbed/supervisor/process_identity.h"
 #include "tools/testbed/supervisor/restart_request.h"
@@ -38,8 +32,6 @@ constexpr uint64_t kSecond = 1'000'000'000;
 // Without a picture for this long beyond its interval, gpud is silent.
 constexpr uint64_t kSilentNs = 700'000'000;
 constexpr size_t kPeakSeconds = 15;
-constexpr size_t kStorySteps = 400;
-constexpr uint64_t kMostTraceBytes = 256 << 20;
 constexpr int kLookAgainMs = 50;
 constexpr int kAfterRefusalMs = 500;
 // How often a picture is made while gpud is gone.
@@ -53,22 +45,18 @@ uint64_t RealTimeNs() {
   return static_cast<uint64_t>(now.tv_sec) * kSecond + now.tv_nsec;
 }
 
-absl::Status CheckRecorded(const testbed::Timeline& timeline) {
-  if (!timeline.recordings.empty()) return absl::OkStatus();
-  return WithHint(absl::NotFoundError("nothing is recorded"),
-                  "record: 4096 in the topology has all processes record");
-}
-
 std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace
 
-LiveView::LiveView(testbed::Testbed testbed, std::function<void()> changed)
+LiveView::LiveView(testbed::Testbed testbed, std::string program,
+                   std::function<void()> changed)
     : testbed_(std::move(testbed)),
       changed_(std::move(changed)),
-      client_(testbed_.paths) {
+      client_(testbed_.paths),
+      recorders_(std::move(program), testbed_) {
   sight_.testbed = testbed_.name;
   thread_ = std::thread([this] { Follow(); });
 }
@@ -271,60 +259,10 @@ absl::StatusOr<Json> LiveView::Faults() {
   return json;
 }
 
-absl::StatusOr<Json> LiveView::Story() {
-  const MutexLock reading(reading_);
-  const testbed::Timeline timeline =
-      testbed::ReadTimeline(testbed_.name, testbed_.paths);
-  RETURN_IF_ERROR(CheckRecorded(timeline));
-  Json json = {
-      {"testbed", testbed_.name},
-      {"verdict", ledger::VerdictName(timeline.report.verdict())},
-      {"realtime_offset_ns", timeline.realtime_offset_ns},
-      {"events", testbed::EventsJson(timeline.report.total)},
-      {"violations", testbed::ViolationsJson(timeline)},
-      {"steps",
-       testbed::StepsJson(timeline, testbed::LastSteps(timeline, kStorySteps))},
-      {"strikes", Json::array()},
-      {"unreadable", timeline.unreadable}};
-  for (const testbed::StruckStep& strike : timeline.strikes) {
-    json["strikes"].push_back({{"time_ns", strike.time_ns},
-                               {"fault", strike.fault},
-                               {"process", strike.process},
-                               {"pid", strike.pid}});
-  }
-  return json;
-}
+absl::StatusOr<Json> LiveView::Story() { return recorders_.Story(); }
 
-absl::StatusOr<std::string> LiveView::Trace(uint64_t seconds) {
-  const MutexLock reading(reading_);
-  testbed::Timeline timeline =
-      testbed::ReadSteps(testbed_.name, testbed_.paths);
-  RETURN_IF_ERROR(CheckRecorded(timeline));
-  // It would show events that nobody ends.
-  if (!timeline.unreadable.empty()) {
-    return absl::FailedPreconditionError(JoinWords(timeline.unreadable));
-  }
-  const uint64_t made = timeline.recordings.front().made_ns;
-  ASSIGN_OR_RETURN(const auto folder, TempDirectory::Make());
-  const std::string file = folder.path() + "/trace";
-  ASSIGN_OR_RETURN(
-      const auto writer,
-      perfetto::TraceWriter::Create(
-          file, perfetto::ClockPair{
-                    .monotonic_ns = made,
-                    .realtime_ns = made + timeline.realtime_offset_ns}));
-  perfetto::WriteTimeline(std::move(timeline), seconds * kSecond, *writer);
-  RETURN_IF_ERROR(writer->Finish());
-  std::error_code unknown;
-  if (const auto size = std::filesystem::file_size(file, unknown);
-      !unknown && size > kMostTraceBytes) {
-    return WithHint(absl::ResourceExhaustedError(fmt::format(
-                        "the trace of the last {} s has {} bytes; the "
-                        "dashboard sends at most {}",
-                        seconds, size, kMostTraceBytes)),
-                    "ask for fewer seconds, or `carillon trace export`");
-  }
-  return ReadFile(file, "a trace");
+absl::StatusOr<SharedFile> LiveView::Trace(uint64_t seconds) {
+  return recorders_.Trace(seconds);
 }
 
 std::string LiveView::Metrics() {

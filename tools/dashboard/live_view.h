@@ -16,6 +16,7 @@
 #include "base/mutex.h"
 #include "tools/dashboard/history.h"
 #include "tools/dashboard/picture.h"
+#include "tools/dashboard/recorder_reader.h"
 #include "tools/dashboard/view.h"
 #include "tools/testbed/client/admin_client.h"
 #include "tools/testbed/client/fault_board.h"
@@ -26,8 +27,10 @@ namespace carillon::dashboard {
 
 class LiveView : public View {
  public:
-  // `changed` is called by the view's thread for each new picture.
-  LiveView(testbed::Testbed testbed, std::function<void()> changed);
+  // `changed` is called by the view's thread for each new picture. `program` is
+  // RecorderReader's.
+  LiveView(testbed::Testbed testbed, std::string program,
+           std::function<void()> changed);
   ~LiveView() override;
 
   // Ten pictures a second while somebody reads a stream, else one.
@@ -38,7 +41,7 @@ class LiveView : public View {
   Json Logs(size_t lines) override;
   absl::StatusOr<Json> Faults() override;
   absl::StatusOr<Json> Story() override;
-  absl::StatusOr<std::string> Trace(uint64_t seconds) override;
+  absl::StatusOr<SharedFile> Trace(uint64_t seconds) override;
   std::string Metrics() override;
 
   absl::StatusOr<Json> Inject(const faults::Fault& fault) override;
@@ -67,8 +70,7 @@ class LiveView : public View {
   std::atomic<size_t> readers_{0};
   std::atomic<bool> stop_{false};
 
-  // One reader of all recorders at a time, whose records are in memory then.
-  Mutex reading_;
+  RecorderReader recorders_;
   mutable Mutex mutex_;
   Sight sight_ ABSL_GUARDED_BY(mutex_);
   Picture newest_ ABSL_GUARDED_BY(mutex_);

@@ -16,7 +16,6 @@
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "base/status.h"
 #include "base/testbed_paths.h"
 #include "base/testing/eventually.h"
 #include "proto/admin.grpc.pb.h"
@@ -92,7 +91,7 @@ TEST_F(LiveViewTest, WhereGpudSendsNoFiguresItSaysWhyAndAsksAgain) {
   const FakeGpud gpud(testbed_.paths.operator_socket(), /*refuses=*/true);
   std::atomic<size_t> pictures{0};
   const uint64_t begin = NowNs();
-  LiveView view(testbed_, [&] { ++pictures; });
+  LiveView view(testbed_, "", [&] { ++pictures; });
   ASSERT_TRUE(Eventually([&] { return pictures >= 4; }));
   // Half a second each; a machine that is busy only makes it longer.
   EXPECT_GE(NowNs() - begin, 1'400'000'000u);
@@ -108,14 +107,14 @@ TEST_F(LiveViewTest, WhereGpudSendsNoFiguresItSaysWhyAndAsksAgain) {
 }
 
 TEST_F(LiveViewTest, WithoutAGpudItIsGone) {
-  LiveView view(testbed_, [] {});
+  LiveView view(testbed_, "", [] {});
   ASSERT_TRUE(Eventually([&] { return !Newest(view).is_null(); }));
   EXPECT_EQ(Newest(view)["gpud"]["state"], "gone");
 }
 
 TEST_F(LiveViewTest, TellsHowManyEventsEndEachSecond) {
   const FakeGpud gpud(testbed_.paths.operator_socket(), /*refuses=*/false);
-  LiveView view(testbed_, [] {});
+  LiveView view(testbed_, "", [] {});
   Json rate;
   ASSERT_TRUE(Eventually([&] {
     const Json picture = Newest(view);
@@ -124,15 +123,6 @@ TEST_F(LiveViewTest, TellsHowManyEventsEndEachSecond) {
     return !rate.is_null();
   }));
   EXPECT_NEAR(rate.get<double>(), 100, 1e-6);
-}
-
-TEST_F(LiveViewTest, WithoutRecordersItSaysHowToGetThem) {
-  LiveView view(testbed_, [] {});
-  for (const absl::Status& status :
-       {view.Story().status(), view.Trace(10).status()}) {
-    EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
-    EXPECT_THAT(HintOf(status), HasSubstr("record: 4096"));
-  }
 }
 
 }  // namespace

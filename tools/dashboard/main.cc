@@ -5,10 +5,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -18,10 +20,12 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "base/subprocess.h"
 #include "tools/cli/ui/exit_code.h"
 #include "tools/dashboard/access.h"
 #include "tools/dashboard/http_server.h"
 #include "tools/dashboard/live_view.h"
+#include "tools/dashboard/recorder_reader.h"
 #include "tools/dashboard/routes.h"
 #include "tools/testbed/supervisor/dashboard_link.h"
 #include "tools/testbed/supervisor/directory.h"
@@ -37,6 +41,8 @@ struct Options {
   uint16_t port = 0;
   std::vector<std::string> roles;
   std::string page;
+  std::string read_to;
+  uint64_t last = 0;
   bool supervised = false;
   bool json = false;
 };
@@ -51,8 +57,9 @@ std::vector<Grant> MakeGrants(const Options& options) {
   return grants;
 }
 
-void PrintLinks(const std::string& url, const std::vector<Grant>& grants,
-                bool json) {
+// Errors: ResourceExhausted (nobody can read them).
+absl::Status PrintLinks(const std::string& url,
+                        const std::vector<Grant>& grants, bool json) {
   Json links = Json::array();
   for (const Grant& grant : grants) {
     const std::string link = testbed::LinkOf(url, grant.token);
@@ -60,7 +67,9 @@ void PrintLinks(const std::string& url, const std::vector<Grant>& grants,
     if (!json) fmt::print("{:<15} {}\n", ToText(grant.role), link);
   }
   if (json) fmt::print("{}\n", Json{{"links", links}}.dump(2));
-  fflush(stdout);
+  if (fflush(stdout) == 0 && ferror(stdout) == 0) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      fmt::format("cannot print the link: {}", std::strerror(errno)));
 }
 
 // After a restart the port is the one before, or none: who was told it, as
@@ -102,14 +111,14 @@ absl::Status Run(const Options& options) {
     RETURN_IF_ERROR(testbed::WriteDashboardLink(TestbedPaths(options.directory),
                                                 {url, grants[0].token}));
   } else {
-    PrintLinks(url, grants, options.json);
+    RETURN_IF_ERROR(PrintLinks(url, grants, options.json));
   }
 
   // The server calls the view, and the view the server: the view is made before
   // the server serves, and goes after it has ended.
   HttpServer* const woken = server.get();
   LiveView view({options.testbed, TestbedPaths(options.directory), {}},
-                [woken] { woken->Wake(); });
+                OwnProgram(), [woken] { woken->Wake(); });
   const Routes routes(&access, &view, options.page);
   server->Serve(
       {.answer =
@@ -142,8 +151,17 @@ int Main(int argc, char** argv) {
                  "A folder with the page's files, in place of the program's");
   app.add_flag("--supervised", options.supervised,
                "Leave the viewer's link in the testbed's directory");
+  app.add_option("--read-to", options.read_to,
+                 "Only read the flight recorders, and leave the answer in this "
+                 "folder; the dashboard itself starts this");
+  app.add_option("--last", options.last,
+                 "For --read-to: a trace of so many seconds; 0: the story");
   app.add_flag("--json", options.json, "Print the links as JSON");
   CLI11_PARSE(app, argc, argv);
+  if (!options.read_to.empty()) {
+    return ReadRecorders({options.testbed, TestbedPaths(options.directory), {}},
+                         options.read_to, options.last);
+  }
   const absl::Status status =
       !options.page.empty() && !std::filesystem::is_directory(options.page)
           ? absl::InvalidArgumentError(

@@ -234,7 +234,8 @@ Response ServeTrace(const Request&, std::string_view query, View& view) {
   }
   auto trace = view.Trace(*seconds);
   if (!trace.ok()) return ToResponse(trace.status());
-  Response response = Text(200, "application/octet-stream", *std::move(trace));
+  Response response{.content_type = "application/octet-stream",
+                    .file = *std::move(trace)};
   response.headers.emplace_back("Content-Disposition",
                                 "attachment; filename=\"carillon.pftrace\"");
   return response;

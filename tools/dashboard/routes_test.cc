@@ -72,7 +72,11 @@ class RoutesTest : public ::testing::Test {
   static std::string BodyOf(const Response& response) {
     std::string body;
     for (const SharedText& part : response.parts) body += *part;
-    return body;
+    if (response.file == nullptr) return body;
+    std::string file(response.file->bytes, '\0');
+    EXPECT_EQ(pread(response.file->fd.get(), file.data(), file.size(), 0),
+              static_cast<ssize_t>(file.size()));
+    return body + file;
   }
 
   FakeView view_;

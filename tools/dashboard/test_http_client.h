@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -50,9 +51,11 @@ class Client {
   std::string ReadUntil(const std::string& text) {
     const auto end =
         std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    char bytes[4096];
-    while (read_.find(text) == std::string::npos &&
+    char bytes[64 << 10];
+    size_t looked = 0;  // it is not in what comes before
+    while (read_.find(text, looked) == std::string::npos &&
            std::chrono::steady_clock::now() < end) {
+      looked = read_.size() - std::min(read_.size(), text.size());
       pollfd fd{fd_.get(), POLLIN, 0};
       if (poll(&fd, 1, 100) <= 0) continue;
       const ssize_t part = recv(fd_.get(), bytes, sizeof(bytes), 0);

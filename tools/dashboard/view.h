@@ -33,10 +33,10 @@ class View {
   virtual Json Logs(size_t lines) = 0;
   virtual absl::StatusOr<Json> Faults() = 0;
   // What the flight recorders tell, and whether it holds: {"testbed", "verdict",
-  // "events", "violations", "steps", "strikes", "unreadable"}.
+  // "events", "violations", "steps", "earlier_steps", "strikes", "unreadable"}.
   virtual absl::StatusOr<Json> Story() = 0;
   // The recorders' last `seconds`, for Perfetto.
-  virtual absl::StatusOr<std::string> Trace(uint64_t seconds) = 0;
+  virtual absl::StatusOr<SharedFile> Trace(uint64_t seconds) = 0;
   // In Prometheus' text format.
   virtual std::string Metrics() = 0;
 

@@ -104,17 +104,23 @@ absl::StatusOr<std::unique_ptr<LaunchTestbed>> LaunchTestbed::Start(
       auto directory,
       TempDirectory::Make(std::filesystem::temp_directory_path().string()));
   const std::string log = directory.path() + "/gpud.log";
-  ASSIGN_OR_RETURN(
-      auto gpud,
-      LineProcess::Start(
-          {.argv = {options.gpud, "--dir", directory.path() + "/testbed",
-                    "--backend", options.backend, "--reserve-sms",
-                    std::to_string(options.reserved_sms), "--memory",
-                    std::to_string(options.memory_bytes), "--log-level",
-                    "warn"},
-           .cpus = ShareCpus().gpud,
-           .realtime = options.realtime,
-           .log_path = log}));
+  std::vector<std::string> argv = {options.gpud,
+                                   "--dir",
+                                   directory.path() + "/testbed",
+                                   "--backend",
+                                   options.backend,
+                                   "--reserve-sms",
+                                   std::to_string(options.reserved_sms),
+                                   "--memory",
+                                   std::to_string(options.memory_bytes),
+                                   "--log-level",
+                                   "warn"};
+  argv.insert(argv.end(), options.gpud_arguments.begin(),
+              options.gpud_arguments.end());
+  ASSIGN_OR_RETURN(auto gpud, LineProcess::Start({.argv = std::move(argv),
+                                                  .cpus = ShareCpus().gpud,
+                                                  .realtime = options.realtime,
+                                                  .log_path = log}));
   std::unique_ptr<LaunchTestbed> testbed(
       new LaunchTestbed(options, std::move(directory), std::move(gpud)));
   RETURN_IF_ERROR(WaitForGpud(testbed->gpud_, testbed->testbed(), log));

@@ -69,6 +69,7 @@ struct LaunchTestbedOptions {
   uint32_t reserved_sms = 0;
   bool realtime = false;
   uint64_t memory_bytes = 0;  // for all devices together; 0: gpud's default
+  std::vector<std::string> gpud_arguments = {};  // further ones
 };
 
 // One thread. Ends its processes and removes its directory when destroyed.

@@ -81,6 +81,14 @@ absl::StatusOr<std::unique_ptr<Terminal>> Terminal::Open() {
         Quote(term == nullptr ? "" : term)));
   }
   set_term(screen->screen);
+  if (CodeOf("cup").empty()) {
+    endwin();
+    delscreen(screen->screen);
+    return absl::FailedPreconditionError(fmt::format(
+        "the terminal of TERM={} cannot move its cursor; for plain text: "
+        "carillon top --frames 1",
+        Quote(std::getenv("TERM"))));
+  }
   std::string leave;
   for (const char* const code : {"sgr0", "cnorm", "rmkx", "rmcup"}) {
     leave += CodeOf(code);

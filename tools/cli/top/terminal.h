@@ -16,7 +16,7 @@ namespace carillon::cli::top {
 class Terminal {
  public:
   // Takes stdin and stdout. Errors: FailedPrecondition (ncurses does not know
-  // what $TERM says).
+  // what $TERM says, or that cannot move its cursor, as "dumb").
   static absl::StatusOr<std::unique_ptr<Terminal>> Open();
   ~Terminal();
   Terminal(const Terminal&) = delete;

@@ -357,6 +357,8 @@ export function StoryView({get}) {
     <${Table} label="Violations" none="No violation." twin="violations" columns=${[["Violation", "text"]]}
       rows=${told.violations.map((/** @type {any} */ one) => [{text: one.sentence, mark: "bad"}])} />
     <h2>Last steps</h2>
+    ${told.earlier_steps > 0 ? html`<p class="note" data-story="cut">${told.earlier_steps} earlier steps are judged, but
+      not shown: <code>carillon postmortem --last N</code> has them.</p>` : null}
     ${told.steps.length > 0 ? html`<${Lanes} steps=${told.steps} strikes=${told.strikes} />` : null}
     <${Table} label="Last steps" none="Nothing was recorded." twin="story"
       columns=${[["Time", "text"], ["Process", "text"], ["Step", "text"]]}

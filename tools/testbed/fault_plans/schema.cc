@@ -42,7 +42,7 @@ Json Whole(uint64_t min) { return {{"type", "integer"}, {"minimum", min}}; }
 
 // As ParseDuration().
 Json DurationSchema() {
-  return AnyOf(Pattern("^[0-9]+(\\.[0-9]+)? *(ns|us|ms|s|min)$"),
+  return AnyOf(Pattern("^[0-9]+(\\.[0-9]+)? *(ns|us|ms|s|min|h)$"),
                {{"enum", {0, "0"}}});
 }
 

@@ -183,7 +183,7 @@ TEST(PlanSchema, AcceptsWhatAPlanIsWrittenAs) {
       "  - {name: e, when: {point: nic.receive}, do: {limit: {count: 1KiB}}}\n"
       "  - {name: f, when: {point: gpud.output}, do: {corrupt: {offset: 1, "
       "bytes: \"00ff\"}}}\n"
-      "run: {within: 1s, for: 0, settle: 1min, clients: 3}\n"
+      "run: {within: 1s, for: 0, settle: 0.5h, clients: 3}\n"
       "expect: {lost: 1, indeterminate: {torn: any}, progress: [d], running: "
       "[gpud], restarts: {d: \"> 1\"}}\n",
       "p.yaml");

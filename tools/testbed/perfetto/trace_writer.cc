@@ -31,6 +31,12 @@ void AddLength(std::string& to, size_t length) {
   to.push_back(static_cast<char>(length));
 }
 
+// Whether it is to be found in a folder.
+bool HasName(const UniqueFd& file) {
+  struct stat facts;
+  return file && fstat(file.get(), &facts) == 0 && facts.st_nlink > 0;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TraceWriter>> TraceWriter::Create(
@@ -43,8 +49,15 @@ absl::StatusOr<std::unique_ptr<TraceWriter>> TraceWriter::Create(
                     path));
   }
   const std::string part = fmt::format("{}.{}.part", path, getpid());
-  UniqueFd fd(open(part.c_str(),
-                   O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666));
+  const size_t slash = path.rfind('/');
+  const std::string folder =
+      slash == path.npos ? "." : path.substr(0, slash + 1);
+  // Without a name nothing is left of a writer that is killed.
+  UniqueFd fd(open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666));
+  if (!fd && (errno == EOPNOTSUPP || errno == EISDIR)) {
+    fd.reset(open(part.c_str(),
+                  O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666));
+  }
   if (!fd) return WriteError(errno == EEXIST ? part : path);
   std::unique_ptr<TraceWriter> writer(
       new TraceWriter(path, part, std::move(fd)));
@@ -78,7 +91,7 @@ TraceWriter::TraceWriter(std::string path, std::string part, UniqueFd fd)
 }
 
 TraceWriter::~TraceWriter() {
-  if (!finished_) unlink(part_.c_str());
+  if (!finished_ && HasName(fd_)) unlink(part_.c_str());
 }
 
 Name TraceWriter::Intern(std::string_view text) {
@@ -196,10 +209,19 @@ void TraceWriter::Flush() {
 
 absl::Status TraceWriter::Finish() {
   Flush();
+  // A file without a name gets one that it can lose to `path` at once.
+  if (error_ == 0 && !HasName(fd_)) {
+    const std::string self = fmt::format("/proc/self/fd/{}", fd_.get());
+    if (linkat(AT_FDCWD, self.c_str(), AT_FDCWD, part_.c_str(),
+               AT_SYMLINK_FOLLOW) != 0) {
+      return WriteError(errno == EEXIST ? part_ : path_);
+    }
+  }
   // Some file systems tell of a full disk only here.
   if (error_ == 0 && close(fd_.release()) != 0) error_ = errno;
   if (error_ == 0 && rename(part_.c_str(), path_.c_str()) != 0) error_ = errno;
   if (error_ != 0) {
+    if (!fd_) unlink(part_.c_str());
     errno = error_;
     return WriteError(path_);
   }

@@ -59,8 +59,9 @@ struct ClockPair {
 // the same time, and End() ends what began last. Not thread safe.
 class TraceWriter {
  public:
-  // Makes PATH.PID.part in the same folder, which becomes `path` in Finish(), and is
-  // removed with an unfinished writer. `clocks`: what the time of day was.
+  // Makes a file without a name in the same folder, which becomes `path` in
+  // Finish(), and goes with an unfinished writer, even a killed one. Where the file
+  // system has no such files it is PATH.PID.part until then. `clocks`: what the time of day was.
   // Errors: InvalidArgument (`path` is there and no regular file), NotFound,
   // PermissionDenied, ResourceExhausted, Internal.
   static absl::StatusOr<std::unique_ptr<TraceWriter>> Create(

@@ -1,8 +1,10 @@
 #include "tools/testbed/perfetto/trace_writer.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -11,6 +13,7 @@
 #include <string>
 
 #include "base/temp_directory.h"
+#include "base/unique_fd.h"
 #include "tools/testbed/perfetto/test_trace_reader.h"
 
 namespace carillon::perfetto {
@@ -86,12 +89,11 @@ TEST_F(TraceWriterTest, AFileThatIsNotItsOwnKeepsItsContents) {
   for (const std::string& other : {Path() + ".part", part}) {
     std::ofstream(other) << "the user's";
     auto writer = TraceWriter::Create(Path(), {});
-    EXPECT_EQ(writer.ok(), other != part) << writer.status();
-    if (writer.ok()) {
-      EXPECT_TRUE((*writer)->Finish().ok());
-    } else {
-      EXPECT_NE(writer.status().message().find(part), std::string::npos)
-          << writer.status();
+    const absl::Status status =
+        writer.ok() ? (*writer)->Finish() : writer.status();
+    EXPECT_EQ(status.ok(), other != part) << status;
+    if (!status.ok()) {
+      EXPECT_NE(status.message().find(part), std::string::npos) << status;
     }
     std::ifstream file(other);
     EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}),
@@ -103,11 +105,33 @@ TEST_F(TraceWriterTest, AFileThatIsNotItsOwnKeepsItsContents) {
 TEST_F(TraceWriterTest, TwoAtOnceOfOneProcessDoNotMix) {
   auto first = TraceWriter::Create(Path(), {});
   ASSERT_TRUE(first.ok()) << first.status();
-  EXPECT_FALSE(TraceWriter::Create(Path(), {}).ok());
+  // Refused where the file system has no files without a name.
+  auto second = TraceWriter::Create(Path(), {});
   (*first)->AddProcess("nic0", 1);
+  if (second.ok()) {
+    (*second)->AddProcess("nic1", 2);
+    (*second)->AddProcess("nic2", 3);
+    EXPECT_TRUE((*second)->Finish().ok());
+    EXPECT_EQ(ReadTrace(Path())["tracks"].size(), 2u);
+  }
   EXPECT_TRUE((*first)->Finish().ok());
   EXPECT_EQ(ReadTrace(Path())["tracks"].size(), 1u);
   EXPECT_EQ(Files(), 1u);
+}
+
+TEST_F(TraceWriterTest, OneThatIsKilledLeavesNothing) {
+  const UniqueFd nameless(
+      open(folder_.path().c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600));
+  const pid_t child = fork();
+  if (child == 0) {
+    auto writer = TraceWriter::Create(Path(), {});
+    if (writer.ok()) raise(SIGKILL);
+    _exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(Files(), nameless ? 0u : 1u);
 }
 
 TEST_F(TraceWriterTest, ADiskThatIsFullIsAnErrorAndLeavesTheFileOfBefore) {

@@ -33,6 +33,9 @@ struct Benchmark {
 
 // A new benchmark is one line here.
 const Benchmark kBenchmarks[] = {
+    {"dashboard",
+     "what an open page costs its testbed; the dashboard's own CPU and memory",
+     "tools/bench/dashboard_bench"},
     {"event", "what an event costs: spinning, from idle, pipelined",
      "tools/bench/event_bench"},
     {"ipc", "rings and events beside gRPC, ZeroMQ, Boost and Unix sockets",

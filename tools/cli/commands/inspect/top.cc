@@ -67,9 +67,11 @@ class Top {
       if (status.ok()) return status;
       const bool passes =
           absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
-      if (!came_ || !passes || !MayReturn(open_)) return status;
-      if (absl::IsUnavailable(status) && !AwaitAnother()) {
-        return absl::OkStatus();
+      if (!came_ || !passes) return status;
+      if (!MayReturn(open_)) return Down();
+      if (absl::IsUnavailable(status)) {
+        if (!AwaitAnother()) return absl::OkStatus();
+        if (!MayReturn(open_)) return Down();
       }
     }
   }
@@ -103,7 +105,12 @@ class Top {
     return Show(/*frame=*/false);
   }
 
-  // Until another gpud serves.
+  absl::Status Down() const {
+    return absl::UnavailableError(
+        fmt::format("testbed '{}' has gone down", figures_.testbed));
+  }
+
+  // Until another gpud serves, or none can come.
   bool AwaitAnother() {
     gone_ = true;
     figures_.notice = fmt::format(

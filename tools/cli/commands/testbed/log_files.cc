@@ -25,8 +25,6 @@
 namespace carillon::cli {
 namespace {
 
-constexpr uint64_t kDayNs = uint64_t{24} * 60 * 60 * 1'000'000'000;
-
 UniqueFd Open(const std::string& path) {
   // O_NONBLOCK: a FIFO of that name must not hold the reader.
   return UniqueFd(
@@ -84,17 +82,6 @@ std::optional<absl::Time> ParseTime(const std::string& text) {
     }
   }
   return {};
-}
-
-// As ParseDuration(), which knows no hours, and up to a day, too.
-absl::StatusOr<uint64_t> ParseAge(const std::string& text) {
-  if (!text.ends_with('h')) return ParseDuration(text);
-  auto age = ParseDuration(text.substr(0, text.size() - 1) + "min");
-  if (age.ok()) age = *age * 60;
-  if (age.ok() && *age > kDayNs) {
-    return absl::InvalidArgumentError("more than a day");
-  }
-  return age;
 }
 
 }  // namespace
@@ -281,7 +268,7 @@ std::vector<LogEntry> MergeByTime(std::vector<std::vector<LogEntry>> logs) {
 }
 
 absl::StatusOr<uint64_t> ParseSince(const std::string& text, uint64_t now_ns) {
-  if (const auto before = ParseAge(text); before.ok()) {
+  if (const auto before = ParseDuration(text); before.ok()) {
     return now_ns - std::min(*before, now_ns);
   }
   // "03:19": today's, or yesterday's if that is still to come.

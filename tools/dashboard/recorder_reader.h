@@ -1,0 +1,49 @@
+// Reads a testbed's flight recorders in a process of its own: a million records
+// take hundreds of MiB while they are judged or drawn, and an allocator keeps
+// much of that. The dashboard runs for as long as its testbed, and stays small.
+#ifndef CARILLON_TOOLS_DASHBOARD_RECORDER_READER_H_
+#define CARILLON_TOOLS_DASHBOARD_RECORDER_READER_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "base/json.h"
+#include "base/mutex.h"
+#include "tools/dashboard/http_message.h"
+#include "tools/testbed/supervisor/testbeds.h"
+
+namespace carillon::dashboard {
+
+// Thread safe: one process at a time, and others wait for it.
+class RecorderReader {
+ public:
+  // `program`: one whose main() calls ReadRecorders(), as carillon-dashboard's
+  // does.
+  RecorderReader(std::string program, testbed::Testbed testbed)
+      : program_(std::move(program)), testbed_(std::move(testbed)) {}
+
+  // As View::Story() and View::Trace(). Errors: NotFound (nothing is recorded),
+  // FailedPrecondition (a recorder cannot be read), ResourceExhausted (a trace
+  // beyond 256 MiB), DeadlineExceeded (two minutes), Internal.
+  absl::StatusOr<Json> Story();
+  absl::StatusOr<SharedFile> Trace(uint64_t seconds);
+
+ private:
+  // Has the process leave its answer in `folder`; 0 seconds: the story.
+  absl::StatusOr<Json> Read(const std::string& folder, uint64_t seconds)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(reading_);
+
+  const std::string program_;
+  const testbed::Testbed testbed_;
+  Mutex reading_;
+};
+
+// In that process, with what follows --read-to and --last. Returns its exit code.
+int ReadRecorders(const testbed::Testbed& testbed, const std::string& folder,
+                  uint64_t seconds);
+
+}  // namespace carillon::dashboard
+
+#endif  // CARILLON_TOOLS_DASHBOARD_RECORDER_READER_H_
