@@ -39,7 +39,7 @@ class SupervisedTestbed {
       const std::string& carillon) {
     std::unique_ptr<SupervisedTestbed> testbed(new SupervisedTestbed(carillon));
     std::ofstream(testbed->File("topology.yaml"))
-        << "testbed: recovery\ngpu: {backend: cuda, memory: 64MiB}\n";
+        << "name: recovery\ngpu: {backend: cuda, memory: 64MiB}\n";
     testbed->up_ = true;
     RETURN_IF_ERROR(testbed->Call(
         {"up", "-d", "-f", testbed->File("topology.yaml"), "--timeout", "60"}));

@@ -58,7 +58,9 @@ ARROWS = {
     "tools/bench/narrow": [
         "base", "devices/sdk", "kernels", "sim", "gpu_daemon/backends/cuda/pagoda",
         "gpu_daemon/backends/cuda/driver", "gpu_daemon/backends/cuda/edge", "tools/bench", "tools/cli/ui"],
-    "tools/gpu_check": ["base", "shm", "kernels", "sim/exec", "gpu_daemon", "tools/bench", "tools/plots"],
+    "tools/gpu_check": [
+        "base", "shm", "kernels", "sim/exec", "gpu_daemon", "devices/sdk", "tools/bench",
+        "tools/plots"],
     "integration_tests": [
         "base", "shm", "proto", "devices/sdk", "devices/packet_io", "tools/testbed", "tools/bench",
         "tools/dashboard/test_http_client.h"],

@@ -117,9 +117,12 @@ class UserKernelsTest : public ::testing::Test {
 
   void Open() { OpenOn(fake_.driver()); }
   void OpenOn(const Driver& driver) {
+    // As gpud's own driver: a context is made anew after a fault.
+    fake_.ChangeSettings([](FakeSettings& s) { s.faults_stay = false; });
     auto backend =
         CudaBackend::CreateOn(driver, {},
                               {.image = FakeGpu::Image(),
+                               .recovers = true,
                                .longest_kernel = std::chrono::milliseconds(500),
                                .look_every = std::chrono::milliseconds(5)});
     ASSERT_TRUE(backend.ok()) << backend.status();

@@ -40,6 +40,7 @@ CUresult Call(const char* name, Body body) {
 template <class Body>
 CUresult InContext(const char* name, Body body) {
   return Call(name, [&](State& state, Lock& lock) -> CUresult {
+    if (state.lasting_fault != CUDA_SUCCESS) return state.lasting_fault;
     if (current_context == 0) return CUDA_ERROR_INVALID_CONTEXT;
     const auto context = state.contexts.find(current_context);
     if (context == state.contexts.end()) {
