@@ -475,7 +475,7 @@ TEST(Parts, OfADryRunHaveFewSmsForWhatFillsAGpu) {
       small += few;
     }
   }
-  EXPECT_EQ(small, 2u * 5 + 7);
+  EXPECT_EQ(small, 2u * 5 + 8);
 }
 
 TEST(Parts, SkipTheSanitizerWhereThereIsNone) {
