@@ -85,8 +85,10 @@ TEST(KernelSizeTest, PersistentBlocksTakeFewMoreRegistersThanTheCallForm) {
   constexpr std::string_view kCall = "carillon_call_";
   // What an SM has for a block of 1,024 threads.
   constexpr uint32_t kOfALargeBlock = 64;
+  // It refuses any block but one of 32 threads.
+  constexpr std::string_view kSmallBlocks = "lud_perimeter";
   for (const auto& [gpu, kernels] : Sizes()) {
-    const uint32_t more = gpu == "sm_90" ? 24 : 32;  // lud_perimeter
+    const uint32_t more = gpu == "sm_90" ? 24 : 40;  // lud_perimeter
     size_t calls = 0;
     for (const auto& [name, size] : kernels) {
       if (!name.starts_with(kCall)) continue;
@@ -98,7 +100,7 @@ TEST(KernelSizeTest, PersistentBlocksTakeFewMoreRegistersThanTheCallForm) {
       const uint32_t registers = Allocated(ptb->second.registers);
       EXPECT_GT(registers, 0u) << kernel << " on " << gpu;
       EXPECT_LE(registers, call_registers + more) << kernel << " on " << gpu;
-      if (call_registers <= kOfALargeBlock) {
+      if (call_registers <= kOfALargeBlock && kernel != kSmallBlocks) {
         EXPECT_LE(registers, kOfALargeBlock)
             << kernel << " on " << gpu << ": no block of 1,024 threads fits";
       }
