@@ -108,7 +108,7 @@ TEST_F(EdgeWireTest, OneWarpInline) {
 TEST_F(EdgeWireTest, WhatIsThereEarlyWaitsForItsDoorbell) {
   for (const bool launched : {false, true}) {
     EdgeWorld world(code_.get(), WorldOf(/*blocks=*/1));
-    const auto trips = world.TimeEvents(launched, 16, /*early=*/20'000);
+    const auto trips = world.TimeEvents(launched, 10, /*early=*/5'000);
     ASSERT_TRUE(trips.ok()) << trips.status();
   }
 }
