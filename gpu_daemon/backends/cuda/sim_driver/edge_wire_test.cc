@@ -108,7 +108,7 @@ TEST_F(EdgeWireTest, OneWarpInline) {
 TEST_F(EdgeWireTest, WhatIsThereEarlyWaitsForItsDoorbell) {
   for (const bool launched : {false, true}) {
     EdgeWorld world(code_.get(), WorldOf(/*blocks=*/1));
-    const auto trips = world.TimeEvents(launched, 16, /*early=*/20'000);
+    const auto trips = world.TimeEvents(launched, 10, /*early=*/5'000);
     ASSERT_TRUE(trips.ok()) << trips.status();
   }
 }
@@ -152,7 +152,8 @@ TEST_F(EdgeWireTest, AFullFenceBeforeTheEventIsPublishedIsCounted) {
   ASSERT_GT(fences, 0u);
   Load(ptx_);
   const Budget budget = Count(false);
-  EXPECT_EQ(budget.mean.Count(WireStep::kSystemFence), 1u);
+  // The poller's, and the event warp's behind the entry.
+  EXPECT_EQ(budget.mean.Count(WireStep::kSystemFence), 2u);
   EXPECT_GE(budget.mean.Ns(WireStep::kSystemFence), costs_.release_system);
 }
 

@@ -32,9 +32,9 @@ namespace carillon::gpud::cuda {
 // host_write, what stays in an SM, and how a launch's time divides into its two.
 struct WireCosts {
   // PCIe. A read of host memory, there and back: half of it lies before what the
-  // memory says and half behind. Not counted here: reads of one line by several
-  // warps follow each other at 1,000 (`poll_rtt`). A posted write, until the CPU
-  // sees it.
+  // memory says and half behind. Not counted here: reads of the same
+  // 32 bytes by several warps follow each other at 1,000 (`poll_rtt`). A posted
+  // write, until the CPU sees it.
   double host_read = 1150;
   double host_write = 450;
   // A trip to L2 or the GPU's memory, and an atomic operation there whose result
