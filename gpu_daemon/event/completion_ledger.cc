@@ -164,6 +164,18 @@ uint64_t CompletionLedger::Abort(uint64_t last, EventStatus why) {
   return aborted;
 }
 
+void CompletionLedger::RecordCount() {
+  // What was aborted for another gpud to go on with is recorded nowhere.
+  if (!std::exchange(counts_, false) || recorder_ == nullptr ||
+      keeps_unfinished_.load(std::memory_order_relaxed)) {
+    return;
+  }
+  const EventCounts all = ends();
+  Record(shm::Step::kCounted,
+         Sequence(all.done + all.failed + all.aborted - passed_over_),
+         EventState::kNone, 0);
+}
+
 void CompletionLedger::AddLife(Sequence sequence, const shm::EventLife& life) {
   has_lives_.store(true, std::memory_order_relaxed);
   stages_->Add(life);
@@ -235,11 +247,17 @@ void CompletionLedger::TakeBack(const simt::EventTotals& totals,
                                 uint64_t ended_before, uint64_t rung) {
   const uint32_t entries = ring_->layout().entries;
   uint64_t ended = totals.done + totals.failed;
+  counts_ = true;
   for (uint64_t s = rung > entries ? rung - entries + 1 : 1; s <= rung; ++s) {
     const Sequence sequence(s);
     Slot& slot = SlotFor(sequence);
     if (ring_->LoadCompletedSequence(ring_->layout().SlotOf(sequence)) == s) {
       slot.Finish(sequence);
+      // Events of an earlier gpud are in its recording.
+      if (s > ended_before) {
+        const shm::EcqEntry& entry = *ring_->completion_slot(sequence);
+        Record(shm::Step::kEndNoted, sequence, entry.state, entry.status);
+      }
     } else {
       slot.Launch(sequence);
       ++ended;  // it will be aborted, or go on
@@ -247,7 +265,8 @@ void CompletionLedger::TakeBack(const simt::EventTotals& totals,
   }
   // A device that rings for more than its free slots has the GPU pass over an
   // event, and take a later one in its slot: there is no slot to end it in.
-  aborted_.store(rung - std::min(rung, ended), std::memory_order_relaxed);
+  passed_over_ = rung - std::min(rung, ended);
+  aborted_.store(passed_over_, std::memory_order_relaxed);
   done_.store(totals.done - ended_before, std::memory_order_relaxed);
   failed_.store(totals.failed, std::memory_order_relaxed);
   refused_.store(totals.refused, std::memory_order_relaxed);

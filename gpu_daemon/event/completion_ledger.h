@@ -52,7 +52,7 @@ class CompletionLedger {
 
   // Before the doorbell is polled: kernels store their completions themselves,
   // so that the device may know of an end before gpud does.
-  void ExpectEpilogues() { expects_epilogues_ = true; }
+  void ExpectEpilogues() { expects_epilogues_ = counts_ = true; }
   bool expects_epilogues() const { return expects_epilogues_; }
   // Records every end that this object brings about or notes, and with `lives`
   // when traced events were seen and dispatched: not where these times are of
@@ -78,6 +78,9 @@ class CompletionLedger {
   // Ends every event up to `last` that was launched and has not ended as
   // aborted. Returns how many; another thread's Finish() may be under way still.
   uint64_t Abort(uint64_t last, shm::EventStatus why);
+  // Records how many events have ended here, once, unless each of them was recorded
+  // when it ended. All have, and nothing is launched any more.
+  void RecordCount();
   // From now on nothing that is aborted is told: it stays in the ring, for
   // another gpud. What was launched and ends by itself is told.
   void KeepUnfinished() {
@@ -110,7 +113,8 @@ class CompletionLedger {
 
   // Goes on from where a GPU has stopped, which has counted `totals`, those
   // before event `ended_before` + 1 among the done: of the last events up to
-  // `rung`, those without a completion are in flight from now on.
+  // `rung`, those without a completion are in flight from now on, and the ends of
+  // the others are recorded.
   void TakeBack(const simt::EventTotals& totals, uint64_t ended_before,
                 uint64_t rung);
 
@@ -187,6 +191,10 @@ class CompletionLedger {
   StageHistograms* const stages_;
   bool expects_epilogues_ = false;
   bool records_lives_ = false;
+  // Ends are not all recorded, and their number is not yet. Of whoever adds and
+  // removes the ring: its path and the control plane, one after the other.
+  bool counts_ = false;
+  uint64_t passed_over_ = 0;  // among the aborted: they have no end
   shm::FlightRecorder* recorder_ = nullptr;
   OutputBuffer output_;
   std::vector<Slot> slots_;

@@ -13,8 +13,10 @@
 #include <string>
 #include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
+#include "base/temp_directory.h"
 #include "gpu_daemon/event/event_fixture.h"
 #include "gpu_daemon/event/event_kernel.h"
 #include "kernels/registry.h"
@@ -156,7 +158,7 @@ TEST_F(CompletionLedgerTest, EveryEndIsRecordedOnce) {
   event_.kernel->AbortUnfinished(EventStatus::kShutdown);
   const auto read = shm::ReadFlightRecording((*recorder)->path());
   ASSERT_TRUE(read.ok()) << read.status();
-  ASSERT_EQ(read->records.size(), 3u);
+  ASSERT_EQ(read->records.size(), 4u);
   const auto expect = [&](int i, shm::Step step, uint64_t sequence,
                           EventState state, uint32_t status) {
     const shm::FlightRecord& record = read->records[i];
@@ -172,7 +174,41 @@ TEST_F(CompletionLedgerTest, EveryEndIsRecordedOnce) {
   expect(1, shm::Step::kEndNoted, 1, EventState::kDone, 0);
   expect(2, shm::Step::kEnded, 3, EventState::kAborted,
          static_cast<uint32_t>(EventStatus::kShutdown));
+  expect(3, shm::Step::kCounted, 3, EventState::kNone, 0);
   std::filesystem::remove_all(folder);
+}
+
+TEST_F(CompletionLedgerTest, WhatAGpuEndedIsCountedWhenItIsTakenBack) {
+  const TempDirectory folder;
+  const auto recorder =
+      shm::FlightRecorder::Create(folder.path() + "/r", "gpud", 64);
+  ASSERT_TRUE(recorder.ok()) << recorder.status();
+  event_.kernel->ledger().RecordIn(recorder->get());
+  const uint32_t entries = event_.kernel->ring().layout().entries;
+  const uint64_t rung = entries + 3;  // and what lay in three slots was taken
+  for (uint64_t s = 1; s < rung; ++s) {
+    RingDoorbell(1);
+    event_.kernel->ring().Complete(shm::Sequence(s), EventState::kDone, 0);
+    ASSERT_TRUE(event_.ring->Poll());
+    event_.ring->Consume();
+  }
+  RingDoorbell(1);
+  event_.kernel->TakeBack({.launched = rung - 1, .done = rung - 1});
+  event_.kernel->AbortUnfinished(EventStatus::kDeviceGone);
+  event_.kernel->AbortUnfinished(EventStatus::kDeviceGone);
+  const auto read = shm::ReadFlightRecording((*recorder)->path());
+  ASSERT_TRUE(read.ok()) << read.status();
+  std::vector<std::pair<shm::Step, uint64_t>> found;
+  for (const shm::FlightRecord& record : read->records) {
+    found.emplace_back(record.step, record.sequence);
+  }
+  std::vector<std::pair<shm::Step, uint64_t>> expected;
+  for (uint64_t s = 4; s < rung; ++s) {
+    expected.emplace_back(shm::Step::kEndNoted, s);
+  }
+  expected.emplace_back(shm::Step::kEnded, rung);
+  expected.emplace_back(shm::Step::kCounted, rung);
+  EXPECT_EQ(found, expected);
 }
 
 TEST_F(CompletionLedgerTest, ATracedEventsStampsAreRecordedWithTheirOwnTimes) {

@@ -55,6 +55,7 @@ void EventKernel::TakeBack(const simt::EventTotals& totals) {
 uint64_t EventKernel::AbortUnfinished(shm::EventStatus why) {
   const uint64_t aborted = ledger_.Abort(launched(), why);
   while (in_flight() != 0) sched_yield();
+  ledger_.RecordCount();
   return aborted;
 }
 

@@ -311,7 +311,7 @@ std::string_view StepName(Step step) {
       "taken",        "session_began", "session_ended", "ring_made",
       "ring_removed", "ended",         "end_noted",     "resumed",
       "missed",       "found",         "mismatched",    "seen",
-      "dispatched"};
+      "dispatched",   "counted"};
   const auto index = static_cast<uint8_t>(step);
   return index < kSteps ? kNames[index] : "unknown";
 }

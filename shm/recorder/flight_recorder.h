@@ -69,8 +69,11 @@ enum class Step : uint8_t {
   // kEnded or kEndNoted, and `time_ns` is when they happened.
   kSeen = 19,        // the front-end has found the doorbell
   kDispatched = 20,  // the first thread block has been given out
+  // gpud's, again: ring; sequence: how many events have ended there, in all. Where
+  // kernels store their own ends, when it lets go of the ring.
+  kCounted = 21,
 };
-inline constexpr uint8_t kSteps = 21;
+inline constexpr uint8_t kSteps = 22;
 std::string_view StepName(Step step);
 
 // How sure a device is, when it lets go of a ring, that no end comes any more.

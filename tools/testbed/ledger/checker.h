@@ -46,7 +46,8 @@ enum class Unknown {
   kDeviceDied,    // before it could look
   kSessionEnded,  // the device detached or was closed before it could look
   kGpudDied,      // before it ended the event, and no other went on
-  kNotRecorded,   // gpud's side is not there, or kernels store their own ends
+  kNotRecorded,  // gpud's side is not there, or kernels store their own ends and
+                 // gpud has not let go of the ring yet
   kStillRunning,  // in flight when the recordings were read
   kNotTaken,      // its device lives and has not taken what gpud says has ended
 };
@@ -64,7 +65,7 @@ struct Counts {
   // ring, and never took.
   uint64_t untaken = 0;
   // Part of ok and failed: ends that only the device recorded, since gpud's
-  // recording does not cover them.
+  // recording does not cover them, nor counts as many.
   uint64_t unconfirmed = 0;
 
   uint64_t of(Fault fault) const { return faults[static_cast<size_t>(fault)]; }

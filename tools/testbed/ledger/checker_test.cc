@@ -618,6 +618,90 @@ TEST_F(CheckerTest, KernelsThatEndThemselvesNeedNotBeInGpudsRecording) {
   EXPECT_EQ(report.total.unconfirmed, 1);
 }
 
+// A ring whose ends a GPU counts: 12 are taken, and of the 4 that lie in it when
+// gpud lets go, gpud tells.
+class CountedEndsTest : public CheckerTest {
+ protected:
+  CountedEndsTest() : own_(timeline_.Register(device_, 4, 4, /*whole=*/false)) {
+    for (uint64_t s = 1; s <= 12; ++s) {
+      timeline_.RingBell(own_);
+      timeline_.Take(own_, s);
+    }
+  }
+  void LetGo(uint64_t counted, uint64_t last = 12) {
+    for (uint64_t s = last - 3; s <= last; ++s) {
+      timeline_.End(own_, s, kDone, 0, Step::kEndNoted);
+    }
+    timeline_.Count(own_, counted);
+  }
+
+  TestTimeline::Ring own_;
+};
+
+TEST_F(CountedEndsTest, OfWhichTheDeviceHasSeenAllConfirmThem) {
+  LetGo(12);
+  timeline_.Unregister(own_);
+  Finish();
+  const Report report = Checked();
+  EXPECT_EQ(report.verdict(), Verdict::kOk);
+  EXPECT_EQ(report.total.ok, 12);
+  EXPECT_EQ(report.total.unconfirmed, 0);
+}
+
+TEST_F(CountedEndsTest, OfAnotherNumberContradictTheDevice) {
+  for (const uint64_t counted : {11u, 14u}) {
+    const TestTimeline before = timeline_;
+    LetGo(counted);
+    timeline_.Unregister(own_);
+    Finish();
+    ExpectOnly(Checked(), Fault::kContradicted, counted == 11 ? 1 : 2,
+               "and 12 as it and the device tell");
+    EXPECT_EQ(Checked().total.unconfirmed, 8);
+    timeline_ = before;
+  }
+}
+
+TEST_F(CountedEndsTest, AreThoseThatTheDeviceHasNotTakenToo) {
+  timeline_.RingBell(own_, 2);
+  LetGo(14, /*last=*/14);
+  const Report report = Checked();
+  ExpectUnknown(report, Unknown::kDeviceDied, 2);
+  EXPECT_EQ(report.total.unconfirmed, 0);
+}
+
+TEST_F(CountedEndsTest, LeaveNoEventWithoutAnEndUnrecorded) {
+  // gpud evicts a device whose last event no GPU has taken.
+  timeline_.RingBell(own_);
+  LetGo(12);
+  timeline_.LetGo(own_, shm::LetGo::kAfterEnd);
+  Finish();
+  ExpectUnknown(Checked(), Unknown::kSessionEnded, 1);
+}
+
+TEST_F(CountedEndsTest, ProveAnEventLostThatHasNone) {
+  timeline_.RingBell(own_);
+  LetGo(12);
+  timeline_.Unregister(own_);
+  Finish();
+  ExpectOnly(Checked(), Fault::kLost, 1, "never ended");
+}
+
+TEST_F(CountedEndsTest, AreNotComparedWithADeviceThatHasForgotten) {
+  LetGo(11);
+  timeline_.Unregister(own_);
+  Finish();
+  timeline_.Overwrite(device_, 9);
+  EXPECT_EQ(Checked().total.violated(), 0u);
+}
+
+TEST_F(CountedEndsTest, AreCountedOnce) {
+  LetGo(12);
+  timeline_.Count(own_, 12);
+  timeline_.Unregister(own_);
+  Finish();
+  ExpectOnly(Checked(), Fault::kUnexpected, 1, "counted twice");
+}
+
 TEST_F(CheckerTest, WhatADeviceHasOverwrittenIsCountedAsUnknown) {
   for (int i = 0; i < 5; ++i) timeline_.Live(ring_);
   Finish();

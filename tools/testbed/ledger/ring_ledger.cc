@@ -66,6 +66,17 @@ GpudBook ReadGpud(Recordings recordings, size_t index, const Accuse& accuse) {
         ring.removed = true;
         break;
       }
+      case Step::kCounted: {
+        GpudRing& ring = book.rings[record.generation];
+        if (ring.counted || ring.removed || (!ring.made && !gaps)) {
+          blame(Fault::kUnexpected,
+                "the ends of a ring are counted twice, or of one that there "
+                "is not");
+        }
+        ring.counted = record.sequence;
+        ring.counted_at = at;
+        break;
+      }
       case Step::kSeen:
         book.rings[record.generation].seen.try_emplace(record.sequence, at);
         break;
@@ -310,10 +321,12 @@ const DeviceRing::Life& DeviceRing::LifeAt(RecordRef at) const {
   return lives_[static_cast<size_t>(later - resumptions_.begin())];
 }
 
-bool DeviceRing::GpudsSilenceCounts(const Life& life, Nanoseconds time) const {
+bool DeviceRing::GpudsSilenceCounts(const Life& life, Nanoseconds time,
+                                    bool seen) const {
   if (life.gpud == nullptr) return false;
   if (const GpudRing* ring = RingOf(life)) {
-    return life.gpud->Complete(*ring) &&
+    return (seen ? life.gpud->Complete(*ring)
+                 : life.gpud->CompleteOfUnseen(*ring)) &&
            (life.gpud->HasLeft(*ring, life.session) ||
             !life.gpud->TooEarlyFor(time));
   }
@@ -355,7 +368,7 @@ Unknown DeviceRing::WhyUnknown(const DeviceEnd& device_end) const {
     return life.gpud->recording->overwritten != 0 ? Unknown::kOverwritten
                                                   : Unknown::kNotRecorded;
   }
-  if (!ring->whole) return Unknown::kNotRecorded;
+  if (!ring->whole && !ring->counted) return Unknown::kNotRecorded;
   if (confirmed && life.gpud->TooEarlyFor(RecordAt(closed_->at).time_ns)) {
     return Unknown::kStillRunning;
   }
@@ -381,6 +394,8 @@ void DeviceRing::JudgeSeen(uint64_t sequence, const End& end,
   Count(end);
   // Memory of an earlier gpud is gone, and a later one ends nothing in it.
   const Life& life = LifeAt(end.place);
+  const bool of_last = &life == &lives_.back();
+  seen_ += of_last;
   std::optional<End> other;
   if (const GpudRing* const ring = RingOf(life)) {
     const auto found = ring->ends.find(sequence);
@@ -392,13 +407,14 @@ void DeviceRing::JudgeSeen(uint64_t sequence, const End& end,
           fmt::format("{} sequence {} as {}, but gpud ended it as {}", how,
                       sequence, DescribeEnd(end.state, end.status),
                       DescribeEnd(other->state, other->status)));
-  } else if (GpudsSilenceCounts(life, RecordAt(end.place).time_ns) &&
+  } else if (GpudsSilenceCounts(life, RecordAt(end.place).time_ns,
+                                /*seen=*/true) &&
              GpudSurvived(life)) {
     Blame(accuse, Fault::kContradicted, end.place,
           fmt::format("{} sequence {} as {}, but gpud never ended it", how,
                       sequence, DescribeEnd(end.state, end.status)));
   } else {
-    ++counts_.unconfirmed;
+    ++(of_last ? unconfirmed_ : counts_.unconfirmed);
   }
 }
 
@@ -443,6 +459,38 @@ void DeviceRing::JudgeGpudsWord(uint64_t sequence, const End& word,
   }
 }
 
+void DeviceRing::JudgeCount(const Accuse& accuse) {
+  const Life& life = lives_.back();
+  const GpudRing* const ring = RingOf(life);
+  const bool all_recorded =
+      ring != nullptr && ring->made && ring->counted &&
+      life.gpud->recording->torn == 0 && from_start_ && !torn() &&
+      recording_.overwritten == 0 &&
+      !(recording_.running && !closed_ &&
+        life.gpud->recording->records[ring->counted_at.record].time_ns +
+                kRecordsWithin >=
+            recording_.read_ns);
+  if (!all_recorded) {
+    Add(counts_.unconfirmed, unconfirmed_);
+    return;
+  }
+  uint64_t told = seen_;
+  for (const auto& [sequence, end] : ring->ends) {
+    const auto taken = ends_.find(sequence);
+    const bool seen =
+        found_.contains(sequence) ||
+        (taken != ends_.end() && &LifeAt(taken->second.place) == &life);
+    told += !seen;
+  }
+  if (told == *ring->counted) return;
+  Add(counts_.unconfirmed, unconfirmed_);
+  Blame(accuse, Fault::kContradicted, ring->counted_at,
+        fmt::format("{} events have ended as gpud has counted, and {} as it "
+                    "and the device tell",
+                    *ring->counted, told),
+        std::max(told, *ring->counted) - std::min(told, *ring->counted));
+}
+
 void DeviceRing::JudgeLeftBehind(size_t life, const Accuse& accuse) {
   const GpudRing* const ring = RingOf(lives_[life]);
   if (ring == nullptr || torn()) return;
@@ -470,7 +518,8 @@ void DeviceRing::JudgeMissing(uint64_t first, uint64_t last,
                       Sequences(first, last)),
           events);
   } else if (closed_ && closed_->confirmed && !torn() &&
-             GpudsSilenceCounts(lives_.back(), RecordAt(closed_->at).time_ns)) {
+             GpudsSilenceCounts(lives_.back(), RecordAt(closed_->at).time_ns,
+                                /*seen=*/false)) {
     Blame(accuse, Fault::kLost, closed_->at,
           fmt::format("{} never ended: neither side has an end when the "
                       "ring goes",
@@ -479,7 +528,8 @@ void DeviceRing::JudgeMissing(uint64_t first, uint64_t last,
   } else if (missed_ && missed_->sequence >= first &&
              missed_->sequence <= last && device_end.detached && !torn() &&
              GpudSurvived(lives_.back()) &&
-             GpudsSilenceCounts(lives_.back(), RecordAt(missed_->at).time_ns)) {
+             GpudsSilenceCounts(lives_.back(), RecordAt(missed_->at).time_ns,
+                                /*seen=*/false)) {
     // gpud ends the events that it saw rung when a device leaves.
     Blame(accuse, Fault::kLost, missed_->at,
           fmt::format("waits for {} in vain, and gpud never ended it",
@@ -579,6 +629,7 @@ RingReport DeviceRing::Judge(const DeviceEnd& device_end,
   CountUnknown(gap, *base_);
   const uint64_t last = std::max(rung_, scheduled_);
   if (last > *base_) JudgeEvents(*base_ + 1, last, device_end, accuse);
+  JudgeCount(accuse);
   for (const Life& life : lives_) JudgeGpud(life, accuse);
   for (size_t i = 0; i < resumptions_.size(); ++i) JudgeLeftBehind(i, accuse);
   return {recording_.name, recording_.pid, event_id_, generation(), counts_};

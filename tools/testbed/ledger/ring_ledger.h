@@ -38,6 +38,10 @@ struct End {
 struct GpudRing {
   bool made = false;  // its creation is recorded, and so is all that came later
   bool whole = false;  // gpud records every end itself
+  // Where it does not: how many there were, when it let go of the ring. Then all
+  // ends that the device may not have taken are recorded.
+  std::optional<uint64_t> counted;
+  RecordRef counted_at;
   bool removed = false;
   uint64_t device_pid = 0;
   RecordRef made_at;
@@ -60,6 +64,10 @@ struct GpudBook {
   // being lost from the recording.
   bool Complete(const GpudRing& ring) const {
     return ring.made && ring.whole && recording->torn == 0;
+  }
+  // The same of an end that the device has not seen.
+  bool CompleteOfUnseen(const GpudRing& ring) const {
+    return ring.made && (ring.whole || ring.counted) && recording->torn == 0;
   }
   // Whether the recording may lack what happened at `time`: gpud records an end
   // after it has stored it.
@@ -149,8 +157,8 @@ class DeviceRing {
   // The gpud in whose memory the device has seen what it recorded there.
   const Life& LifeAt(RecordRef at) const;
   // Whether an end at `time` would be in gpud's recording, so that its absence
-  // proves that there was none.
-  bool GpudsSilenceCounts(const Life& life, Nanoseconds time) const;
+  // proves that there was none. `seen`: by the device.
+  bool GpudsSilenceCounts(const Life& life, Nanoseconds time, bool seen) const;
   // False if gpud died with the ring: one that dies may have stored an end and
   // not recorded it.
   bool GpudSurvived(const Life& life) const;
@@ -165,6 +173,9 @@ class DeviceRing {
                  const Accuse& accuse);
   // Judges an end that only gpud tells of.
   void JudgeGpudsWord(uint64_t sequence, const End& word, const Accuse& accuse);
+  // Judges the number of ends that the last gpud has counted, where it has not
+  // recorded each: with what it tells of itself, the device must have seen as many.
+  void JudgeCount(const Accuse& accuse);
   // Judges what a gpud has recorded of an event that the device resumed with
   // another one.
   void JudgeLeftBehind(size_t life, const Accuse& accuse);
@@ -231,6 +242,10 @@ class DeviceRing {
   };
   std::optional<Closed> closed_;
   Counts counts_;
+  // Of the last life: ends that the device has seen, and those among them that
+  // gpud's recording does not cover.
+  uint64_t seen_ = 0;
+  uint64_t unconfirmed_ = 0;
 };
 
 }  // namespace carillon::ledger

@@ -95,6 +95,10 @@ class TestTimeline {
     record.state = state;
     Tell(ring.gpud, record);
   }
+  // gpud lets go of a ring whose ends a GPU has counted.
+  void Count(const Ring& ring, uint64_t ends) {
+    Tell(ring.gpud, Of(ring, shm::Step::kCounted, ends, 0));
+  }
   // What gpud records of a traced event before its end.
   void Stamp(const Ring& ring, uint64_t sequence, Nanoseconds seen,
              Nanoseconds dispatched) {

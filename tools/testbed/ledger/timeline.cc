@@ -175,6 +175,8 @@ std::string Describe(const shm::FlightRecording& recording,
     case Step::kEndNoted:
       return fmt::format("{}: notes the end of sequence {}, {}", ring,
                          r.sequence, end);
+    case Step::kCounted:
+      return fmt::format("{}: counts {} ends in all", ring, r.sequence);
     case Step::kSeen:
       return fmt::format("{}: sees sequence {}", ring, r.sequence);
     case Step::kDispatched:
