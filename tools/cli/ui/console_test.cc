@@ -43,6 +43,14 @@ TEST(Console, KeepsResultsAndMessagesApart) {
   EXPECT_EQ(Contents(files.err), "working\n");
 }
 
+TEST(Console, SaysNothingThatSteersATerminal) {
+  Files files;
+  Console console(files.out, files.err);
+  console.Say("host 'a' failed: \x1b[2J\nits log: a.log\n");
+  EXPECT_EQ(Contents(files.err),
+            "host 'a' failed: \\x1b[2J\nits log: a.log\n\n");
+}
+
 TEST(Console, PrintsDocumentsThatAlwaysParse) {
   Files files;
   Console console(files.out, files.err);
