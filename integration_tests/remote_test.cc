@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -25,6 +26,7 @@
 #include "integration_tests/testbed_process.h"
 #include "mesh/tls_engine.h"
 #include "proto/link.pb.h"
+#include "shm/faults/board.h"
 #include "shm/recorder/flight_recorder.h"
 #include "tools/testbed/ledger/checker.h"
 
@@ -72,23 +74,24 @@ class RemoteTest : public ::testing::Test {
   }
 
   void StartLinkd(const std::string& address) {
-    auto linkd =
-        b_->StartDevice("linkd", "devices/link/linkd",
-                        {"--listen", address, "--host", "b", "--peer", "a",
-                         "--tls-cert", far_files_.certificate, "--tls-key",
-                         far_files_.key, "--tls-ca", far_files_.ca});
+    auto linkd = b_->StartDevice(
+        "linkd", "devices/link/linkd",
+        {"--listen", address, "--host", "b", "--peer", "a", "--tls-cert",
+         far_files_.certificate, "--tls-key", far_files_.key, "--tls-ca",
+         far_files_.ca, "--lease", lease_s_});
     ASSERT_TRUE(linkd.ok()) << Message(linkd.status());
     linkd_ = *std::move(linkd);
     ASSERT_TRUE(linkd_->WaitForOutput("serves for host a")) << linkd_->output();
   }
   std::vector<std::string> NearFlags() const {
-    return {"--backend",   "remote",
-            "--link",      relay_->address(),
-            "--link-host", "a",
-            "--link-peer", "b",
-            "--link-cert", near_files_.certificate,
-            "--link-key",  near_files_.key,
-            "--link-ca",   near_files_.ca};
+    return {"--backend",    "remote",
+            "--link",       relay_->address(),
+            "--link-host",  "a",
+            "--link-peer",  "b",
+            "--link-cert",  near_files_.certificate,
+            "--link-key",   near_files_.key,
+            "--link-ca",    near_files_.ca,
+            "--link-lease", lease_s_};
   }
 
   // Rings for a ring full of events again and again, and judges each answer.
@@ -150,8 +153,8 @@ class RemoteTest : public ::testing::Test {
   static std::unique_ptr<TempDirectory> files_;
   static TlsFiles near_files_;
   static TlsFiles far_files_;
-  const std::vector<std::string> far_flags_ = {"--backend", "cpu", "--workers",
-                                               "1"};
+  std::string lease_s_ = "60";
+  std::vector<std::string> far_flags_ = {"--backend", "cpu", "--workers", "1"};
   std::unique_ptr<Testbed> b_;
   std::unique_ptr<Process> linkd_;
   std::string linkd_address_;
@@ -210,6 +213,62 @@ TEST_F(RemoteTest, ALinkdThatIsKilledLosesAndDoublesNothing) {
   EndWell(*echo);
 }
 
+class RemoteFaultsTest : public RemoteTest {
+ protected:
+  RemoteFaultsTest() { far_flags_.push_back("--faults"); }
+};
+
+TEST_F(RemoteFaultsTest, WhatAKernelHasNotWrittenStaysAsItWasAfterADeath) {
+  constexpr uint32_t kBytes = 16;
+  auto attached = edge::Device::Attach(
+      {.testbed_directory = a_->directory(), .name = "keeper", .kind = "test"});
+  ASSERT_TRUE(attached.ok()) << Message(attached.status());
+  edge::Device& device = **attached;
+  const auto in = device.AllocateBuffer(edge::Place::kInput, kBytes);
+  const auto out = device.AllocateBuffer(edge::Place::kOutput, kBytes);
+  ASSERT_TRUE(in.ok() && out.ok());
+  const auto queue = edge::edgeRegisterEvent(
+      device, {.kernel = "echo",
+               .max_in_flight = 1,
+               .parameters = {edge::Fixed("in", *in, {.length = kBytes}),
+                              edge::Fixed("out", *out, {.length = kBytes})}});
+  ASSERT_TRUE(queue.ok()) << Message(queue.status());
+  const auto run = [&] {
+    (*queue)->RingDoorbell();
+    const auto end = (*queue)->Wait(testing::kBound);
+    EXPECT_TRUE(end.ok()) << Message(end.status());
+    (*queue)->Free();
+    return *end;
+  };
+  const auto output = [&] {
+    return std::string(reinterpret_cast<const char*>(out->bytes.data()),
+                       kBytes);
+  };
+  std::memcpy(in->bytes.data(), "the first event.", kBytes);
+  EXPECT_EQ(run().state, shm::EventState::kDone);
+  ASSERT_EQ(output(), "the first event.");
+
+  // The next linkd's memory begins as zeros, and no kernel writes to it.
+  linkd_->Kill();
+  ASSERT_NO_FATAL_FAILURE(StartLinkd(linkd_address_));
+  const auto board = faults::Board::Open(b_->paths().fault_board());
+  ASSERT_TRUE(board.ok()) << Message(board.status());
+  const faults::Fault fault = {.name = "f",
+                               .process = "gpud",
+                               .device = "keeper",
+                               .point = faults::Point::kGpudKernel,
+                               .action = faults::Action::kFail};
+  ASSERT_TRUE((*board)->Inject({&fault, 1}).ok());
+  std::memcpy(in->bytes.data(), "the second event", kBytes);
+  const edge::Completion failed = run();
+  EXPECT_EQ(failed.state, shm::EventState::kFailed);
+  EXPECT_EQ(failed.status,
+            static_cast<uint32_t>(shm::EventStatus::kKernelFault));
+  EXPECT_EQ(output(), "the first event.");
+  EXPECT_EQ(run().state, shm::EventState::kDone);
+  EXPECT_EQ(output(), "the second event");
+}
+
 TEST_F(RemoteTest, AGpudOfTheGpusHostThatIsKilledLosesAndDoublesNothing) {
   const auto echo = StartEcho();
   for (int i = 0; i < 3; ++i) {
@@ -266,7 +325,7 @@ TEST_F(RemoteTest, AnOldGpudIsFencedAndItsDevicesEnd) {
   const auto newer = Testbed::Start(flags);
   ASSERT_TRUE(newer.ok()) << Message(newer.status());
   EXPECT_EQ(echo->Wait(), 4) << echo->output();
-  EXPECT_THAT(echo->output(), HasSubstr("EVICTED"));
+  EXPECT_THAT(echo->output(), HasSubstr("LINK_LOST"));
   // All that was rung has ended: as done, or as aborted.
   const ledger::Report report = Check(*a_);
   EXPECT_THAT(report.violations, IsEmpty());
@@ -280,6 +339,88 @@ TEST_F(RemoteTest, AnOldGpudIsFencedAndItsDevicesEnd) {
                             {"--events", "100", "--patience", "60000"});
   ASSERT_TRUE(second.ok()) << Message(second.status());
   EXPECT_EQ((*second)->Wait(), 0) << (*second)->output();
+}
+
+class ShortLeaseTest : public RemoteTest {
+ protected:
+  ShortLeaseTest() { lease_s_ = "2"; }
+};
+
+// By gpud's recorder: how often a session ended for that reason, and how often
+// an event that was aborted has that status. Any other reason fails the test.
+struct LinkLostRecords {
+  uint64_t sessions = 0;
+  uint64_t events = 0;
+};
+LinkLostRecords CountLinkLost(const Testbed& testbed) {
+  LinkLostRecords counts;
+  std::vector<std::string> unreadable;
+  for (const auto& recording : shm::ReadFlightRecordings(
+           testbed.paths().recorder_directory(), &unreadable)) {
+    for (const shm::FlightRecord& record : recording.records) {
+      if (record.step == shm::Step::kSessionEnded) {
+        counts.sessions +=
+            record.status == static_cast<uint32_t>(shm::CloseReason::kLinkLost);
+      }
+      if (record.step != shm::Step::kEnded ||
+          record.state != shm::EventState::kAborted) {
+        continue;
+      }
+      ++counts.events;
+      EXPECT_EQ(record.status,
+                static_cast<uint32_t>(shm::EventStatus::kLinkLost))
+          << recording.name;
+    }
+  }
+  return counts;
+}
+
+TEST_F(ShortLeaseTest, ALinkThatIsLostIsTheReasonOfItsEventsOnBothHosts) {
+  constexpr uint32_t kEvents = 64;
+  auto device = edge::Device::Attach(
+      {.testbed_directory = a_->directory(), .name = "slow0", .kind = "test"});
+  ASSERT_TRUE(device.ok()) << Message(device.status());
+  // All of them take many times the lease.
+  auto queue = edge::edgeRegisterEvent(
+      **device, {.kernel = "busy",
+                 .max_in_flight = kEvents,
+                 .parameters = {edge::Constant("iterations", 400'000'000)}});
+  ASSERT_TRUE(queue.ok()) << Message(queue.status());
+  for (uint32_t i = 0; i < kEvents; ++i) (*queue)->Commit();
+  (*queue)->RingCommitted();
+  ASSERT_TRUE(Eventually([&] { return b_->Status().events().done() > 0; }));
+  relay_->Close();
+  relay_->Silence();
+
+  EXPECT_THAT(Message((*device)->WaitForEnd(testing::kBound)),
+              HasSubstr("LINK_LOST: gpud"));
+  uint32_t aborted = 0;
+  uint32_t ended = 0;
+  while (const auto done = (*queue)->Poll()) {
+    ++ended;
+    if (done->state == shm::EventState::kAborted) {
+      ++aborted;
+      EXPECT_EQ(done->status,
+                static_cast<uint32_t>(shm::EventStatus::kLinkLost));
+    }
+    (*queue)->Free();
+  }
+  EXPECT_EQ(ended, kEvents);
+  EXPECT_GT(aborted, 0u);
+  EXPECT_TRUE(a_->gpud().WaitForOutput(
+      "device 'slow0' (pid " + std::to_string(getpid()) +
+      ") is gone: its link to the other host is lost: host b was not heard"));
+  EXPECT_TRUE(
+      b_->gpud().WaitForOutput("is gone: its link to the other host is lost"));
+  const LinkLostRecords near = CountLinkLost(*a_);
+  EXPECT_EQ(near.sessions, 1u);
+  EXPECT_EQ(near.events, aborted);
+  const LinkLostRecords far = CountLinkLost(*b_);
+  EXPECT_EQ(far.sessions, 1u);
+  EXPECT_GT(far.events, 0u);
+  for (const Testbed* testbed : {a_.get(), b_.get()}) {
+    EXPECT_THAT(Check(*testbed).violations, IsEmpty());
+  }
 }
 
 TEST_F(RemoteTest, WhatALinkDoesNotCarryIsRefusedByName) {
@@ -395,12 +536,17 @@ TEST_F(RemoteTest, LinkdTakesWhatComesForAHostileDevices) {
       EchoEvent(kHuge, kHuge, ""),
       EchoEvent(59, 5, "hello"),
   };
+  auto asks = edge::Device::Attach(
+      {.testbed_directory = b_->directory(), .name = "asks", .kind = "test"});
+  ASSERT_TRUE(asks.ok()) << Message(asks.status());
   AnyNearHost host(events);
   const auto link = mesh::TlsNearLink::Start(
       {.tls = near_files_,
        .address = linkd_address_,
        .link = {.self = {.testbed = "default",
                          .host = "a",
+                         .build = mesh::OwnBuild(),
+                         .catalogue = (*asks)->catalogue(),
                          .incarnation = std::numeric_limits<uint64_t>::max()},
                 .peer = "b",
                 .times = {}}},
@@ -475,6 +621,36 @@ TEST_F(RemoteTest, LinkdTakesWhatComesForAHostileDevices) {
   EXPECT_EQ(host.ends(), expected);
   EXPECT_EQ(host.Refusal(mesh::RingId()), "");
   EXPECT_EQ(b_->Status().events().done(), 1u);
+}
+
+TEST_F(RemoteTest, AnotherCatalogueIsRefusedAndNamedByBothHosts) {
+  const TempDirectory directory = *TempDirectory::Make();
+  auto argv = NearFlags();
+  argv[3] = linkd_address_;  // the relay has one connection at a time
+  argv.insert(argv.begin(),
+              {testing::Program("integration_tests/gpud_with_another_kernel"),
+               "--dir", directory.path()});
+  const auto gpud = Process::Start("gpud", argv);
+  ASSERT_TRUE(gpud.ok()) << Message(gpud.status());
+  EXPECT_EQ((*gpud)->Wait(), 1);
+  const auto device = edge::Device::Attach(
+      {.testbed_directory = b_->directory(), .name = "asks", .kind = "test"});
+  ASSERT_TRUE(device.ok()) << Message(device.status());
+  const std::string catalogue = (*device)->catalogue();
+  const int kernels = std::atoi(catalogue.c_str());
+  const auto sentence = AllOf(
+      HasSubstr(fmt::format("the other end is of catalogue of kernels '{} "
+                            "kernels, ",
+                            kernels + 1)),
+      HasSubstr(fmt::format("and '{}' is expected: install the same Carillon "
+                            "on both hosts",
+                            catalogue)));
+  EXPECT_THAT((*gpud)->output(),
+              AllOf(HasSubstr("--link: no link to host 'b': host b refuses the "
+                              "link: "),
+                    sentence, Not(HasSubstr("is linkd there?"))));
+  EXPECT_TRUE(linkd_->WaitForOutput("refuses a link: "));
+  EXPECT_THAT(linkd_->output(), sentence);
 }
 
 TEST_F(RemoteTest, AGpudWithoutALinkDoesNotStartAndSaysWhy) {

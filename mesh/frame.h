@@ -134,6 +134,14 @@ struct End {
   bool operator==(const End&) const = default;
 };
 
+// Whether an end has an output: its kernel has run to the end. Of any other event
+// the output buffers stay as they were.
+constexpr bool HasOutput(shm::EventState state, uint32_t status) {
+  return state == shm::EventState::kDone ||
+         (state == shm::EventState::kFailed &&
+          status >= static_cast<uint32_t>(shm::EventStatus::kKernelStatusBase));
+}
+
 // At least one item.
 struct Done {
   RingId ring;

@@ -226,7 +226,7 @@ TEST_F(NearEndTest, WhoIsNotExpectedIsNamedAndTheLeaseGoesOn) {
                   "install the same Carillon on both hosts"),
         std::pair(differs([](Hello& h) { h.catalogue = "others"; }),
                   "the other end is of catalogue of kernels 'others', and "
-                  "'kernels' is expected: load the same kernels on both "
+                  "'kernels' is expected: install the same Carillon on both "
                   "hosts")}) {
     Open();
     EXPECT_EQ(Complaint(hello), complaint);

@@ -1,8 +1,20 @@
 #include "mesh/link_options.h"
 
+#include "base/version.h"
 #include "fmt/format.h"
 
 namespace carillon::mesh {
+namespace {
+
+// Of what rings and events are made of (proto/link.proto).
+constexpr int kEventsVersion = 1;
+
+}  // namespace
+
+std::string OwnBuild() {
+  return fmt::format("{}, frames {}, events {}", kVersion, kProtocol,
+                     kEventsVersion);
+}
 
 absl::Status CheckHello(const LinkOptions& mine, const Hello& theirs) {
   struct Field {
@@ -20,7 +32,7 @@ absl::Status CheckHello(const LinkOptions& mine, const Hello& theirs) {
         Field{"build", self.build, theirs.build,
               "install the same Carillon on both hosts"},
         Field{"catalogue of kernels", self.catalogue, theirs.catalogue,
-              "load the same kernels on both hosts"}}) {
+              "install the same Carillon on both hosts"}}) {
     if (field.wanted == field.found) continue;
     return absl::FailedPreconditionError(
         fmt::format("the other end is of {} '{}', and '{}' is expected: {}",

@@ -31,6 +31,10 @@ struct LinkOptions {
 // Rings that a far end holds at most; a near end has no use for more.
 inline constexpr size_t kMaxRings = 1024;
 
+// HELLO's build: "0.1.0, frames 3, events 1". Two ends of which it differs may
+// not understand each other.
+std::string OwnBuild();
+
 // Whether that is who this end has a link with. Errors: FailedPrecondition,
 // naming both values: another testbed, host, build or catalogue.
 absl::Status CheckHello(const LinkOptions& mine, const Hello& theirs);

@@ -3,6 +3,9 @@
 #ifndef CARILLON_MESH_PULSE_H_
 #define CARILLON_MESH_PULSE_H_
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -15,6 +18,30 @@ inline Nanoseconds Since(Nanoseconds then, Nanoseconds now) {
   return now > then ? now - then : 0;
 }
 
+// For how long a link has been down since it first came up, and how often. Not
+// thread safe.
+class DownTime {
+ public:
+  void ComeUp(Nanoseconds now) {
+    total_ = total(now);
+    since_.reset();
+  }
+  void GoDown(Nanoseconds now) {
+    if (since_) return;
+    since_ = now;
+    ++times_;
+  }
+  uint64_t times() const { return times_; }
+  Nanoseconds total(Nanoseconds now) const {
+    return total_ + (since_ ? Since(*since_, now) : 0);
+  }
+
+ private:
+  uint64_t times_ = 0;
+  Nanoseconds total_ = 0;
+  std::optional<Nanoseconds> since_;  // it is down
+};
+
 // How the other end's clock differs from this one's.
 struct ClockSample {
   int64_t offset = 0;     // the other one less this one, in ns
@@ -24,6 +51,8 @@ struct ClockSample {
 // Not thread safe.
 class Pulse {
  public:
+  static constexpr size_t kRtts = 32;
+
   Pulse(const LinkTimes& times, Nanoseconds now)
       : times_(times), heard_(now), sent_(now) {}
 
@@ -47,10 +76,11 @@ class Pulse {
       // The other host's clock may run faster: then it is no sample.
       const Nanoseconds passed = Since(ping.echoed, now);
       if (ping.held <= passed) {
-        rtt_ = passed - ping.held;
-        TakeClock({static_cast<int64_t>(ping.sent + *rtt_ / 2 - now),
-                   (*rtt_ + 1) / 2},
-                  now);
+        const Nanoseconds rtt = passed - ping.held;
+        rtts_[rtts_taken_++ % rtts_.size()] = rtt;
+        TakeClock(
+            {static_cast<int64_t>(ping.sent + rtt / 2 - now), (rtt + 1) / 2},
+            now);
       }
     }
     echo_ = ping.sent;
@@ -58,8 +88,15 @@ class Pulse {
     return true;
   }
 
-  // There and back, of the newest ping that was answered.
-  std::optional<Nanoseconds> rtt() const { return rtt_; }
+  // There and back: the median of the last kRtts pings that were answered.
+  std::optional<Nanoseconds> rtt() const {
+    if (rtts_taken_ == 0) return std::nullopt;
+    auto rtts = rtts_;
+    const auto end = rtts.begin() + std::min(rtts_taken_, rtts.size());
+    const auto middle = rtts.begin() + (end - rtts.begin()) / 2;
+    std::nth_element(rtts.begin(), middle, end);
+    return *middle;
+  }
   // The best of the pings that were answered.
   std::optional<ClockSample> clock() const { return clock_; }
 
@@ -81,7 +118,8 @@ class Pulse {
   Nanoseconds sent_;
   Nanoseconds echo_ = 0;
   Nanoseconds echo_came_ = 0;
-  std::optional<Nanoseconds> rtt_;
+  std::array<Nanoseconds, kRtts> rtts_{};
+  size_t rtts_taken_ = 0;
   std::optional<ClockSample> clock_;
   Nanoseconds clock_at_ = 0;
 };

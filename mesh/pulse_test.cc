@@ -71,5 +71,34 @@ TEST(Pulse, KeepsTheBestSampleUntilClocksMayHaveDriftedFurther) {
   EXPECT_EQ(ends.near.clock()->error, 100'000u);
 }
 
+TEST(Pulse, TellsTheMedianOfTheLastPings) {
+  Ends ends(0);
+  EXPECT_FALSE(ends.near.rtt().has_value());
+  ends.Exchange(10, 10);
+  EXPECT_EQ(ends.near.rtt(), 20u);
+  ends.Exchange(500, 500);
+  ends.Exchange(15, 15);
+  EXPECT_EQ(ends.near.rtt(), 30u);
+  // What was long ago counts no more.
+  for (size_t i = 0; i < Pulse::kRtts; ++i) ends.Exchange(40, 60);
+  EXPECT_EQ(ends.near.rtt(), 100u);
+}
+
+TEST(DownTime, CountsFromTheFirstCutOn) {
+  DownTime down;
+  down.ComeUp(100);
+  EXPECT_EQ(down.times(), 0u);
+  EXPECT_EQ(down.total(150), 0u);
+  down.GoDown(200);
+  down.GoDown(210);  // it was already
+  EXPECT_EQ(down.times(), 1u);
+  EXPECT_EQ(down.total(250), 50u);
+  down.ComeUp(300);
+  EXPECT_EQ(down.total(900), 100u);
+  down.GoDown(1000);
+  EXPECT_EQ(down.times(), 2u);
+  EXPECT_EQ(down.total(1001), 101u);
+}
+
 }  // namespace
 }  // namespace carillon::mesh

@@ -20,14 +20,12 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "fmt/format.h"
+#include "mesh/send.h"
 
 namespace carillon::mesh {
 namespace {
 
 constexpr size_t kReadBytes = 64 << 10;
-// Frames that are chosen and not yet written: few, since a frame that is chosen
-// late says more.
-constexpr size_t kWriteBytes = 64 << 10;
 // From the first byte to a HELLO.
 constexpr Nanoseconds kHelloTimeout = 5'000'000'000;
 // From a refusal to the end of its connection.
@@ -100,36 +98,6 @@ std::string ListensAt(int fd) {
   return HostPort{host, static_cast<uint16_t>(std::atoi(port))}.ToString();
 }
 
-// Writes what it can of `out`, whose first bytes go first.
-absl::Status Flush(TlsStream& stream, std::string& out) {
-  size_t sent = 0;
-  while (sent < out.size()) {
-    ASSIGN_OR_RETURN(const size_t put,
-                     stream.Write(std::string_view(out).substr(sent)));
-    if (put == 0) break;
-    sent += put;
-  }
-  out.erase(0, sent);
-  return absl::OkStatus();
-}
-
-// Writes what `out` has, and frames that `end` chooses for this connection, until
-// there are none or the connection takes no more.
-template <class End>
-absl::Status Send(End& end, TlsStream& stream, Nanoseconds now,
-                  std::string& out) {
-  for (;;) {
-    while (out.size() < kWriteBytes) {
-      const std::optional<Out> next = end.Poll(now);
-      if (!next) break;
-      if (end.MayWrite(*next)) out += next->bytes;
-    }
-    if (out.empty()) return absl::OkStatus();
-    RETURN_IF_ERROR(Flush(stream, out));
-    if (!out.empty()) return absl::OkStatus();
-  }
-}
-
 absl::Status SilentFor(Nanoseconds timeout) {
   return absl::DeadlineExceededError(
       fmt::format("nothing came for {}", FormatExactDuration(timeout)));
@@ -176,15 +144,14 @@ TlsNearLink::~TlsNearLink() {
 
 void TlsNearLink::With(const std::function<void(NearEnd&)>& use) {
   BlockSigpipe();
-  bool sent = false;
+  absl::StatusOr<Sent> sent = Sent::kBlocked;
   {
     MutexLock lock(mutex_);
     use(near_);
-    // The thread finds out itself why a connection has ended.
-    sent = stream_ != nullptr && Send(near_, *stream_, NowNs(), out_).ok() &&
-           out_.empty();
+    if (stream_ != nullptr) sent = SendSome(near_, *stream_, NowNs(), out_);
   }
-  if (!sent) alarm_.Ring();
+  // The thread goes on, and finds out itself why a connection has ended.
+  if (!sent.ok() || *sent != Sent::kAll) alarm_.Ring();
 }
 
 LinkStatus TlsNearLink::status() {
@@ -193,6 +160,8 @@ LinkStatus TlsNearLink::status() {
   status.up = near_.is_up();
   status.lost = near_.is_lost();
   status.fenced = near_.is_fenced();
+  status.downs = down_.times();
+  status.down = down_.total(NowNs());
   status.rtt = near_.rtt();
   status.clock = near_.clock();
   status.in_flight = near_.in_flight();
@@ -212,6 +181,9 @@ void TlsNearLink::Run() {
       pause = status_.connections == before ? std::min(2 * pause, kLongestPause)
                                             : kFirstPause;
       status_.error = std::string(why.message());
+      if (absl::IsAborted(why) || absl::IsFailedPrecondition(why)) {
+        status_.refusal = status_.error;
+      }
     }
     const Nanoseconds until = NowNs() + pause;
     while (!IsOver() && NowNs() < until) Wait(-1, 0, until);
@@ -277,6 +249,7 @@ absl::Status TlsNearLink::Connect() {
   const absl::Status why = Serve(stream, epoch);
   MutexLock lock(mutex_);
   stream_ = nullptr;
+  if (counted_) down_.GoDown(NowNs());
   near_.Cut(epoch);
   return why;
 }
@@ -312,14 +285,18 @@ absl::Status TlsNearLink::Step(Epoch epoch, std::span<char> buffer,
   RETURN_IF_ERROR(got.status());
   RETURN_IF_ERROR(receive(*got, now));
   if (near_.IsSilent(now)) return SilentFor(link_.times.timeout);
-  if (near_.is_up() && !std::exchange(counted_, true)) ++status_.connections;
-  const absl::Status sent = Send(near_, *stream_, now, out_);
+  if (near_.is_up() && !std::exchange(counted_, true)) {
+    ++status_.connections;
+    down_.ComeUp(now);
+  }
+  const absl::StatusOr<Sent> sent = SendSome(near_, *stream_, now, out_);
   if (!sent.ok()) {
     // It may have said why before it closed.
     const absl::StatusOr<size_t> last = stream_->Read(buffer);
     if (last.ok()) RETURN_IF_ERROR(receive(*last, now));
-    return sent;
+    return sent.status();
   }
+  if (*sent == Sent::kMore) return absl::OkStatus();
   if (*got > 0 && stream_->has_pending()) return absl::OkStatus();
   const short writing =
       out_.empty() ? short{0} : static_cast<short>(stream_->poll_events());
@@ -381,21 +358,23 @@ TlsFarLink::~TlsFarLink() {
 
 void TlsFarLink::With(const std::function<void(FarEnd&)>& use) {
   BlockSigpipe();
-  bool sent = false;
+  absl::StatusOr<Sent> sent = Sent::kBlocked;
   {
     MutexLock lock(mutex_);
     use(far_);
-    sent = served_ != nullptr && far_.MayWrite({served_->epoch, {}}) &&
-           Send(far_, served_->stream, NowNs(), served_->out).ok() &&
-           served_->out.empty();
+    if (served_ != nullptr && far_.MayWrite({served_->epoch, {}})) {
+      sent = SendSome(far_, served_->stream, NowNs(), served_->out);
+    }
   }
-  if (!sent) alarm_.Ring();
+  if (!sent.ok() || *sent != Sent::kAll) alarm_.Ring();
 }
 
 LinkStatus TlsFarLink::status() {
   MutexLock lock(mutex_);
   LinkStatus status = status_;
   status.up = far_.is_up();
+  status.downs = down_.times();
+  status.down = down_.total(NowNs());
   status.rtt = far_.rtt();
   status.in_flight = far_.in_flight();
   return status;
@@ -516,6 +495,7 @@ absl::Status TlsFarLink::Greet(Peer& peer) {
       peer.stage = Stage::kServed;
       served_ = &peer;
       ++status_.connections;
+      down_.ComeUp(NowNs());
       return far_.Receive(peer.epoch, peer.first.TakeRest(), NowNs());
     }
   }
@@ -533,8 +513,9 @@ absl::Status TlsFarLink::Serve(Peer& peer) {
   RETURN_IF_ERROR(got.status());
   RETURN_IF_ERROR(far_.Receive(peer.epoch, {buffer_.data(), *got}, now));
   if (far_.IsSilent(now)) return SilentFor(link_.times.timeout);
-  peer.idle = *got == 0 || !peer.stream.has_pending();
-  return Send(far_, peer.stream, now, peer.out);
+  ASSIGN_OR_RETURN(const Sent sent, SendSome(far_, peer.stream, now, peer.out));
+  peer.idle = sent != Sent::kMore && (*got == 0 || !peer.stream.has_pending());
+  return absl::OkStatus();
 }
 
 absl::Status TlsFarLink::SayWhyNot(Peer& peer) {
@@ -553,7 +534,7 @@ void TlsFarLink::Refuse(Peer& peer, const Refusal& refusal) {
   AppendFrame(refusal, &peer.out);
   MutexLock lock(mutex_);
   ++status_.refused;
-  status_.error = refusal.why;
+  status_.error = status_.refusal = refusal.why;
 }
 
 void TlsFarLink::End(Peer& peer, const absl::Status& why) {
@@ -564,7 +545,10 @@ void TlsFarLink::End(Peer& peer, const absl::Status& why) {
   if (stage == Stage::kRefused) return;
   {
     MutexLock lock(mutex_);
-    if (served_ == &peer) served_ = nullptr;
+    if (served_ == &peer) {
+      served_ = nullptr;
+      down_.GoDown(NowNs());
+    }
     far_.Cut(peer.epoch);
     status_.error = std::string(why.message());
     if (stage != Stage::kServed) ++status_.refused;

@@ -25,6 +25,7 @@
 #include "mesh/far_end.h"
 #include "mesh/link_options.h"
 #include "mesh/near_end.h"
+#include "mesh/pulse.h"
 #include "mesh/tls_stream.h"
 
 namespace carillon::mesh {
@@ -32,12 +33,15 @@ namespace carillon::mesh {
 // To be shown: where a link stands.
 struct LinkStatus {
   bool up = false;
-  bool lost = false;         // of the near end: for good
-  bool fenced = false;       // of the near end: a newer one has come
-  uint64_t connections = 0;  // that came up, so far
-  uint64_t refused = 0;      // that did not
-  std::string error;         // of the last one that did not, or has ended
-  std::optional<Nanoseconds> rtt;
+  bool lost = false;               // of the near end: for good
+  bool fenced = false;             // of the near end: a newer one has come
+  uint64_t connections = 0;        // that came up, so far
+  uint64_t refused = 0;            // that did not
+  std::string error;               // of the last one that did not, or has ended
+  std::string refusal;             // of the last one that an end refused
+  uint64_t downs = 0;              // how often it went down
+  Nanoseconds down = 0;            // for how long in all
+  std::optional<Nanoseconds> rtt;  // the median of the last pings
   std::optional<ClockSample> clock;  // of the near end: the far end's
   uint64_t in_flight = 0;  // events that are rung and not stored, or freed
   // Of the near end: events that were sent again on a later connection.
@@ -74,7 +78,8 @@ class TlsNearLink {
   ~TlsNearLink();
 
   // Calls `use` with the near end, and sends what there is then: the caller's
-  // thread does, as far as the connection takes it at once.
+  // thread does, as far as the connection takes it at once, and the link's all
+  // that is more than kWriteBytes.
   void With(const std::function<void(NearEnd&)>& use);
 
   LinkStatus status();
@@ -108,6 +113,7 @@ class TlsNearLink {
   TlsStream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;
   std::string out_ ABSL_GUARDED_BY(mutex_);  // chosen, and not yet written
   bool counted_ ABSL_GUARDED_BY(mutex_) = false;
+  DownTime down_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 
@@ -163,6 +169,7 @@ class TlsFarLink {
   Peer* served_ ABSL_GUARDED_BY(mutex_) = nullptr;  // the newest; null: none
   FarEnd far_ ABSL_GUARDED_BY(mutex_);
   LinkStatus status_ ABSL_GUARDED_BY(mutex_);
+  DownTime down_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 

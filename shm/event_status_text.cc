@@ -46,6 +46,8 @@ std::string EventStatusText(uint32_t status) {
       return "the GPU's driver refused the launch";
     case EventStatus::kNotTaken:
       return "done, but no event of the next device took it on";
+    case EventStatus::kLinkLost:
+      return "the link to the other host was lost";
     case EventStatus::kKernelStatusBase:
       break;
   }

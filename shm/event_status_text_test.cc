@@ -11,7 +11,7 @@ namespace {
 
 TEST(EventStatusText, EveryStatusHasItsOwnPhrase) {
   std::set<std::string> phrases;
-  const auto last = static_cast<uint32_t>(EventStatus::kNotTaken);
+  const auto last = static_cast<uint32_t>(EventStatus::kLinkLost);
   for (uint32_t status = 0; status <= last; ++status) {
     EXPECT_TRUE(phrases.insert(EventStatusText(status)).second) << status;
     EXPECT_EQ(EventStatusText(status).find("unknown status"), std::string::npos)

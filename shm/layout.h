@@ -114,6 +114,7 @@ enum class CloseReason : uint32_t {
   // gpud goes down for another one that takes its place: what has not ended is
   // not aborted, for the device to go on with it there.
   kRestarting = 6,
+  kLinkLost = 7,  // the link to the other host was lost (docs/mesh.md)
 };
 
 // Log-linear latency histogram: see histogram.h.
@@ -245,6 +246,7 @@ enum class EventStatus : uint32_t {
   kTimedOut = 16,          // the kernel ran for longer than gpud lets any run
   kNotLaunched = 17,       // the GPU's driver refused the launch
   kNotTaken = 18,          // done, but no event of the next device took it on
+  kLinkLost = 19,          // aborted: the link to the other host was lost
   kKernelStatusBase = 1000,
 };
 

@@ -34,7 +34,8 @@ constexpr uint64_t kMaxKeptBytes = 1 << 30;
 
 // In the order of ShowFigures().
 std::vector<std::string> CounterNames() {
-  return {"up", "connections", "refused", "rtt_ns", "in_flight"};
+  return {"up",    "connections", "refused",  "rtt_ns",
+          "downs", "down_ns",     "in_flight"};
 }
 
 uint64_t NewIncarnation() {
@@ -69,18 +70,20 @@ absl::StatusOr<std::unique_ptr<LinkServer>> LinkServer::Start(
     }
     std::this_thread::sleep_for(kStartLook);
   }
-  ASSIGN_OR_RETURN(server->link_,
-                   mesh::TlsFarLink::Start(
-                       {.tls = options.tls,
-                        .address = options.listen,
-                        .link = {.self = {.testbed = options.testbed,
-                                          .host = options.host,
-                                          .build = {},
-                                          .catalogue = {},
-                                          .incarnation = NewIncarnation()},
-                                 .peer = options.peer,
-                                 .times = options.times}},
-                       server.get()));
+  ASSIGN_OR_RETURN(
+      server->link_,
+      mesh::TlsFarLink::Start(
+          {.tls = options.tls,
+           .address = options.listen,
+           .link = {.self = {.testbed = options.testbed,
+                             .host = options.host,
+                             .build = mesh::OwnBuild(),
+                             .catalogue = server->self_->catalogue(),
+                             .incarnation = NewIncarnation()},
+                    .peer = options.peer,
+                    .times = options.times}},
+          server.get()));
+  server->catalogue_ = server->self_->catalogue();
   const std::string note =
       fmt::format("for host {} on {}", options.peer, server->link_->address());
   spdlog::info("serves {}", note);
@@ -109,10 +112,17 @@ absl::StatusOr<std::unique_ptr<edge::Device>> LinkServer::Attach(
                                               : std::vector<std::string>{}});
 }
 
-void LinkServer::ShowFigures() const {
+void LinkServer::ShowFigures() {
   const mesh::LinkStatus status = link_->status();
-  const uint64_t values[] = {status.up, status.connections, status.refused,
-                             status.rtt.value_or(0), status.in_flight};
+  // Each of them once, and not each time that the other host tries.
+  if (status.refused != refused_ && status.refusal != said_refusal_) {
+    said_refusal_ = status.refusal;
+    spdlog::warn("refuses a link: {}", said_refusal_);
+  }
+  refused_ = status.refused;
+  const uint64_t values[] = {
+      status.up,    status.connections, status.refused,  status.rtt.value_or(0),
+      status.downs, status.down,        status.in_flight};
   for (size_t i = 0; i < std::size(values); ++i) {
     self_->SetCounter(static_cast<uint32_t>(i), values[i]);
   }
@@ -214,6 +224,10 @@ void LinkServer::Make(Job job) {
 
 void LinkServer::Drop(Job job) {
   Client& client = *job.client;
+  if (job.link_lost) {
+    link_->With([&](mesh::FarEnd&) { client.ended = true; });
+    client.device->DetachAsLinkLost();
+  }
   if (--client.rings > 0) {
     if (job.ring != nullptr && client.device->status().ok()) {
       job.ring->Unregister(*client.device);
@@ -269,7 +283,7 @@ void LinkServer::Free(RingId id, Sequence last) {
   rings_.at(id).ring->Free(last);
 }
 
-void LinkServer::DropRing(RingId id, mesh::GoneReason) {
+void LinkServer::DropRing(RingId id, mesh::GoneReason why) {
   const auto found = rings_.find(id);
   if (found == rings_.end()) return;
   Linked linked = std::move(found->second);
@@ -280,7 +294,9 @@ void LinkServer::DropRing(RingId id, mesh::GoneReason) {
   AddJob({.id = id,
           .serial = linked.serial,
           .client = std::move(linked.client),
-          .ring = std::move(linked.ring)});
+          .ring = std::move(linked.ring),
+          .link_lost = why == mesh::GoneReason::kLinkLost ||
+                       why == mesh::GoneReason::kBroken});
 }
 
 void LinkServer::LookAfter(const std::string& name, Client& client,
@@ -317,6 +333,13 @@ absl::Status LinkServer::LookAfterSelf() {
   if (!resumed.ok()) return resumed;
   self_away_ = false;
   spdlog::info("another gpud has taken over");
+  // The other host was told which one there is.
+  if (self_->catalogue() != catalogue_) {
+    return absl::UnavailableError(
+        fmt::format("this gpud has {}, and the one before had {}: start linkd "
+                    "again",
+                    self_->catalogue(), catalogue_));
+  }
   return absl::OkStatus();
 }
 

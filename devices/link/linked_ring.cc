@@ -229,7 +229,7 @@ bool LinkedRing::TakeCompletions() {
     if (!completion) break;
     item.state = completion->state;
     item.status = completion->status;
-    if (item.state != EventState::kAborted) {
+    if (mesh::HasOutput(item.state, item.status)) {
       // No more than KeptBytes() has said, though a string grows by doubling.
       item.output.reserve(output_bytes_);
       for (const auto& output : item.outputs) {

@@ -188,6 +188,7 @@ absl::Status Device::Impl::Use(Session opened) {
   device_id = opened.attached.device_id();
   generation = shm::Generation(opened.attached.generation());
   session = opened.attached.session();
+  catalogue = opened.attached.catalogue();
   completion_event = std::move(opened.handed.completion_event);
   connection = std::move(opened.handed.connection);
   ASSIGN_OR_RETURN(
@@ -238,8 +239,17 @@ bool Device::Impl::WaitForTurn() {
   return true;
 }
 
-void Device::Impl::Detach() {
+void Device::Impl::Abandon() {
   (void)Call(&v1::Devices::Stub::Detach, v1::DetachRequest());
+}
+
+void Device::Impl::Detach(bool link_lost) {
+  if (std::exchange(detached, true)) return;
+  v1::DetachRequest request;
+  request.set_link_lost(link_lost);
+  // Errors have nobody to go to: if gpud is gone or stuck, it frees the session
+  // by itself when the connection closes.
+  RecordEnd(Call(&v1::Devices::Stub::Detach, std::move(request)).ok());
 }
 
 // --- Buffers and queues.

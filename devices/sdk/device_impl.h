@@ -97,8 +97,8 @@ class Device::Impl {
   }
   // Records the ends that lie in the queue's memory and were not taken.
   void RecordFound(const EventQueue& queue) const;
-  // Records that this device has ended its session, and whether gpud confirms.
-  void RecordEnd(bool confirmed) const;
+  // Does the work of Device::Detach() and DetachAsLinkLost().
+  void Detach(bool link_lost);
 
   const AttachOptions options;
   // These change when another gpud takes over. The apertures stay where they
@@ -106,6 +106,7 @@ class Device::Impl {
   uint32_t device_id = 0;
   shm::Generation generation;
   std::string session;
+  std::string catalogue;
   std::unique_ptr<ControlClient> control;
   shm::Aperture submission;
   shm::Aperture completion;
@@ -165,7 +166,9 @@ class Device::Impl {
   absl::Status Refill(uint32_t buffer_id, std::span<const std::byte> bytes)
       ABSL_NO_THREAD_SAFETY_ANALYSIS;
   absl::Status RegisterAgain(EventQueue& queue);
-  void Detach();
+  void Abandon();
+  // Records that this device has ended its session, and whether gpud confirms.
+  void RecordEnd(bool confirmed) const;
   // Takes a queue out; null if it is not this device's.
   std::unique_ptr<EventQueue> TakeQueue(const EventQueue* queue);
   void RecordUnregistered(const EventQueue& queue, shm::LetGo how) const;

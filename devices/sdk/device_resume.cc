@@ -81,7 +81,7 @@ absl::Status Device::Impl::Resume(
       // That gpud may have died, too; where it lives, the next attempt begins
       // with a new session.
       if (!absl::IsUnavailable(resumed)) replacing_ = false;
-      if (!absl::IsUnavailable(resumed) || status().ok()) Detach();
+      if (!absl::IsUnavailable(resumed) || status().ok()) Abandon();
     }
     if (!absl::IsUnavailable(resumed)) return resumed;
     if (std::chrono::steady_clock::now() >= deadline) {

@@ -62,17 +62,12 @@ Device::Device(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Device::~Device() { Detach(); }
 
-void Device::Detach() {
-  if (std::exchange(impl_->detached, true)) return;
-  // Errors have nobody to go to: if gpud is gone or stuck, it frees the session
-  // by itself when the connection closes.
-  const bool ended =
-      impl_->Call(&v1::Devices::Stub::Detach, v1::DetachRequest()).ok();
-  impl_->RecordEnd(ended);
-}
+void Device::Detach() { impl_->Detach(/*link_lost=*/false); }
+void Device::DetachAsLinkLost() { impl_->Detach(/*link_lost=*/true); }
 
 const std::string& Device::name() const { return impl_->options.name; }
 uint32_t Device::device_id() const { return impl_->device_id; }
+const std::string& Device::catalogue() const { return impl_->catalogue; }
 shm::Generation Device::generation() const { return impl_->generation; }
 
 absl::StatusOr<Buffer> Device::AllocateBuffer(Place place, uint64_t bytes) {

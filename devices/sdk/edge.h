@@ -343,9 +343,15 @@ class Device {
   // keep the bytes that they had. After it only status() and the destructor may be
   // called, and waits of other threads end with Unavailable.
   void Detach();
+  // The same for a device that stands for one of another host, when the link to
+  // that is lost: what has not ended is aborted as kLinkLost.
+  void DetachAsLinkLost();
 
   const std::string& name() const;
   uint32_t device_id() const;
+  // What tells gpud's own catalogue of kernels from that of another build:
+  // "63 kernels, 1f0c9a52b7e83d46".
+  const std::string& catalogue() const;
   shm::Generation generation() const;
 
   // kDurable also takes input room, once: as much as its largest buffer has, but

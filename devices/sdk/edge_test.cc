@@ -182,6 +182,14 @@ TEST_F(EdgeTest, DetachEndsTheSessionOnceAndLeavesTheMemory) {
   EXPECT_THAT(gpud_->seen().calls, Contains("Detach session of nic0").Times(1));
 }
 
+TEST_F(EdgeTest, ADeviceOfALostLinkSaysSoOnce) {
+  Attach().DetachAsLinkLost();
+  device_.reset();
+  EXPECT_THAT(gpud_->seen().calls,
+              Contains("Detach session of nic0, its link is lost").Times(1));
+  EXPECT_THAT(gpud_->seen().calls, Not(Contains("Detach session of nic0")));
+}
+
 TEST_F(EdgeTest, ErrorsKeepTheirCodeAndSayTheHintAndTheReason) {
   Device& device = Attach();
   v1::ErrorDetail detail;

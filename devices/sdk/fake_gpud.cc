@@ -174,7 +174,8 @@ grpc::Status FakeGpud::Detach(grpc::ServerContext*,
                               const v1::DetachRequest* request,
                               v1::DetachResponse*) {
   MutexLock lock(mutex_);
-  seen_.calls.push_back("Detach " + request->session());
+  seen_.calls.push_back("Detach " + request->session() +
+                        (request->link_lost() ? ", its link is lost" : ""));
   return grpc::Status::OK;
 }
 

@@ -195,6 +195,13 @@ absl::Status PeerWatch::status() const {
                       "given no sign of life for longer than the testbed "
                       "allows (gpud --lease-timeout); attach again",
                       pid_));
+    case CloseReason::kLinkLost:
+      return absl::UnavailableError(
+          fmt::format("LINK_LOST: gpud (pid {}) closed this device because the "
+                      "link to the GPU's host was lost; gpud's log says why "
+                      "(carillon logs gpud); attach again once `carillon "
+                      "links` shows it up",
+                      pid_));
   }
   switch (end_.load(std::memory_order_acquire)) {
     case End::kNone:

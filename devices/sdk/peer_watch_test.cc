@@ -162,6 +162,8 @@ TEST_F(PeerWatchTest, TheReasonThatGpudGaveWinsOverItsDeath) {
   EXPECT_EQ(Message(watch->status()).rfind("EVICTED", 0), 0u);
   SetReason(shm::CloseReason::kShutdown);
   EXPECT_EQ(Message(watch->status()).rfind("SHUTDOWN", 0), 0u);
+  SetReason(shm::CloseReason::kLinkLost);
+  EXPECT_EQ(Message(watch->status()).rfind("LINK_LOST", 0), 0u);
 }
 
 TEST_F(PeerWatchTest, TheLeaseIsRenewedWhileThePeerLives) {

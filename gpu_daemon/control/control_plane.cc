@@ -190,12 +190,16 @@ absl::Status ControlPlane::Open() {
   if (options_.record != 0) {
     backend_options.remote.recorder_directory = paths.recorder_directory();
   }
-  backend_options.on_violation =
-      [this](const std::shared_ptr<DeviceMemory>& memory, std::string reason) {
-        loop_->Post([this, memory, reason = std::move(reason)] {
-          sessions_.EndDevice(memory.get(), SessionEnd::kEvicted, reason);
-        });
-      };
+  const auto end_as = [this](SessionEnd ending) {
+    return [this, ending](const std::shared_ptr<DeviceMemory>& memory,
+                          std::string reason) {
+      loop_->Post([this, ending, memory, reason = std::move(reason)] {
+        sessions_.EndDevice(memory.get(), ending, reason);
+      });
+    };
+  };
+  backend_options.on_violation = end_as(SessionEnd::kEvicted);
+  backend_options.on_link_lost = end_as(SessionEnd::kLinkLost);
   backend_options.on_overrun = [this](const EventKernel& event,
                                       Nanoseconds cpu_ns) {
     loop_->Post([this, line = fmt::format(

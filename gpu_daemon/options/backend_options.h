@@ -86,6 +86,11 @@ struct BackendOptions {
   std::function<void(const std::shared_ptr<DeviceMemory>& memory,
                      std::string reason)>
       on_violation;
+  // Of the remote back-end: the device's events run nowhere any more, and its
+  // session is to end.
+  std::function<void(const std::shared_ptr<DeviceMemory>& memory,
+                     std::string reason)>
+      on_link_lost;
   // OnOverrun (launch_path.h).
   std::function<void(const EventKernel& event, Nanoseconds cpu_ns)> on_overrun;
 };

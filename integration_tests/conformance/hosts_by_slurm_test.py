@@ -229,6 +229,8 @@ devices:
         self.start_http_etcd()
         self.write_topology()
         garbage = {"/carillon/v1/lab/hosts/a": "\x1b[2J{", "/carillon/v1/lab/hosts/zz": "{}",
+                   "/carillon/v1/lab/last/dd": r'{"place": "\u001b[2Jx", "error": "\u001b[3Jy"}',
+                   "/carillon/v1/lab/job": "--user=me",
                    "/carillon/v1/lab/last/c": '{"place": 7}', "/carillon/v1/lab/want": "up",
                    "/carillon/v1/lab/else": "[", "/carillon/v1/lab2/hosts/b": "{}",
                    "/carillon/v1/lab2/want": "down"}
@@ -236,10 +238,12 @@ devices:
             self.ask_etcd("put", key=key, value=value)
         b = self.up_by_hand("b", "n2", "b.log")
         until(lambda: self.states()["b"] == "up", "b")
-        self.assertEqual(self.states(), {"a": "damaged", "b": "up", "c": "damaged", "zz": "damaged"})
+        self.assertEqual(self.states(), {"a": "damaged", "b": "up", "c": "damaged", "dd": "failed", "zz": "damaged"})
         told = self.call("hosts", "-f", self.file)
         self.assertIn("etcd's key /carillon/v1/lab/hosts/a is damaged", told)
+        self.assertRegex(told, r"dd +failed +\\x1b\[2Jx .*\\x1b\[3Jy")
         self.assertNotIn("\x1b", told)
+        self.assertNotIn("\x1b", self.call("ps", "-f", self.file))
         self.assertRegex(self.call("ps", "-f", self.file), r"lab +b +fpga0 +fpga +ready")
         self.assertIn("etcd's key /carillon/v1/lab/hosts/a is damaged",
                       self.call("up", "-d", "-f", self.file, "--host", "a", code=1))
@@ -247,7 +251,7 @@ devices:
         self.ask_etcd("deleterange", key="/carillon/v1/lab/hosts/b")
         until(lambda: self.states().get("b") == "up", "b, once more")
         # No supervisor keeps those: `down` takes them away. The other testbed's are nobody's business.
-        self.call("down", "-f", self.file)
+        self.assertIn("'--user=me' is no job's number", self.call("down", "-f", self.file))
         self.assertEqual(b.wait(LIMIT_S), 0, self.text("b.log"))
         self.assertEqual(sorted(key for key in self.keys("/carillon/v1/lab/") if "/else" not in key and "/want" not in key), [])
         self.assertEqual(sorted(self.keys("/carillon/v1/lab2/")), ["/carillon/v1/lab2/hosts/b", "/carillon/v1/lab2/want"])

@@ -22,7 +22,8 @@ ARROWS = {
     "kernels": ["base", "kernels"],
     "sim": ["base", "kernels", "sim"],
     "gpu_daemon": ["base", "shm", "proto", "kernels", "sim"],
-    "gpu_daemon/backends/remote": ["base", "shm", "proto", "kernels/simt", "gpu_daemon", "mesh"],
+    "gpu_daemon/backends/remote": [
+        "base", "shm", "proto", "kernels/simt", "kernels/catalogue.h", "gpu_daemon", "mesh"],
     "devices/sdk": ["base", "shm", "proto"],
     "devices": ["base", "shm", "proto", "devices/sdk", "kernels/memcached/wire.h", "kernels/memcached/gnom_wire.h"],
     # A router makes the tables that its kernels look routes up in.
@@ -66,6 +67,7 @@ ARROWS = {
         "tools/dashboard/test_http_client.h"],
     # What gpud sends, and what a client makes of it.
     # It is a hostile near end.
+    "integration_tests/another_kernel.cc": ["kernels/simt"],
     "integration_tests/remote_test.cc": [
         "base", "shm", "proto", "devices/sdk", "mesh", "tools/testbed", "integration_tests/testbed_process.h"],
     "integration_tests/snapshot_picture_test.cc": [

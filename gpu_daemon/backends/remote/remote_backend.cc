@@ -85,7 +85,7 @@ bool RemoteBackend::idle() const { return link_->in_flight() == 0; }
 void RemoteBackend::End(const std::shared_ptr<DeviceMemory>& device,
                         std::string why) {
   paths_.RemoveDevice(device.get());
-  if (options_.on_violation) options_.on_violation(device, std::move(why));
+  if (options_.on_link_lost) options_.on_link_lost(device, std::move(why));
 }
 
 absl::Status RemoteBackend::CheckBackground() const {

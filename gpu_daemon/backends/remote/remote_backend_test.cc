@@ -8,6 +8,7 @@
 #include "base/testing/eventually.h"
 #include "base/testing/test_ca.h"
 #include "gpu_daemon/options/backend_options.h"
+#include "kernels/catalogue.h"
 #include "mesh/tls_engine.h"
 
 namespace carillon::gpud {
@@ -41,8 +42,12 @@ TEST(RemoteBackendTest, ALinkThatIsLostForGoodIsFollowedByANewOne) {
   mesh::TlsFarLink::Settings settings{
       .tls = files("b"),
       .address = "127.0.0.1:0",
-      .link = {
-          .self = {.testbed = "lab", .host = "b"}, .peer = "a", .times = {}}};
+      .link = {.self = {.testbed = "lab",
+                        .host = "b",
+                        .build = mesh::OwnBuild(),
+                        .catalogue = simt::OwnCatalogue()},
+               .peer = "a",
+               .times = {}}};
   auto far = mesh::TlsFarLink::Start(settings, &host);
   ASSERT_TRUE(far.ok()) << far.status();
   settings.address = (*far)->address();

@@ -22,20 +22,21 @@ class RemoteLauncher final : public Launcher {
   void Release(EventKernel& event) override { link_->Remove(event); }
   bool Launch(const std::shared_ptr<EventKernel>& event, shm::Sequence sequence,
               CheckedEntry& entry) override {
-    rung_.push_back({event, sequence, entry.args, entry.life});
+    rung_.Add(event, sequence, entry);
     return false;
   }
   // Follows each look at the doorbells: all that it found goes at once.
   bool Reap() override {
     if (rung_.empty()) return false;
     link_->Ring(rung_);
-    rung_.clear();
     return true;
   }
   std::vector<PathCounter> counters() const override {
     const mesh::LinkStatus link = link_->status();
     return {{"late_ends", link_->late_ends()},
             {"connections", link.connections},
+            {"downs", link.downs},
+            {"down_ns", link.down},
             {"rtt_ns", link.rtt.value_or(0)},
             {"in_flight", link.in_flight},
             {"replayed", link.replayed}};
@@ -43,7 +44,7 @@ class RemoteLauncher final : public Launcher {
 
  private:
   RemoteLink* const link_;
-  std::vector<RemoteLink::Rung> rung_;
+  RemoteLink::Batch rung_;
 };
 
 }  // namespace carillon::gpud

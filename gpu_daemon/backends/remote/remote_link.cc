@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_replace.h"
@@ -15,6 +17,7 @@
 #include "fmt/format.h"
 #include "gpu_daemon/backends/remote/remote_ring.h"
 #include "gpu_daemon/event/refusal.h"
+#include "kernels/catalogue.h"
 
 namespace carillon::gpud {
 namespace {
@@ -55,9 +58,10 @@ absl::StatusOr<std::unique_ptr<RemoteLink>> RemoteLink::Start(
     const mesh::LinkStatus status = remote->status();
     if (status.up) break;
     if (status.lost || NowNs() >= deadline) {
-      return absl::UnavailableError(fmt::format(
-          "--link: no link to host '{}': {}; is linkd there?", options.peer,
-          status.error.empty() ? "no answer" : status.error));
+      return absl::UnavailableError(
+          fmt::format("--link: no link to host '{}': {}{}", options.peer,
+                      status.error.empty() ? "no answer" : status.error,
+                      status.refusal.empty() ? "; is linkd there?" : ""));
     }
     std::this_thread::sleep_for(kLook);
   }
@@ -92,8 +96,8 @@ absl::Status RemoteLink::Connect() {
       .link = {
           .self = {.testbed = options_.testbed,
                    .host = options_.host,
-                   .build = {},
-                   .catalogue = {},
+                   .build = mesh::OwnBuild(),
+                   .catalogue = simt::OwnCatalogue(),
                    .incarnation = incarnation_++},
           .peer = options_.peer,
           .times = {.timeout = options_.timeout, .lease = options_.lease}}};
@@ -179,9 +183,7 @@ absl::Status RemoteLink::Begin(EventKernel& event) {
     }
     id = ++last_id_;
     ids_[&event] = id;
-    rings_[id] = {.event = &event,
-                  .slots = std::vector<Rung>(limits.slots),
-                  .asked_ns = NowNs()};
+    rings_[id] = CarriedRing(&event, limits.slots, NowNs());
   }
   absl::Status status;
   link->With([&](mesh::NearEnd& near) {
@@ -207,23 +209,57 @@ void RemoteLink::Remove(const EventKernel& event) {
   link->With([&](mesh::NearEnd& near) { near.RemoveRing(id); });
 }
 
-void RemoteLink::Ring(const std::vector<Rung>& events) {
-  std::map<RingId, uint64_t> last;
+void RemoteLink::Batch::Add(const std::shared_ptr<EventKernel>& event,
+                            Sequence sequence, const CheckedEntry& entry) {
+  events_.push_back({event, sequence, entry.life, args_.size()});
+  const std::byte* const args = entry.args.data();
+  args_.insert(args_.end(), args, args + event->kmd().kernel->args_size);
+}
+
+RemoteLink::CarriedRing::CarriedRing(EventKernel* event, uint32_t slots,
+                                     Nanoseconds asked_ns)
+    : event(event),
+      slots(slots),
+      args_stride(shm::AlignUp(event->kmd().kernel->args_size,
+                               alignof(std::max_align_t))),
+      args(args_stride * slots),
+      asked_ns(asked_ns) {}
+
+void RemoteLink::Ring(Batch& batch) {
+  // Few rings, and events of one mostly follow each other.
+  std::vector<std::pair<RingId, CarriedRing*>> rung;
+  std::vector<std::pair<RingId, Sequence>> last;
   std::shared_ptr<mesh::TlsNearLink> link;
   {
     MutexLock lock(mutex_);
-    for (const Rung& rung : events) {
-      const auto id = ids_.find(rung.event.get());
-      if (id == ids_.end()) continue;
-      CarriedRing& ring = rings_.at(id->second);
-      ring.slots[ring.rung % ring.slots.size()] = rung;
-      last[id->second] = ++ring.rung;
+    for (Batch::Event& event : batch.events_) {
+      const EventKernel* const kernel = event.kernel.get();
+      auto at = std::find_if(rung.rbegin(), rung.rend(), [&](const auto& one) {
+        return one.second->event == kernel;
+      });
+      if (at == rung.rend()) {
+        const auto id = ids_.find(kernel);
+        if (id == ids_.end()) continue;  // it is being removed
+        rung.emplace_back(id->second, &rings_.at(id->second));
+        at = rung.rbegin();
+      }
+      CarriedRing& ring = *at->second;
+      const uint64_t number = ++ring.rung;
+      std::memcpy(ring.ArgsOf(number), batch.args_.data() + event.args,
+                  kernel->kmd().kernel->args_size);
+      ring.SlotOf(number) = {std::move(event.kernel), event.sequence,
+                             event.life};
+    }
+    for (const auto& [id, ring] : rung) {
+      last.emplace_back(id, Sequence(ring->rung));
     }
     link = link_;
   }
+  batch.events_.clear();
+  batch.args_.clear();
   if (last.empty()) return;
   link->With([&](mesh::NearEnd& near) {
-    for (const auto& [id, number] : last) near.Rang(id, Sequence(number));
+    for (const auto& [id, number] : last) near.Rang(id, number);
   });
 }
 
@@ -259,32 +295,32 @@ void RemoteLink::ReadEvent(RingId id, Sequence number, std::string* to) {
   MutexLock lock(mutex_);
   CarriedRing* const ring = Find(id);
   if (ring == nullptr) return;  // it is being removed
-  Rung& rung = ring->slots[(number.value() - 1) % ring->slots.size()];
-  if (rung.life.seen_ns != 0) rung.life.dispatched_ns = NowNs();
-  AppendEvent(*ring->event, rung.args.data(), to);
+  CarriedRing::Slot& slot = ring->SlotOf(number.value());
+  if (slot.life.seen_ns != 0) slot.life.dispatched_ns = NowNs();
+  AppendEvent(*ring->event, ring->ArgsOf(number.value()), to);
 }
 
 bool RemoteLink::TakeEnd(RingId id, Sequence number, const mesh::End& end) {
   MutexLock lock(mutex_);
   CarriedRing* const ring = Find(id);
   if (ring == nullptr) return true;
-  Rung& rung = ring->slots[(number.value() - 1) % ring->slots.size()];
+  CarriedRing::Slot& slot = ring->SlotOf(number.value());
   EventOutcome outcome{.state = end.state, .status = end.status};
-  if (end.state != shm::EventState::kAborted &&
-      !StoreOutput(*ring->event, rung.args.data(), end.output)) {
+  if (mesh::HasOutput(end.state, end.status) &&
+      !StoreOutput(*ring->event, ring->ArgsOf(number.value()), end.output)) {
     spdlog::error("host '{}' sends {} bytes as the output of event {} of '{}'",
-                  options_.peer, end.output.size(), rung.sequence.value(),
+                  options_.peer, end.output.size(), slot.sequence.value(),
                   ring->event->memory().name());
     outcome = {.state = shm::EventState::kFailed,
                .status = static_cast<uint32_t>(shm::EventStatus::kKernelFault)};
   }
-  if (rung.life.seen_ns != 0) {
-    rung.life.finished_ns = NowNs();
-    outcome.life = &rung.life;
+  if (slot.life.seen_ns != 0) {
+    slot.life.finished_ns = NowNs();
+    outcome.life = &slot.life;
   }
   ring->ended = number.value();
-  ended_last_ = std::move(rung.event);
-  if (!ended_last_->End(rung.sequence, outcome)) ++late_ends_;
+  ended_last_ = std::move(slot.event);
+  if (!ended_last_->End(slot.sequence, outcome)) ++late_ends_;
   return true;
 }
 

@@ -4,6 +4,7 @@
 #define CARILLON_GPU_DAEMON_BACKENDS_REMOTE_REMOTE_LINK_H_
 
 #include <atomic>
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
@@ -50,14 +51,27 @@ class RemoteLink final : private mesh::NearHost {
   // there.
   void Remove(const EventKernel& event);
 
-  // One event that was launched. Its event kernel was added.
-  struct Rung {
-    std::shared_ptr<EventKernel> event;
-    shm::Sequence sequence;
-    ArgumentBlock args;
-    shm::EventLife life;  // all 0 while tracing is off
+  // Events that were launched. Their event kernels were added. Not thread safe.
+  class Batch {
+   public:
+    void Add(const std::shared_ptr<EventKernel>& event, shm::Sequence sequence,
+             const CheckedEntry& entry);
+    bool empty() const { return events_.empty(); }
+
+   private:
+    friend class RemoteLink;
+    struct Event {
+      std::shared_ptr<EventKernel> kernel;
+      shm::Sequence sequence;
+      shm::EventLife life;  // all 0 while tracing is off
+      size_t args;          // where in args_
+    };
+    std::vector<Event> events_;
+    // What each kernel takes: an ArgumentBlock has room for the largest.
+    std::vector<std::byte> args_;
   };
-  void Ring(const std::vector<Rung>& events);
+  // All of them at once; they are taken out.
+  void Ring(Batch& batch);
 
   mesh::LinkStatus status() const;
   // "b, 10.0.0.5:4711, up"
@@ -72,8 +86,22 @@ class RemoteLink final : private mesh::NearHost {
   // Numbers of a link's ring are its own: an event that is refused here, or that
   // a fault has ended, is in no link.
   struct CarriedRing {
+    struct Slot {
+      std::shared_ptr<EventKernel> event;
+      shm::Sequence sequence;
+      shm::EventLife life;
+    };
+    CarriedRing() = default;
+    CarriedRing(EventKernel* event, uint32_t slots, Nanoseconds asked_ns);
+    Slot& SlotOf(uint64_t number) { return slots[(number - 1) % slots.size()]; }
+    std::byte* ArgsOf(uint64_t number) {
+      return args.data() + (number - 1) % slots.size() * args_stride;
+    }
+
     EventKernel* event = nullptr;
-    std::vector<Rung> slots;
+    std::vector<Slot> slots;
+    size_t args_stride = 0;
+    std::vector<std::byte> args;  // of each slot
     uint64_t rung = 0;
     uint64_t ended = 0;
     Nanoseconds asked_ns = 0;            // by Add()

@@ -39,7 +39,10 @@ grpc::Status DevicesService::Detach(grpc::ServerContext* context,
                                     v1::DetachResponse* response) {
   auto session = callers_->SessionOf(*context, request->session(), "Detach");
   if (!session.ok()) return ToGrpc(session.status(), context);
-  response->set_aborted(sessions_->End(*session, SessionEnd::kDetached));
+  response->set_aborted(
+      request->link_lost()
+          ? sessions_->End(*session, SessionEnd::kLinkLost, "linkd says so")
+          : sessions_->End(*session, SessionEnd::kDetached));
   return grpc::Status::OK;
 }
 

@@ -10,6 +10,7 @@
 #include "fmt/format.h"
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/sessions/names.h"
+#include "kernels/catalogue.h"
 
 namespace carillon::gpud {
 namespace {
@@ -44,6 +45,8 @@ std::string SentenceFor(SessionEnd ending, const std::string& detail) {
       return fmt::format("it broke the protocol: {}", detail);
     case SessionEnd::kSilent:
       return detail;
+    case SessionEnd::kLinkLost:
+      return fmt::format("its link to the other host is lost: {}", detail);
     case SessionEnd::kShutdown:
       return "gpud shuts down";
     case SessionEnd::kRestart:
@@ -67,6 +70,8 @@ std::pair<shm::CloseReason, shm::EventStatus> WordsFor(SessionEnd ending) {
       return {CloseReason::kEvicted, EventStatus::kDeviceGone};
     case SessionEnd::kSilent:
       return {CloseReason::kSilent, EventStatus::kDeviceGone};
+    case SessionEnd::kLinkLost:
+      return {CloseReason::kLinkLost, EventStatus::kLinkLost};
     case SessionEnd::kRestart:
       return {CloseReason::kRestarting, EventStatus::kShutdown};
     case SessionEnd::kShutdown:
@@ -92,6 +97,7 @@ void PublishEnd(TelemetryBus* bus, const Session& session, SessionEnd ending,
       break;
     case SessionEnd::kEvicted:
     case SessionEnd::kSilent:
+    case SessionEnd::kLinkLost:
       message.mutable_device_evicted()->set_device(name);
       message.mutable_device_evicted()->set_reason(detail);
       message.mutable_device_evicted()->set_aborted(aborted);
@@ -239,6 +245,7 @@ absl::StatusOr<v1::AttachResponse> SessionTable::Attach(
   response.set_ticket_valid_ms(tickets_->valid_ns() / 1'000'000);
   response.set_device_id(device_id);
   response.set_generation((*session)->identity().generation.value());
+  response.set_catalogue(simt::OwnCatalogue());
   return response;
 }
 
@@ -308,7 +315,8 @@ uint64_t SessionTable::End(const std::shared_ptr<Session>& session,
   PublishEnd(context_->bus, *session, ending, detail, aborted);
   const bool sudden = ending == SessionEnd::kDied ||
                       ending == SessionEnd::kEvicted ||
-                      ending == SessionEnd::kSilent;
+                      ending == SessionEnd::kSilent ||
+                      ending == SessionEnd::kLinkLost;
   spdlog::log(sudden ? spdlog::level::warn : spdlog::level::info,
               "device '{}' (pid {}) is gone: {}; {} events {}", identity.name,
               identity.owner->pid, SentenceFor(ending, detail), aborted,

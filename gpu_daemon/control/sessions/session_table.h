@@ -29,6 +29,7 @@ enum class SessionEnd {
   kDied,
   kEvicted,
   kSilent,
+  kLinkLost,  // the link to another host carries it no more
   kShutdown,
   kRestart,
   kNeverFetched
@@ -66,7 +67,8 @@ class SessionTable {
   std::vector<std::shared_ptr<Session>> All() const;
 
   // Ends a session and publishes that; returns how many events were aborted. Of
-  // several calls, the first one counts. `detail` says more about an eviction.
+  // several calls, the first one counts. `detail` says more about an eviction
+  // or a lost link.
   uint64_t End(const std::shared_ptr<Session>& session, SessionEnd ending,
                const std::string& detail = "");
   void EndDevice(uint32_t device_id, SessionEnd ending);

@@ -1,16 +1,22 @@
 #include "tools/cli/slurm/slurm.h"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <sstream>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "base/status.h"
 #include "base/subprocess.h"
 #include "base/text.h"
+#include "base/unique_fd.h"
 
 namespace carillon::cli {
 namespace {
@@ -18,30 +24,49 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kPeriod{2};
-// Begins a line about a task; others are warnings.
+// Begins a line about a task.
 constexpr std::string_view kTask = "task ";
 constexpr std::string_view kUnknownJob = "Invalid job id";
 
 struct Output {
   ExitReport exit;
-  std::string text;  // of stdout and stderr
+  std::string text;  // of stdout
+  std::string said;  // of stderr: warnings, and why it fails
 };
 
-absl::StatusOr<Output> RunProgram(std::vector<std::string> argv) {
-  ASSIGN_OR_RETURN(auto pipe, MakePipe());
-  ASSIGN_OR_RETURN(auto process, Subprocess::Start({.argv = std::move(argv),
-                                                    .out = pipe.writer.get(),
-                                                    .err = pipe.writer.get()}));
-  pipe.writer.reset();
-  Output output;
+std::string Contents(const UniqueFd& file) {
+  std::string text;
   std::array<char, 4096> bytes;
-  for (ssize_t n;
-       (n = read(pipe.reader.get(), bytes.data(), bytes.size())) > 0;) {
-    output.text.append(bytes.data(), static_cast<size_t>(n));
+  for (ssize_t n; (n = pread(file.get(), bytes.data(), bytes.size(),
+                             static_cast<off_t>(text.size()))) > 0;) {
+    text.append(bytes.data(), static_cast<size_t>(n));
   }
+  while (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+// Files and no pipes: two of these could wait for each other's reader.
+absl::StatusOr<Output> RunProgram(std::vector<std::string> argv) {
+  const UniqueFd out(memfd_create("slurm-stdout", MFD_CLOEXEC));
+  const UniqueFd err(memfd_create("slurm-stderr", MFD_CLOEXEC));
+  if (!out || !err) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "no file for what {} says: {}", argv[0], std::strerror(errno)));
+  }
+  ASSIGN_OR_RETURN(auto process, Subprocess::Start({.argv = std::move(argv),
+                                                    .out = out.get(),
+                                                    .err = err.get()}));
+  Output output;
   output.exit = process.Reap();
-  while (output.text.ends_with('\n')) output.text.pop_back();
+  output.text = Contents(out);
+  output.said = Contents(err);
   return output;
+}
+
+// What goes to scancel's command line: nothing else is a job there.
+bool IsJob(std::string_view text) {
+  return !text.empty() && text.size() <= 20 &&
+         std::ranges::all_of(text, absl::ascii_isdigit);
 }
 
 }  // namespace
@@ -72,19 +97,27 @@ absl::StatusOr<std::string> SubmitJob(const std::string& path,
   arguments.push_back(path);
   ASSIGN_OR_RETURN(const auto submitted, RunProgram(std::move(arguments)));
   if (!submitted.exit.ok()) {
-    return absl::FailedPreconditionError("sbatch: " + submitted.text);
+    return absl::FailedPreconditionError("sbatch: " + submitted.said);
   }
-  // "JOB" or "JOB;CLUSTER", after what Slurm has to say.
-  const std::string job = submitted.text.substr(submitted.text.rfind('\n') + 1);
-  return job.substr(0, job.find(';'));
+  // "JOB" or "JOB;CLUSTER".
+  const std::string job = submitted.text.substr(0, submitted.text.find(';'));
+  if (IsJob(job)) return job;
+  return absl::FailedPreconditionError(
+      fmt::format("sbatch has submitted {}, and does not name its job, but "
+                  "says {}: squeue shows it, and scancel ends it",
+                  Quote(path), Quote(submitted.text)));
 }
 
 absl::Status CancelJob(const std::string& job) {
+  if (!IsJob(job)) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} is no job's number", Quote(job)));
+  }
   ASSIGN_OR_RETURN(const auto output, RunProgram({"scancel", job}));
-  if (output.exit.ok() || output.text.find(kUnknownJob) != output.text.npos) {
+  if (output.exit.ok() || output.said.find(kUnknownJob) != output.said.npos) {
     return absl::OkStatus();
   }
-  return absl::FailedPreconditionError("scancel: " + output.text);
+  return absl::FailedPreconditionError("scancel: " + output.said);
 }
 
 const std::vector<std::string>& JobWatch::Tasks(
@@ -102,10 +135,10 @@ const std::vector<std::string>& JobWatch::Tasks(
     for (std::string line; std::getline(lines, line);) {
       if (line.starts_with(kTask)) tasks_.push_back(line.substr(kTask.size()));
     }
-  } else if (queue.ok() && queue->text.find(kUnknownJob) != std::string::npos) {
+  } else if (queue.ok() && queue->said.find(kUnknownJob) != std::string::npos) {
     tasks_.clear();  // it ended long ago
   } else if (const std::string text =
-                 queue.ok() ? queue->text
+                 queue.ok() ? queue->said
                             : std::string(queue.status().message());
              text != told_) {
     told_ = text;

@@ -16,13 +16,13 @@ std::string ShellWord(std::string_view text);
 
 // Writes `script` to `path`, hands it to sbatch with these arguments, and returns
 // the job's number. Errors: PermissionDenied (the file), NotFound (no sbatch),
-// FailedPrecondition (Slurm's own words).
+// FailedPrecondition (Slurm's own words, or no number among them).
 absl::StatusOr<std::string> SubmitJob(const std::string& path,
                                       std::string_view script,
                                       std::vector<std::string> arguments);
 
 // Ends it, or does nothing if it has ended. Errors: NotFound (no scancel),
-// FailedPrecondition (Slurm's own words).
+// InvalidArgument (it is no number: scancel would take an option), FailedPrecondition (Slurm's own words).
 absl::Status CancelJob(const std::string& job);
 
 // Of a job that waits or runs, by squeue.

@@ -13,6 +13,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "tools/cli/ui/terminal_text.h"
+
 namespace carillon::cli {
 namespace {
 
@@ -39,6 +41,18 @@ constexpr char kBackToShell[] = "\x1b[?1049l";
 constexpr char kHome[] = "\x1b[H";
 constexpr char kRestOfLine[] = "\x1b[K";
 constexpr char kRestOfScreen[] = "\x1b[J";
+
+// What is said may be from outside; several lines stay such.
+std::string LinesForTerminal(std::string_view text) {
+  std::string shown;
+  for (;;) {
+    const size_t end = text.find('\n');
+    shown += ForTerminal(text.substr(0, end));
+    if (end == text.npos) return shown;
+    shown += '\n';
+    text.remove_prefix(end + 1);
+  }
+}
 
 std::string Dump(const Json& document, int indent) {
   return document.dump(indent, ' ', false, Json::error_handler_t::replace) +
@@ -150,7 +164,8 @@ void Console::EndBlocks(bool error) {
   guard_.reset();
 }
 
-void Console::Say(std::string_view line) {
+void Console::Say(std::string_view text) {
+  const std::string line = LinesForTerminal(text);
   if (in_block_ && redraws()) {
     block_ += fmt::format("{}\n", line);
     return;
@@ -159,8 +174,10 @@ void Console::Say(std::string_view line) {
   Write(err_, fmt::format("{}\n", line));
 }
 
-void Console::SayInPlace(std::string_view line) {
+void Console::SayInPlace(std::string_view text) {
   if (!err_is_terminal_) return;
+  const std::string shown = ForTerminal(text);
+  std::string_view line = shown;
   // A line that wraps could not be overwritten.
   winsize size{};
   if (ioctl(fileno(err_), TIOCGWINSZ, &size) == 0 && size.ws_col > 1) {

@@ -41,12 +41,12 @@ class Console {
   bool document_printed() const { return document_printed_; }
   void PrintJsonLine(const Json& document);
 
-  // Prints a message and "
-  // ".
-  void Say(std::string_view line);
+  // Prints a message and "\n". It may have text from outside, which is shown by
+  // ForTerminal().
+  void Say(std::string_view text);
   // Prints a line that the next one overwrites on a terminal, cut to its width
   // (ASCII only); prints nothing elsewhere.
-  void SayInPlace(std::string_view line);
+  void SayInPlace(std::string_view text);
 
   // A command that prints its result again and again prints blocks. On a
   // terminal, one takes the place of the other, with what is said, under a line

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "tools/cli/ui/terminal_text.h"
+
 namespace carillon::cli {
 namespace {
 
@@ -62,6 +64,7 @@ size_t DisplayWidth(std::string_view text) {
 
 void Table::AddRow(std::vector<std::string> cells) {
   cells.resize(columns_.size());
+  for (std::string& cell : cells) cell = ForTerminal(cell);
   rows_.push_back(std::move(cells));
 }
 

@@ -27,7 +27,8 @@ class Table {
  public:
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
-  // Missing cells are empty; cells beyond the last column are dropped.
+  // Missing cells are empty; cells beyond the last column are dropped. A cell may
+  // be text from outside: it is shown by ForTerminal().
   void AddRow(std::vector<std::string> cells);
   // The same with text and numbers.
   void AddRow(const auto&... cells) requires(sizeof...(cells) > 1) {

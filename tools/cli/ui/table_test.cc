@@ -32,6 +32,16 @@ TEST(Table, CountsCharactersAndNotBytes) {
   EXPECT_EQ(table.ToString(false), "A   B\n\xc3\xa4\xc3\xb6  x\nab  y\n");
 }
 
+TEST(Table, ShowsNoCellThatSteersATerminal) {
+  Table table({"A", "B"});
+  table.AddRow({"\x1b[2Jx", "1\n2"});
+  table.AddRow("\x1b]0;title\a", 3);
+  EXPECT_EQ(table.ToString(false),
+            "A                 B\n"
+            "\\x1b[2Jx          1\\x0a2\n"
+            "\\x1b]0;title\\x07  3\n");
+}
+
 TEST(Table, MarksTheHeaderOnlyWhenAsked) {
   Table table({"A"});
   EXPECT_EQ(table.ToString(true), "\x1b[1mA\x1b[0m\n");

@@ -16,11 +16,12 @@ struct End {
   std::string_view reason;
   std::string_view remedy;
 };
-constexpr std::array<End, 6> kEnds = {{
+constexpr std::array<End, 7> kEnds = {{
     {"PEER_DEAD", "device.resume() goes on with the next gpud"},
     {"RESTARTING", "device.resume() goes on with the next gpud"},
     {"EVICTED", "carillon logs gpud says why"},
     {"SILENT", "attach again"},
+    {"LINK_LOST", "attach again once carillon links shows the link up"},
     {"SHUTDOWN", "carillon up brings a testbed up"},
     {"DETACHED", "attach again"},
 }};

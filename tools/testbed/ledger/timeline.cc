@@ -32,6 +32,8 @@ std::string_view DescribeReason(uint32_t reason) {
       return "the device was silent";
     case CloseReason::kRestarting:
       return "gpud makes way for another";
+    case CloseReason::kLinkLost:
+      return "the link to the other host was lost";
   }
   return "for no known reason";
 }

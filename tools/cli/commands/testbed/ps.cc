@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "tools/cli/commands/inspect/repeat.h"
 #include "tools/cli/commands/testbed/commands.h"
-#include "tools/cli/ui/terminal_text.h"
 #include "tools/cli/up_options.h"
 #include "tools/testbed/client/admin_client.h"
 #include "tools/testbed/hosts/host_registration.h"
@@ -183,7 +182,7 @@ void AddRows(const Listing& listing, bool hosts, Table* table) {
                       ? fmt::format("{} (last: {})", record.restarts,
                                     record.last_exit->ToString())
                       : "0");
-    row.push_back(ForTerminal(record.note));
+    row.push_back(record.note);
     table->AddRow(std::move(row));
   }
 }
