@@ -153,6 +153,8 @@ absl::StatusOr<Json> SharingMeasurement::Copies() {
          {"chunks", chunks},
          {"took_us", Rounded(took / 1000)},
          {"slower_percent", Rounded(100 * (took / one_chunk - 1))},
+         // A chunk that has begun may be behind another one of the driver's.
+         {"urgent_response_us", Rounded(urgent.response() / 1000)},
          {"urgent_pending",
           Rounded(static_cast<double>(urgent.dispatched - urgent.due) /
                   took)}});

@@ -91,8 +91,9 @@ std::string SharingTables(const Json& document) {
       {"policy", "kernel", "block_us", "waves", "loss_percent"});
   text += RowsTable(
       "a copy in chunks, and an urgent one beside it", document["copies"],
-      {">bytes", ">chunks", ">us", ">slower %", ">pending"},
-      {"bytes", "chunks", "took_us", "slower_percent", "urgent_pending"});
+      {">bytes", ">chunks", ">us", ">slower %", ">pending", ">urgent us"},
+      {"bytes", "chunks", "took_us", "slower_percent", "urgent_pending",
+       "urgent_response_us"});
   text += RowsTable(
       "a video beside a competitor whose kernels take so many frames; in "
       "periods",
