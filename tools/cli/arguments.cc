@@ -70,6 +70,13 @@ Argument& Argument::OneAtATime() {
   return *this;
 }
 
+Argument& Argument::NotEmpty() {
+  option_->check([](const std::string& value) {
+    return value.empty() ? std::string("must not be empty") : std::string();
+  });
+  return *this;
+}
+
 Argument& Argument::Hidden() {
   option_->group("");
   return *this;

@@ -23,6 +23,8 @@ class Argument {
   Argument& Required();
   // Each use of the option takes one value, not all up to the next option.
   Argument& OneAtATime();
+  // An empty value is refused: a shell's variable that is not set, mostly.
+  Argument& NotEmpty();
   // The help does not show it, and the shell does not complete it.
   Argument& Hidden();
 

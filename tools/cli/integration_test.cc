@@ -554,6 +554,12 @@ TEST_F(CliIntegration, LogsOfAllProcessesAreOneInOneFormat) {
       lines.size());
   EXPECT_EQ(RunCli({"logs", "--since", "yesterday"}).code, 2);
   EXPECT_EQ(RunCli({"logs", "-n", "x"}).code, 2);
+  for (const char* const option : {"--since", "--lines"}) {
+    const CliResult empty = RunCli({"logs", option, ""});
+    EXPECT_EQ(empty.code, 2) << option;
+    EXPECT_THAT(empty.err, HasSubstr(std::string(option)));
+    EXPECT_THAT(empty.err, HasSubstr("must not be empty"));
+  }
 }
 
 TEST_F(CliIntegration, WhatADeviceWritesToItsLogSteersNoTerminal) {
@@ -570,6 +576,24 @@ TEST_F(CliIntegration, WhatADeviceWritesToItsLogSteersNoTerminal) {
   EXPECT_EQ(line["line"], "\x1b[2Jgone");
   EXPECT_TRUE(line["time_ns"].is_null());
   EXPECT_TRUE(line["level"].is_null());
+}
+
+TEST_F(CliIntegration, WhatADeviceSaysOfItselfSteersNoTerminal) {
+  const std::string frame = files_.path() + "/\x1b[2Jgone.pgm";
+  std::ofstream(frame) << "P5 8 8 255\n" << std::string(64, 'x');
+  file_ = Write("lab.yaml",
+                fmt::format("name: lab\ngpu: {{backend: cpu, memory: 16MiB}}\n"
+                            "devices:\n  - {{name: fpga0, kind: fpga, fps: 1, "
+                            "source: \"{}/\\e[2Jgone.pgm\"}}\n",
+                            files_.path()));
+  const CliResult up = RunCli({"up", "-d", "-f", file_});
+  ASSERT_EQ(up.code, 0) << up.err;
+  const CliResult restart = RunCli({"restart", "fpga0"});
+  EXPECT_EQ(restart.code, 0) << restart.err;
+  for (const std::string& said : {up.err, restart.err}) {
+    EXPECT_THAT(said, HasSubstr("\\x1b[2Jgone.pgm 8x8"));
+    EXPECT_EQ(said.find('\x1b'), said.npos) << said;
+  }
 }
 
 TEST_F(CliIntegration, CompletesWhatTheTestbedHas) {

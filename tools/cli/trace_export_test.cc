@@ -225,7 +225,7 @@ TEST_F(TraceExport, BadInputIsOneErrorAndLeavesNoFile) {
   ExpectNoFile();
   fs::remove((*torn)->path());
 
-  for (const char* const last : {"soon", "5", "-1s", "2 days"}) {
+  for (const char* const last : {"soon", "5", "-1s", "2 days", ""}) {
     result = Export({"--dir", saved, fmt::format("--last={}", last)});
     EXPECT_EQ(result.code, 2) << last;
     EXPECT_THAT(result.err, HasSubstr("--last: "));

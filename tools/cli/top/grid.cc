@@ -1,19 +1,33 @@
 #include "tools/cli/top/grid.h"
 
+#include <utility>
+
+#include "tools/cli/ui/table.h"
+
 namespace carillon::cli::top {
 
 size_t Grid::Put(size_t x, size_t y, std::string_view text, Style style) {
+  const auto cell = [&](size_t column) -> Cell& {
+    return cells_[y * width_ + column];
+  };
+  Cell* before = nullptr;  // of the last character, if that is there
   while (!text.empty()) {
-    size_t length = 1;
-    while (length < text.size() &&
-           (static_cast<unsigned char>(text[length]) & 0xc0) == 0x80) {
-      ++length;
+    const ShownCharacter one = FirstCharacter(text);
+    std::string character(text.substr(0, one.bytes));
+    text.remove_prefix(one.bytes);
+    if (one.columns == 0) {
+      if (before != nullptr) before->character += character;
+      continue;
     }
-    if (x < width_ && y < height_) {
-      cells_[y * width_ + x] = {std::string(text.substr(0, length)), style};
+    before = nullptr;
+    if (y < height_ && x + one.columns <= width_) {
+      before = &cell(x);
+      *before = {std::move(character), style};
+      for (size_t i = 1; i < one.columns; ++i) cell(x + i) = {"", style};
+    } else if (y < height_ && x < width_) {
+      cell(x) = {" ", style};  // half of a character cannot be shown
     }
-    ++x;
-    text.remove_prefix(length);
+    x += one.columns;
   }
   return x;
 }

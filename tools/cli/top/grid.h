@@ -12,7 +12,8 @@ namespace carillon::cli::top {
 enum class Style { kPlain, kBold, kBad, kReversed };
 
 struct Cell {
-  std::string character = " ";  // UTF-8
+  // UTF-8, with the accents above it; empty: the right half of a wide one.
+  std::string character = " ";
   Style style = Style::kPlain;
 };
 
@@ -27,8 +28,8 @@ class Grid {
   // x < width(), y < height()
   const Cell& At(size_t x, size_t y) const { return cells_[y * width_ + x]; }
 
-  // Writes UTF-8 text that is safe for a terminal (ForTerminal()), a character
-  // a cell. Returns the column behind it.
+  // Writes UTF-8 text that is safe for a terminal (ForTerminal()); a character
+  // takes as many cells as columns. Returns the column behind it.
   size_t Put(size_t x, size_t y, std::string_view text,
              Style style = Style::kPlain);
   // Gives a whole line a style.

@@ -96,6 +96,24 @@ TEST(TopScreen, ShowsTotalsProcessesAndEventKernels) {
   EXPECT_THAT(text, HasSubstr("q quit  space pause  / filter"));
 }
 
+// U+5199 takes two columns, U+0301 stands above the e.
+TEST(TopScreen, WideAndCombinedCharactersKeepTheColumns) {
+  Figures figures = SomeFigures();
+  Settings settings;
+  figures.events[1].kernel = "abc";
+  const std::string plain = LineWith(Drawn(figures, &settings), "nic1    abc");
+  ASSERT_THAT(plain, HasSubstr("abc  "));
+  const std::string rest = plain.substr(plain.find("abc") + 3);
+  for (const std::string same : {"\xe5\x86\x99x", "e\xcc\x81xx"}) {
+    figures.events[1].kernel = same;
+    EXPECT_EQ(LineWith(Drawn(figures, &settings), "nic1    " + same),
+              "  1  nic1    " + same + rest);
+  }
+  Grid narrow(3, 1);
+  EXPECT_EQ(narrow.Put(0, 0, "\xe5\x86\x99\xe5\x86\x99"), 4u);
+  EXPECT_EQ(narrow.ToText(), "\xe5\x86\x99\n") << "half of one is not shown";
+}
+
 TEST(TopScreen, AWideOneHasAllColumns) {
   Settings settings;
   const std::string text = Drawn(SomeFigures(), &settings, 200, 60);

@@ -1,6 +1,10 @@
 #include "tools/cli/ui/table.h"
 
+#include <locale.h>
+#include <wchar.h>
+
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "tools/cli/ui/terminal_text.h"
@@ -12,31 +16,45 @@ constexpr char kBold[] = "\x1b[1m";
 constexpr char kPlain[] = "\x1b[0m";
 constexpr size_t kGap = 2;
 
-// The first `width` characters of a line; all codes.
+// What fits into so many columns of a line; all codes.
 std::string CutLine(std::string_view line, size_t width) {
   std::string cut;
   size_t used = 0;
   while (!line.empty()) {
-    size_t length = 1;
     if (line[0] == '\x1b') {
-      length = std::min(line.find('m'), line.size() - 1) + 1;
-    } else {
-      while (length < line.size() &&
-             (static_cast<unsigned char>(line[length]) & 0xc0) == 0x80) {
-        ++length;
-      }
-      if (++used > width) length = 0;
+      const size_t code = std::min(line.find('m'), line.size() - 1) + 1;
+      cut += line.substr(0, code);
+      line.remove_prefix(code);
+      continue;
     }
-    if (length == 0) {
+    const ShownCharacter character = FirstCharacter(line);
+    used += character.columns;
+    if (used > width) {
       // A code may follow that ends a colour.
       line.remove_prefix(std::min(line.find('\x1b'), line.size()));
-    } else {
-      cut += line.substr(0, length);
-      line.remove_prefix(length);
+      used = width + 1;
+      continue;
     }
+    cut += line.substr(0, character.bytes);
+    line.remove_prefix(character.bytes);
   }
   return cut;
 }
+
+// wcwidth() goes by the thread's locale, and a program's is "C" until it asks for
+// another.
+class Utf8Locale {
+ public:
+  Utf8Locale() : before_(uselocale(Utf8())) {}
+  ~Utf8Locale() { uselocale(before_); }
+
+ private:
+  static locale_t Utf8() {
+    static const locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
+    return utf8;
+  }
+  const locale_t before_;
+};
 
 }  // namespace
 
@@ -56,10 +74,33 @@ std::vector<std::string> CutLines(std::string_view text, size_t width,
   return lines;
 }
 
+ShownCharacter FirstCharacter(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
+  if (byte(0) < 0x80) return {};
+  ShownCharacter character;
+  while (character.bytes < text.size() &&
+         (byte(character.bytes) & 0xc0) == 0x80) {
+    ++character.bytes;
+  }
+  const Utf8Locale utf8;
+  wchar_t wide = 0;
+  mbstate_t state{};
+  // What is no UTF-8 has no width that is known.
+  if (mbrtowc(&wide, text.data(), character.bytes, &state) == character.bytes) {
+    const int columns = wcwidth(wide);
+    if (columns >= 0) character.columns = static_cast<size_t>(columns);
+  }
+  return character;
+}
+
 size_t DisplayWidth(std::string_view text) {
-  return std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
-  });
+  size_t columns = 0;
+  while (!text.empty()) {
+    const ShownCharacter character = FirstCharacter(text);
+    columns += character.columns;
+    text.remove_prefix(character.bytes);
+  }
+  return columns;
 }
 
 void Table::AddRow(std::vector<std::string> cells) {

@@ -51,7 +51,16 @@ class Table {
 std::vector<std::string> CutLines(std::string_view text, size_t width,
                                   size_t height);
 
-// How many columns UTF-8 text takes on a terminal, one per character.
+// The character that UTF-8 text, which is not empty, starts with.
+struct ShownCharacter {
+  size_t bytes = 1;
+  // That it takes on a terminal: 2 for most of East Asia's, 0 for accents that
+  // stand above the one before.
+  size_t columns = 1;
+};
+ShownCharacter FirstCharacter(std::string_view text);
+
+// How many columns UTF-8 text takes on a terminal.
 size_t DisplayWidth(std::string_view text);
 
 }  // namespace carillon::cli

@@ -42,6 +42,16 @@ TEST(Table, ShowsNoCellThatSteersATerminal) {
             "\\x1b]0;title\\x07  3\n");
 }
 
+// U+5199 takes two columns, U+0301 stands above the e.
+TEST(Table, CountsTheColumnsOfWideAndOfCombinedCharacters) {
+  Table table({{"A"}, {"B"}});
+  table.AddRow({"\xe5\x86\x99", "x"});
+  table.AddRow({"abc", "y"});
+  table.AddRow({"e\xcc\x81", "z"});
+  EXPECT_EQ(table.ToString(false),
+            "A    B\n\xe5\x86\x99   x\nabc  y\ne\xcc\x81    z\n");
+}
+
 TEST(Table, MarksTheHeaderOnlyWhenAsked) {
   Table table({"A"});
   EXPECT_EQ(table.ToString(true), "\x1b[1mA\x1b[0m\n");
@@ -59,6 +69,12 @@ TEST(CutLines, FitATerminal) {
             (Lines{"a", "b", "and 2 more lines"}));
   EXPECT_EQ(CutLines("a\nb\nc\n", 3, 2), (Lines{"a", "and"}));
   EXPECT_EQ(CutLines("a\n", 3, 0), Lines());
+}
+
+TEST(CutLines, HalfAWideCharacterIsNotShown) {
+  EXPECT_EQ(CutLines("\xe5\x86\x99\xe5\x86\x99x", 3, 1),
+            (Lines{"\xe5\x86\x99"}));
+  EXPECT_EQ(CutLines("abe\xcc\x81x", 3, 1), (Lines{"abe\xcc\x81"}));
 }
 
 TEST(CutLines, LeaveColoursWhole) {

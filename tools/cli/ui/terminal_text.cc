@@ -58,6 +58,15 @@ std::string ForTerminal(std::string_view text) {
   return shown;
 }
 
+std::string LinesForTerminal(std::string_view text) {
+  std::string shown;
+  for (size_t end; (end = text.find('\n')) != text.npos;
+       text.remove_prefix(end + 1)) {
+    shown += ForTerminal(text.substr(0, end)) + "\n";
+  }
+  return shown + ForTerminal(text);
+}
+
 bool IsForTerminal(std::string_view text) {
   while (!text.empty()) {
     const size_t length = SafeLength(text);

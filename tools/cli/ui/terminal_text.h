@@ -12,6 +12,9 @@ namespace carillon::cli {
 // overlong forms and surrogates), and what turns the direction of text.
 std::string ForTerminal(std::string_view text);
 
+// The same for text of several lines, whose ends stay.
+std::string LinesForTerminal(std::string_view text);
+
 // Whether ForTerminal() leaves it as it is.
 bool IsForTerminal(std::string_view text);
 

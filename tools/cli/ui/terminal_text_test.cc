@@ -44,5 +44,11 @@ TEST(TerminalText, NothingSteersATerminal) {
   }
 }
 
+TEST(TerminalText, TheEndsOfLinesStay) {
+  EXPECT_EQ(LinesForTerminal("a\n\x1b[2J\n\nb"), "a\n\\x1b[2J\n\nb");
+  EXPECT_EQ(LinesForTerminal("a\n"), "a\n");
+  EXPECT_EQ(LinesForTerminal(""), "");
+}
+
 }  // namespace
 }  // namespace carillon::cli

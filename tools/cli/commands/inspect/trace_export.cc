@@ -90,8 +90,10 @@ Run MakeTraceExport(Arguments& arguments, Console& console) {
   auto options = std::make_shared<Options>();
   arguments.Text("--out FILE", options->out, "The trace, for ui.perfetto.dev")
       .Required();
-  arguments.Text("--last DURATION", options->last,
-                 "What happened that long before the end; without: all");
+  arguments
+      .Text("--last DURATION", options->last,
+            "What happened that long before the end; without: all")
+      .NotEmpty();
   AddRecordingsOption(arguments, options->recordings);
   return [options, &console] { return Export(*options, console); };
 }

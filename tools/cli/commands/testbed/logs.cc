@@ -147,10 +147,14 @@ Run MakeLogs(Arguments& arguments, Console& console) {
                   "gpud, supervisor or a device; all without it");
   arguments.Flag("-f,--follow", options->follow,
                  "Go on with new lines, until Ctrl-C or the testbed's end");
-  arguments.Text("-n,--lines N", options->lines,
-                 "How many of each, from the end; 20, or with --since all");
-  arguments.Text("--since 10s|TIME", options->since,
-                 "Only lines from then on: 03:19, '2026-11-27 03:19:01.5'");
+  arguments
+      .Text("-n,--lines N", options->lines,
+            "How many of each, from the end; 20, or with --since all")
+      .NotEmpty();
+  arguments
+      .Text("--since 10s|TIME", options->since,
+            "Only lines from then on: 03:19, '2026-11-27 03:19:01.5'")
+      .NotEmpty();
   AddNameOption(arguments, options->testbed);
   return [options, &console] { return Show(*options, console); };
 }

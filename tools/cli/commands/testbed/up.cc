@@ -19,6 +19,7 @@
 #include "tools/cli/commands/testbed/up_report.h"
 #include "tools/cli/commands/testbed/up_slurm.h"
 #include "tools/cli/ui/exit_code.h"
+#include "tools/cli/ui/terminal_text.h"
 #include "tools/cli/up_options.h"
 #include "tools/testbed/testbed_run.h"
 
@@ -47,12 +48,12 @@ absl::Status RunInForeground(const Options& options, Console& console) {
   std::string source;
   ASSIGN_OR_RETURN(const auto topology, ChooseTopology(options.up, &source));
   std::mutex mutex;  // who writes to the console
-  ASSIGN_OR_RETURN(const auto run,
-                   testbed::TestbedRun::Make(topology, source, options.up,
-                                             [&](const std::string& line) {
-                                               std::lock_guard lock(mutex);
-                                               console.Say(line);
-                                             }));
+  ASSIGN_OR_RETURN(const auto run, testbed::TestbedRun::Make(
+                                       topology, source, options.up,
+                                       [&](const std::string& line) {
+                                         std::lock_guard lock(mutex);
+                                         console.Say(LinesForTerminal(line));
+                                       }));
   testbed::Supervisor& supervisor = run->supervisor();
   RETURN_IF_ERROR(run->BringUp());
   {
@@ -115,8 +116,9 @@ absl::Status RunDetached(const Options& options, Console& console) {
                    StartSupervisor(options, pipe.writer.get()));
   pipe.writer.reset();
 
-  UpReportReader report(pipe.reader.get(),
-                        [&](const std::string& line) { console.Say(line); });
+  UpReportReader report(pipe.reader.get(), [&](const std::string& line) {
+    console.Say(LinesForTerminal(line));
+  });
   int asked = 0;
   while (report.Read(requests.fd())) {
     // Ctrl-C ends the bring-up, and the report then says so.
