@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "base/version.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/command.h"
 #include "tools/cli/ui/exit_code.h"
@@ -17,8 +18,6 @@
 
 namespace carillon::cli {
 namespace {
-
-constexpr char kVersion[] = "carillon 0.1.0";
 
 constexpr char kShortHelp[] =
     R"(Carillon, an event-driven GPU testbed: every device is a process, every launch is a doorbell.
@@ -181,7 +180,7 @@ absl::Status Dispatch(const std::vector<std::string>& arguments,
   }
   const std::string& first = arguments[0];
   if (first == "--version" || first == "version") {
-    console.Print(fmt::format("{}\n", kVersion));
+    console.Print(fmt::format("carillon {}\n", kVersion));
     return absl::OkStatus();
   }
   const bool help = first == "--help" || first == "-h" || first == "help";

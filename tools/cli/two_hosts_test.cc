@@ -33,6 +33,7 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 // A port that was free a moment ago.
 uint16_t FreePort() {
@@ -238,6 +239,9 @@ TEST_F(TwoHostsTest, EachHostStartsItsPartAndShowsIt) {
   EXPECT_EQ(at_b["link"], "a-b");
   EXPECT_EQ(at_b["state"], "up");
   EXPECT_EQ(at_b["connections"], 1);
+  EXPECT_EQ(at_b["downs"], 0);
+  EXPECT_EQ(at_b["down_ns"], 0);
+  EXPECT_EQ(at_b["dropped"], nullptr) << "only the devices' host knows it";
   // Linkd looks at itself twice a second, and pings ten times.
   EXPECT_TRUE(Eventually([&] {
     return b_->Document({"links"})["links"][0]["rtt_ns"].get<uint64_t>() > 0;
@@ -246,6 +250,24 @@ TEST_F(TwoHostsTest, EachHostStartsItsPartAndShowsIt) {
               AllOf(::testing::ContainsRegex("a +yes +- +no +echo0"),
                     ::testing::ContainsRegex(fmt::format(
                         "b +no +127.0.0.1:{} +yes +fpga0", port_))));
+  // What is of the other host is named with that.
+  for (const std::string command : {"logs", "restart"}) {
+    for (const std::string process : {"fpga0", "linkd-a", "b/gpud"}) {
+      const CliResult refused = a_->Call({command, process});
+      EXPECT_EQ(refused.code, 3) << refused.err;
+      const std::string name = process.substr(process.find('/') + 1);
+      EXPECT_THAT(
+          refused.err,
+          AllOf(HasSubstr("'" + name +
+                          "' of testbed 'lab' is on host 'b', and this is "
+                          "'a'"),
+                HasSubstr("hint: on host 'b': carillon " + command + " " +
+                          name + " --name lab")));
+    }
+    EXPECT_THAT(b_->Call({command, "echo0"}).err, HasSubstr("is on host 'a'"));
+    EXPECT_THAT(a_->Call({command, "nobody"}).err,
+                Not(HasSubstr("is on host")));
+  }
   EndWell(*a_);
   EndWell(*b_);
 }

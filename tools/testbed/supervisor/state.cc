@@ -15,7 +15,9 @@
 #include "absl/status/status.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "base/unique_fd.h"
+#include "tools/testbed/topology/keys.h"
 
 namespace carillon::testbed {
 namespace {
@@ -145,6 +147,30 @@ const char* ToText(Phase phase) {
 ProcessRecord* TestbedState::Find(const std::string& name) {
   const auto found = std::ranges::find(processes, name, &ProcessRecord::name);
   return found == processes.end() ? nullptr : &*found;
+}
+
+absl::Status CheckIsHere(const TestbedState& state, std::string_view process,
+                         std::string_view command) {
+  const size_t slash = process.find('/');
+  const std::string_view wanted_host =
+      slash == process.npos ? "" : process.substr(0, slash);
+  const std::string_view name =
+      slash == process.npos ? process : process.substr(slash + 1);
+  for (const HostPart::Host& host : state.hosts) {
+    if (host.name == state.host) continue;
+    const bool has_linkd = host.has_gpu && name.starts_with(kLinkdPrefix);
+    if (wanted_host.empty()
+            ? !has_linkd && std::ranges::count(host.devices, name) == 0
+            : wanted_host != host.name) {
+      continue;
+    }
+    return WithHint(absl::NotFoundError(fmt::format(
+                        "{} of testbed '{}' is on host '{}', and this is '{}'",
+                        Quote(name), state.testbed, host.name, state.host)),
+                    fmt::format("on host '{}': carillon {} {} --name {}",
+                                host.name, command, name, state.testbed));
+  }
+  return absl::OkStatus();
 }
 
 Json ToJson(const TestbedState& state) {

@@ -65,6 +65,12 @@ struct TestbedState {
   ProcessRecord* Find(const std::string& name);
 };
 
+// Whether `process` is here, as far as the testbed's hosts tell: "fpga0", or with
+// its host, "b/gpud". Errors: NotFound, naming the host that it is on; its hint is
+// to run `carillon COMMAND` there.
+absl::Status CheckIsHere(const TestbedState& state, std::string_view process,
+                         std::string_view command);
+
 Json ToJson(const TestbedState& state);
 
 // Replaces the file atomically. Errors: ResourceExhausted, PermissionDenied.

@@ -107,6 +107,7 @@ absl::Status Supervisor::BeginRestart(uint64_t id, const Json& json) {
   }
   for (const std::string& name : wanted.processes) {
     if (std::ranges::count(known, name) == 0) {
+      RETURN_IF_ERROR(CheckIsHere(state_, name, "restart"));
       return WithHint(
           absl::NotFoundError(fmt::format("testbed '{}' has no process {}{}",
                                           plan_.testbed, Quote(name),

@@ -26,6 +26,9 @@ struct Figures {
   std::optional<uint64_t> rtt_ns;
   std::optional<uint64_t> in_flight;
   std::optional<uint64_t> replayed;
+  std::optional<uint64_t> dropped;
+  std::optional<uint64_t> downs;
+  std::optional<uint64_t> down_ns;
   std::optional<double> events_per_s;
 };
 
@@ -42,6 +45,9 @@ void ReadCounters(const Counters& counters, Figures* figures) {
   figures->connections = Find(counters, "connections");
   figures->in_flight = Find(counters, "in_flight");
   figures->replayed = Find(counters, "replayed");
+  figures->dropped = Find(counters, "late_ends");
+  figures->downs = Find(counters, "downs");
+  figures->down_ns = Find(counters, "down_ns");
   figures->rtt_ns = Find(counters, "rtt_ns");
   if (figures->rtt_ns == 0u) figures->rtt_ns.reset();  // no ping has come back
 }
@@ -79,6 +85,14 @@ Figures OfFarEnd(const v1::ListDevicesResponse& devices, const Host& peer,
   return figures;
 }
 
+// "2 times, 6.1 s"
+std::string DownOf(const Figures& figures) {
+  if (!figures.downs) return "-";
+  if (figures.downs == 0u) return "never";
+  return fmt::format("{}, {}", FormatPlural(*figures.downs, "time"),
+                     FormatNanoseconds(figures.down_ns.value_or(0)));
+}
+
 Json OrNull(const std::optional<uint64_t>& value) {
   return value ? Json(*value) : Json();
 }
@@ -94,8 +108,8 @@ absl::Status Show(OpenTestbed& open, const testbed::SnapshotRates& rates,
   ASSIGN_OR_RETURN(const auto status, open.client->GetStatus());
   ASSIGN_OR_RETURN(const auto devices, open.client->ListDevices());
   Json document = {{"links", Json::array()}};
-  Table table({"LINK", "STATE", "ENGINE", ">RTT", ">IN FLIGHT", ">EVENTS/S",
-               ">REPLAYED", ">CONNECTIONS"});
+  Table table({"LINK", "STATE", "ENGINE", ">RTT p50", ">IN FLIGHT", ">EVENTS/S",
+               ">REPLAYED", ">DROPPED", "DOWN"});
   const auto own = std::ranges::find(state->hosts, state->host, &Host::name);
   const bool has_gpu = own != state->hosts.end() && own->has_gpu;
   for (const Host& peer : state->hosts) {
@@ -118,11 +132,15 @@ absl::Status Show(OpenTestbed& open, const testbed::SnapshotRates& rates,
                                  {"in_flight", OrNull(figures.in_flight)},
                                  {"events_per_s", ToJson(figures.events_per_s)},
                                  {"replayed", OrNull(figures.replayed)},
+                                 {"dropped", OrNull(figures.dropped)},
+                                 {"downs", OrNull(figures.downs)},
+                                 {"down_ns", OrNull(figures.down_ns)},
                                  {"connections", OrNull(figures.connections)}});
     table.AddRow(link, figures.state, "tls",
                  figures.rtt_ns ? FormatNanoseconds(*figures.rtt_ns) : "-",
                  count(figures.in_flight), FormatRate(figures.events_per_s),
-                 count(figures.replayed), count(figures.connections));
+                 count(figures.replayed), count(figures.dropped),
+                 DownOf(figures));
   }
   console.Print(document, table, "no link: all of this testbed is on one host");
   return absl::OkStatus();

@@ -14,6 +14,7 @@
 #include "tools/cli/commands/testbed/log_files.h"
 #include "tools/cli/ui/exit_code.h"
 #include "tools/cli/ui/terminal_text.h"
+#include "tools/testbed/supervisor/state.h"
 #include "tools/testbed/supervisor/stop_signals.h"
 #include "tools/testbed/supervisor/testbeds.h"
 
@@ -40,6 +41,10 @@ absl::StatusOr<std::vector<LogFile>> OpenLogs(const testbed::Testbed& testbed,
   std::vector<std::string> names = LogNames(folder);
   for (const std::string& name : options.names) {
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    if (const auto state = testbed::ReadState(testbed.paths.state_file());
+        state.ok()) {
+      RETURN_IF_ERROR(testbed::CheckIsHere(*state, name, "logs"));
+    }
     const std::vector<std::string_view> known(names.begin(), names.end());
     return WithHint(absl::NotFoundError(fmt::format(
                         "testbed '{}' has no log of {}{}", testbed.name,
