@@ -192,12 +192,13 @@ class EdgeEventWarp {
     return ReadRung(line_ - 1, lane, phase, event, status);
   }
 
-  // Looks at the next entry of the ring that was served last, if its next event is
-  // this warp's, until that has rung or there is something else to do. The doorbell
-  // is left to the pollers, whose read is on its way at the same time: a GPU
-  // answers reads of one line of host memory one after the other, so that one more
-  // reader would hold up all. So the entry may be older than the doorbell, and each
-  // of its halves may be: it is whole if both say the sequence.
+  // Looks at the next entry of the ring that was served last, if its next event
+  // is this warp's, until that has rung or there is something else to do. The
+  // doorbell is left to the pollers, whose read is on its way at the same time: a
+  // GPU answers reads of the same 32 bytes of host memory one after the other, so
+  // that one more reader would hold up all. So the entry may be older than the
+  // doorbell, and each of its halves may be: it is whole if both say the
+  // sequence.
   CARILLON_EDGE bool AwaitNext(EdgePhase phase, Event& event) {
     if (looks_ == 0 || !MayTake(ring_.head, phase) || port_.Elect([&] {
           return Ahead(ring_.line, ring_.lane, ring_.head);
