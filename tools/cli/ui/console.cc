@@ -42,18 +42,6 @@ constexpr char kHome[] = "\x1b[H";
 constexpr char kRestOfLine[] = "\x1b[K";
 constexpr char kRestOfScreen[] = "\x1b[J";
 
-// What is said may be from outside; several lines stay such.
-std::string LinesForTerminal(std::string_view text) {
-  std::string shown;
-  for (;;) {
-    const size_t end = text.find('\n');
-    shown += ForTerminal(text.substr(0, end));
-    if (end == text.npos) return shown;
-    shown += '\n';
-    text.remove_prefix(end + 1);
-  }
-}
-
 std::string Dump(const Json& document, int indent) {
   return document.dump(indent, ' ', false, Json::error_handler_t::replace) +
          "\n";
@@ -165,6 +153,7 @@ void Console::EndBlocks(bool error) {
 }
 
 void Console::Say(std::string_view text) {
+  // What is said may be from outside.
   const std::string line = LinesForTerminal(text);
   if (in_block_ && redraws()) {
     block_ += fmt::format("{}\n", line);

@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "tools/cli/commands/testbed/commands.h"
 #include "tools/cli/ui/exit_code.h"
-#include "tools/cli/ui/terminal_text.h"
 #include "tools/testbed/supervisor/directory.h"
 #include "tools/testbed/supervisor/restart_request.h"
 #include "tools/testbed/supervisor/stop_signals.h"
@@ -45,22 +44,21 @@ absl::Status Restart(const Options& options, Console& console) {
       .processes = options.processes,
       .kill = options.kill,
       .timeout = milliseconds(static_cast<int64_t>(options.timeout_s * 1000))};
-  ASSIGN_OR_RETURN(const auto answer,
-                   testbed::AskSupervisor(
-                       {.socket = testbed::SupervisorSocketOf(testbed.paths),
-                        .request = ToJson(request),
-                        // gpud must become ready, then the devices.
-                        .limit = kEnding + 2 * request.timeout,
-                        .interrupt = &interrupt,
-                        .say = [&](const std::string& line) {
-                          console.Say(LinesForTerminal(line));
-                        }}));
+  ASSIGN_OR_RETURN(
+      const auto answer,
+      testbed::AskSupervisor(
+          {.socket = testbed::SupervisorSocketOf(testbed.paths),
+           .request = ToJson(request),
+           // gpud must become ready, then the devices.
+           .limit = kEnding + 2 * request.timeout,
+           .interrupt = &interrupt,
+           .say = [&](const std::string& line) { console.Say(line); }}));
   if (console.json()) {
     console.PrintDocument(answer);
     return absl::OkStatus();
   }
   for (const Json& process : answer.value("restarted", Json::array())) {
-    const std::string note = ForTerminal(process.value("note", ""));
+    const std::string note = process.value("note", "");
     console.Say(
         fmt::format("{} is {} after {}, pid {}{}", process.value("name", ""),
                     process.value("state", ""),

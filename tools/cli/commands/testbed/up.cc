@@ -19,7 +19,6 @@
 #include "tools/cli/commands/testbed/up_report.h"
 #include "tools/cli/commands/testbed/up_slurm.h"
 #include "tools/cli/ui/exit_code.h"
-#include "tools/cli/ui/terminal_text.h"
 #include "tools/cli/up_options.h"
 #include "tools/testbed/testbed_run.h"
 
@@ -48,12 +47,12 @@ absl::Status RunInForeground(const Options& options, Console& console) {
   std::string source;
   ASSIGN_OR_RETURN(const auto topology, ChooseTopology(options.up, &source));
   std::mutex mutex;  // who writes to the console
-  ASSIGN_OR_RETURN(const auto run, testbed::TestbedRun::Make(
-                                       topology, source, options.up,
-                                       [&](const std::string& line) {
-                                         std::lock_guard lock(mutex);
-                                         console.Say(LinesForTerminal(line));
-                                       }));
+  ASSIGN_OR_RETURN(const auto run,
+                   testbed::TestbedRun::Make(topology, source, options.up,
+                                             [&](const std::string& line) {
+                                               std::lock_guard lock(mutex);
+                                               console.Say(line);
+                                             }));
   testbed::Supervisor& supervisor = run->supervisor();
   RETURN_IF_ERROR(run->BringUp());
   {
@@ -116,9 +115,8 @@ absl::Status RunDetached(const Options& options, Console& console) {
                    StartSupervisor(options, pipe.writer.get()));
   pipe.writer.reset();
 
-  UpReportReader report(pipe.reader.get(), [&](const std::string& line) {
-    console.Say(LinesForTerminal(line));
-  });
+  UpReportReader report(pipe.reader.get(),
+                        [&](const std::string& line) { console.Say(line); });
   int asked = 0;
   while (report.Read(requests.fd())) {
     // Ctrl-C ends the bring-up, and the report then says so.
