@@ -60,9 +60,11 @@ void NarrowWorkload::Builder::CheckMatrix() {
                const uint64_t y = uint64_t{row} * n + i / n;
                const uint64_t x = uint64_t{column} * n + i % n;
                const double want = (*expected)[y * whole + x];
-               // The pivots of L are as large as the matrix.
+               // The pivots are as large as the matrix, and L is divided by
+               // them; a float of a thousand is good to some 1e-4.
                const double off =
-                   y > x ? kTolerance / static_cast<double>(whole) : kTolerance;
+                   y > x ? kTolerance / static_cast<double>(whole)
+                         : std::max(kTolerance, 1e-5 * std::abs(want));
                if (!(std::abs(got - want) <= off)) return false;
              }
              return true;

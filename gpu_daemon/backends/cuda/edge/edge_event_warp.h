@@ -250,6 +250,7 @@ class EdgeEventWarp {
       port_.EachLane([&](uint32_t lane) {
         if (lane < 8) reinterpret_cast<uint64_t*>(copy)[lane] = words[lane];
       });
+      looks_ = kHotLooks;
       return true;
     }
     if (launched) GiveLaunchBack();
