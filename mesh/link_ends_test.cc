@@ -269,6 +269,29 @@ TEST_F(NearEndTest, ALeaseThatIsOverEndsTheLinkOnce) {
   EXPECT_FALSE(near_.is_up());
 }
 
+TEST_F(NearEndTest, ALinkThatIsRefusedForTheWholeLeaseSaysWhy) {
+  Connect();
+  near_.Cut(epoch_);
+  Open();
+  ASSERT_FALSE(Hear(Refusal{RefusalCode::kOther, "another build"}).ok());
+  near_.Cut(epoch_);
+  near_.Tick(61'000 * kMs);
+  EXPECT_THAT(lost_, ElementsAre("host b was not heard of for longer than the "
+                                 "lease of 1min; it refuses the link: another "
+                                 "build"));
+}
+
+TEST_F(NearEndTest, ARefusalCountsNoMoreOnceTheLinkIsTaken) {
+  Open();
+  ASSERT_FALSE(Hear(Refusal{RefusalCode::kOther, "another build"}).ok());
+  near_.Cut(epoch_);
+  Connect();
+  near_.Cut(epoch_);
+  near_.Tick(61'000 * kMs);
+  EXPECT_THAT(lost_, ElementsAre("host b was not heard of for longer than the "
+                                 "lease of 1min"));
+}
+
 TEST_F(NearEndTest, SilenceIsToldAfterTheTimeoutAndPingsGoOut) {
   Connect();
   EXPECT_THAT(Said(near_, 99 * kMs), IsEmpty());

@@ -154,6 +154,7 @@ absl::Status NearEnd::TakeHello(const Hello& hello) {
   }
   far_incarnation_ = hello.incarnation;
   greeted_ = true;
+  refusal_.clear();
   return absl::OkStatus();
 }
 
@@ -163,6 +164,7 @@ absl::Status NearEnd::TakeRefusal(const Refusal& refusal) {
   fenced_ = refusal.code == RefusalCode::kOldIncarnation;
   // Another build may become the right one while the lease lasts.
   if (refusal.code != RefusalCode::kOther) Lose(why);
+  refusal_ = refusal.why;
   return absl::AbortedError(why);
 }
 
@@ -371,8 +373,10 @@ void NearEnd::AppendPart(std::string* to) {
 
 void NearEnd::Tick(Nanoseconds now) {
   if (lost_ || Since(alive_, now) <= options_.times.lease) return;
-  Lose(fmt::format("host {} was not heard of for longer than the lease of {}",
-                   options_.peer, FormatExactDuration(options_.times.lease)));
+  Lose(fmt::format(
+      "host {} was not heard of for longer than the lease of {}{}",
+      options_.peer, FormatExactDuration(options_.times.lease),
+      refusal_.empty() ? "" : "; it refuses the link: " + refusal_));
 }
 
 void NearEnd::Lose(const std::string& why) {

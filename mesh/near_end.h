@@ -144,6 +144,9 @@ class NearEnd {
   bool greeted_ = false;
   bool lost_ = false;
   bool fenced_ = false;
+  // Why the far end refuses the link, since the last connection that it took;
+  // empty: it does not.
+  std::string refusal_;
   uint64_t far_incarnation_ = 0;  // the newest
   Nanoseconds alive_;             // when the far end was last heard
   FrameDecoder decoder_;

@@ -146,7 +146,7 @@ void TlsNearLink::With(const std::function<void(NearEnd&)>& use) {
   BlockSigpipe();
   absl::StatusOr<Sent> sent = Sent::kBlocked;
   {
-    MutexLock lock(mutex_);
+    const Turns::Turn turn(turns_, mutex_);
     use(near_);
     if (stream_ != nullptr) sent = SendSome(near_, *stream_, NowNs(), out_);
   }
@@ -269,7 +269,11 @@ absl::Status TlsNearLink::Serve(TlsStream& stream, Epoch epoch) {
       MutexLock lock(mutex_);
       RETURN_IF_ERROR(Step(epoch, {buffer.get(), kReadBytes}, &wait));
     }
-    if (wait) Wait(stream.fd(), *wait, ~Nanoseconds{0});
+    if (wait) {
+      Wait(stream.fd(), *wait, ~Nanoseconds{0});
+    } else {
+      turns_.GiveWay();
+    }
   }
 }
 
@@ -360,7 +364,7 @@ void TlsFarLink::With(const std::function<void(FarEnd&)>& use) {
   BlockSigpipe();
   absl::StatusOr<Sent> sent = Sent::kBlocked;
   {
-    MutexLock lock(mutex_);
+    const Turns::Turn turn(turns_, mutex_);
     use(far_);
     if (served_ != nullptr && far_.MayWrite({served_->epoch, {}})) {
       sent = SendSome(far_, served_->stream, NowNs(), served_->out);
@@ -395,6 +399,7 @@ void TlsFarLink::Run() {
       busy = busy || (!peer->ended && !peer->idle);
     }
     peers_.remove_if([](const auto& peer) { return peer->ended; });
+    if (busy) turns_.GiveWay();
     std::vector<pollfd> fds = Descriptors();
     const Nanoseconds now = NowNs();
     poll(fds.data(), fds.size(),

@@ -47,7 +47,7 @@ std::string EventStatusText(uint32_t status) {
     case EventStatus::kNotTaken:
       return "done, but no event of the next device took it on";
     case EventStatus::kLinkLost:
-      return "the link to the other host was lost";
+      return "the link to the other host carries the device no more";
     case EventStatus::kKernelStatusBase:
       break;
   }

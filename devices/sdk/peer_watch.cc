@@ -198,9 +198,10 @@ absl::Status PeerWatch::status() const {
     case CloseReason::kLinkLost:
       return absl::UnavailableError(
           fmt::format("LINK_LOST: gpud (pid {}) closed this device because the "
-                      "link to the GPU's host was lost; gpud's log says why "
+                      "GPU's host carries it no more: the link is lost, or "
+                      "that host has ended the device; gpud's log says which "
                       "(carillon logs gpud); attach again once `carillon "
-                      "links` shows it up",
+                      "links` shows the link up",
                       pid_));
   }
   switch (end_.load(std::memory_order_acquire)) {

@@ -265,8 +265,10 @@ TEST_F(TwoHostsTest, EachHostStartsItsPartAndShowsIt) {
                           name + " --name lab")));
     }
     EXPECT_THAT(b_->Call({command, "echo0"}).err, HasSubstr("is on host 'a'"));
-    EXPECT_THAT(a_->Call({command, "nobody"}).err,
-                Not(HasSubstr("is on host")));
+    for (const std::string process : {"nobody", "b/nobody"}) {
+      EXPECT_THAT(a_->Call({command, process}).err,
+                  Not(HasSubstr("is on host")));
+    }
   }
   EndWell(*a_);
   EndWell(*b_);

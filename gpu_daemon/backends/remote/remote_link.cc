@@ -35,7 +35,7 @@ constexpr milliseconds kLinkWithin{1000};
 constexpr milliseconds kLook{5};
 constexpr milliseconds kNewLinkPause{500};
 constexpr milliseconds kAgainPause{100};
-constexpr milliseconds kClockLook{500};
+constexpr milliseconds kStatusLook{500};
 
 // Of this gpud's registration at the other host: a later gpud has a higher one.
 uint64_t NewIncarnation() {
@@ -412,8 +412,16 @@ void RemoteLink::AddAgain() {
   });
 }
 
-void RemoteLink::NoteClock() {
-  const auto clock = status().clock;
+void RemoteLink::SayRefusal(const mesh::LinkStatus& status) {
+  // A new link has had none.
+  if (status.refusal.empty() || status.refusal == said_refusal_) return;
+  said_refusal_ = status.refusal;
+  spdlog::warn("link to {}: {}", options_.address, said_refusal_);
+}
+
+void RemoteLink::NoteClock(const mesh::LinkStatus& status) {
+  if (options_.recorder_directory.empty()) return;
+  const auto clock = status.clock;
   if (!clock) return;
   shm::PeerClock now{options_.host, options_.peer, clock->offset, clock->error};
   if (now == noted_) return;
@@ -429,13 +437,11 @@ void RemoteLink::Keep() {
   while (!stop_) {
     if (lost_devices_.empty() && !link_lost_) {
       if (!MustAddAgain()) {
-        if (options_.recorder_directory.empty()) {
-          changed_.Wait(mutex_);
-          continue;
-        }
-        changed_.WaitFor(mutex_, kClockLook);
+        changed_.WaitFor(mutex_, kStatusLook);
         lock.Unlock();
-        NoteClock();
+        const mesh::LinkStatus now = status();
+        SayRefusal(now);
+        NoteClock(now);
         lock.Lock();
         continue;
       }

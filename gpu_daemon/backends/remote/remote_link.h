@@ -116,10 +116,12 @@ class RemoteLink final : private mesh::NearHost {
   absl::Status Connect() ABSL_LOCKS_EXCLUDED(mutex_);
   std::shared_ptr<mesh::TlsNearLink> link() const;
   absl::Status Begin(EventKernel& event);
-  // Ends devices, adds rings again, begins a new link after a lost one, and notes
-  // the other host's clock.
+  // Ends devices, adds rings again, begins a new link after a lost one, says why
+  // the other host refuses one, and notes its clock.
   void Keep();
-  void NoteClock() ABSL_LOCKS_EXCLUDED(mutex_);
+  void NoteClock(const mesh::LinkStatus& status);
+  // Each refusal once, and not each time that the link is tried.
+  void SayRefusal(const mesh::LinkStatus& status);
   // Rings that were held, and are not to be had for the moment: adds them under
   // new ids, or gives their devices up once the lease is over.
   void AddAgain() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -161,7 +163,8 @@ class RemoteLink final : private mesh::NearHost {
   std::shared_ptr<EventKernel> ended_last_;
   // Writer: the link's thread; readers: whoever shows it. Relaxed: a figure.
   std::atomic<uint64_t> late_ends_{0};
-  shm::PeerClock noted_;  // of keeper_
+  shm::PeerClock noted_;      // of keeper_
+  std::string said_refusal_;  // of keeper_
   std::thread keeper_;
 };
 

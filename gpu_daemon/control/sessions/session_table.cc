@@ -46,7 +46,7 @@ std::string SentenceFor(SessionEnd ending, const std::string& detail) {
     case SessionEnd::kSilent:
       return detail;
     case SessionEnd::kLinkLost:
-      return fmt::format("its link to the other host is lost: {}", detail);
+      return fmt::format("its link carries it no more: {}", detail);
     case SessionEnd::kShutdown:
       return "gpud shuts down";
     case SessionEnd::kRestart:

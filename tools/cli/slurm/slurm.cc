@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <utility>
 
@@ -63,10 +64,35 @@ absl::StatusOr<Output> RunProgram(std::vector<std::string> argv) {
   return output;
 }
 
+// As sbatch --parsable names it: "12", or where there are several clusters
+// "12;north".
+struct JobName {
+  std::string number;
+  std::string cluster;  // empty: the default one
+};
+
 // What goes to scancel's command line: nothing else is a job there.
-bool IsJob(std::string_view text) {
-  return !text.empty() && text.size() <= 20 &&
-         std::ranges::all_of(text, absl::ascii_isdigit);
+std::optional<JobName> ReadJob(std::string_view text) {
+  const size_t semicolon = text.find(';');
+  JobName job{.number = std::string(text.substr(0, semicolon)), .cluster = {}};
+  if (job.number.empty() || job.number.size() > 20 ||
+      !std::ranges::all_of(job.number, absl::ascii_isdigit)) {
+    return std::nullopt;
+  }
+  if (semicolon == text.npos) return job;
+  job.cluster = text.substr(semicolon + 1);
+  const auto is_of_name = [](char c) {
+    return absl::ascii_isalnum(c) || c == '_' || c == '-';
+  };
+  if (job.cluster.empty() || !std::ranges::all_of(job.cluster, is_of_name)) {
+    return std::nullopt;
+  }
+  return job;
+}
+
+// Job 12 of the default cluster is another one than that of this cluster.
+void AddCluster(const JobName& job, std::vector<std::string>* argv) {
+  if (!job.cluster.empty()) argv->push_back("--clusters=" + job.cluster);
 }
 
 }  // namespace
@@ -99,9 +125,7 @@ absl::StatusOr<std::string> SubmitJob(const std::string& path,
   if (!submitted.exit.ok()) {
     return absl::FailedPreconditionError("sbatch: " + submitted.said);
   }
-  // "JOB" or "JOB;CLUSTER".
-  const std::string job = submitted.text.substr(0, submitted.text.find(';'));
-  if (IsJob(job)) return job;
+  if (ReadJob(submitted.text)) return submitted.text;
   return absl::FailedPreconditionError(
       fmt::format("sbatch has submitted {}, and does not name its job, but "
                   "says {}: squeue shows it, and scancel ends it",
@@ -109,11 +133,15 @@ absl::StatusOr<std::string> SubmitJob(const std::string& path,
 }
 
 absl::Status CancelJob(const std::string& job) {
-  if (!IsJob(job)) {
+  const auto name = ReadJob(job);
+  if (!name) {
     return absl::InvalidArgumentError(
         fmt::format("{} is no job's number", Quote(job)));
   }
-  ASSIGN_OR_RETURN(const auto output, RunProgram({"scancel", job}));
+  std::vector<std::string> argv = {"scancel"};
+  AddCluster(*name, &argv);
+  argv.push_back(name->number);
+  ASSIGN_OR_RETURN(const auto output, RunProgram(std::move(argv)));
   if (output.exit.ok() || output.said.find(kUnknownJob) != output.said.npos) {
     return absl::OkStatus();
   }
@@ -127,8 +155,13 @@ const std::vector<std::string>& JobWatch::Tasks(
   } else {
     asked_ = now;
   }
-  const auto queue = RunProgram({"squeue", "--noheader", "--jobs=" + job_,
-                                 fmt::format("--format={}%T (%r)", kTask)});
+  // What names no job, squeue refuses in its words.
+  const JobName job = ReadJob(job_).value_or(JobName{job_, {}});
+  std::vector<std::string> argv = {"squeue", "--noheader",
+                                   "--jobs=" + job.number,
+                                   fmt::format("--format={}%T (%r)", kTask)};
+  AddCluster(job, &argv);
+  const auto queue = RunProgram(std::move(argv));
   if (queue.ok() && queue->exit.ok()) {
     tasks_.clear();
     std::istringstream lines(queue->text);

@@ -15,14 +15,16 @@ namespace carillon::cli {
 std::string ShellWord(std::string_view text);
 
 // Writes `script` to `path`, hands it to sbatch with these arguments, and returns
-// the job's number. Errors: PermissionDenied (the file), NotFound (no sbatch),
-// FailedPrecondition (Slurm's own words, or no number among them).
+// the job's name: "12", or "12;north" where Slurm has several clusters. Errors:
+// PermissionDenied (the file), NotFound (no sbatch), FailedPrecondition (Slurm's
+// own words, or no number among them).
 absl::StatusOr<std::string> SubmitJob(const std::string& path,
                                       std::string_view script,
                                       std::vector<std::string> arguments);
 
-// Ends it, or does nothing if it has ended. Errors: NotFound (no scancel),
-// InvalidArgument (it is no number: scancel would take an option), FailedPrecondition (Slurm's own words).
+// Ends what SubmitJob() has named, or does nothing if it has ended. Errors:
+// NotFound (no scancel), InvalidArgument (it is no name: scancel would take an
+// option), FailedPrecondition (Slurm's own words).
 absl::Status CancelJob(const std::string& job);
 
 // Of a job that waits or runs, by squeue.

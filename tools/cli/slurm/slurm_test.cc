@@ -55,11 +55,11 @@ class SlurmTest : public ::testing::Test {
 TEST_F(SlurmTest, TheJobIsWhatSbatchSaysOnStdoutWhateverItWarnsOf) {
   for (const std::string warning :
        {"", "sbatch: warning: can't run 1 process on 2 nodes\\n", "77\\n"}) {
-    for (const std::string job : {"12\\n", "12;north\\n"}) {
-      Write("sbatch", job, warning);
+    for (const std::string job : {"12", "12;north", "12;hpc-2_a"}) {
+      Write("sbatch", job + "\\n", warning);
       const auto submitted = Submit();
       ASSERT_TRUE(submitted.ok()) << submitted.status();
-      EXPECT_EQ(*submitted, "12") << warning;
+      EXPECT_EQ(*submitted, job) << warning;
     }
   }
   EXPECT_THAT(Calls("sbatch"), HasSubstr("--parsable --nodes=2 "));
@@ -73,7 +73,8 @@ TEST_F(SlurmTest, WhatSbatchRefusesIsToldInItsWords) {
 
 TEST_F(SlurmTest, AnAnswerWithoutAJobIsNone) {
   for (const std::string answer :
-       {"", "\\n", "--user=me\\n", "twelve\\n", "12\\n13\\n"}) {
+       {"", "\\n", "--user=me\\n", "twelve\\n", "12\\n13\\n", "12;\\n",
+        "12;north,south\\n", "12;north\\n13\\n"}) {
     Write("sbatch", answer, "12\\n");
     const auto submitted = Submit();
     EXPECT_TRUE(absl::IsFailedPrecondition(submitted.status())) << answer;
@@ -84,12 +85,24 @@ TEST_F(SlurmTest, AnAnswerWithoutAJobIsNone) {
 
 TEST_F(SlurmTest, NothingButAJobsNumberGoesToScancel) {
   Write("scancel", "", "");
-  for (const std::string job : {"", "--user=me", "12 13", "-u", "1;2"}) {
+  for (const std::string job : {"", "--user=me", "12 13", "-u", "1;", "1;a b",
+                                "1;2;3", "1;north,south"}) {
     EXPECT_TRUE(absl::IsInvalidArgument(CancelJob(job))) << job;
   }
   EXPECT_EQ(Calls("scancel"), "");
   EXPECT_TRUE(CancelJob("12").ok());
   EXPECT_EQ(Calls("scancel"), "12\n");
+}
+
+TEST_F(SlurmTest, AJobOfAnotherClusterIsLookedForAndEndedThere) {
+  Write("scancel", "", "");
+  EXPECT_TRUE(CancelJob("12;north").ok());
+  EXPECT_EQ(Calls("scancel"), "--clusters=north 12\n");
+  Write("squeue", "CLUSTER: north\\ntask RUNNING (None)\\n", "");
+  std::vector<std::string> said;
+  EXPECT_THAT(JobWatch("12;north").Tasks(said), ElementsAre("RUNNING (None)"));
+  EXPECT_THAT(Calls("squeue"),
+              AllOf(HasSubstr("--jobs=12 "), HasSubstr("--clusters=north")));
 }
 
 TEST_F(SlurmTest, AJobThatHasEndedNeedsNoCancelling) {

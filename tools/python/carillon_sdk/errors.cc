@@ -21,7 +21,9 @@ constexpr std::array<End, 7> kEnds = {{
     {"RESTARTING", "device.resume() goes on with the next gpud"},
     {"EVICTED", "carillon logs gpud says why"},
     {"SILENT", "attach again"},
-    {"LINK_LOST", "attach again once carillon links shows the link up"},
+    {"LINK_LOST",
+     "carillon logs gpud says why; attach again once carillon links shows the "
+     "link up"},
     {"SHUTDOWN", "carillon up brings a testbed up"},
     {"DETACHED", "attach again"},
 }};

@@ -33,7 +33,7 @@ std::string_view DescribeReason(uint32_t reason) {
     case CloseReason::kRestarting:
       return "gpud makes way for another";
     case CloseReason::kLinkLost:
-      return "the link to the other host was lost";
+      return "the link to the other host carries the device no more";
   }
   return "for no known reason";
 }

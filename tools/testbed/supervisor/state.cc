@@ -158,10 +158,19 @@ absl::Status CheckIsHere(const TestbedState& state, std::string_view process,
       slash == process.npos ? process : process.substr(slash + 1);
   for (const HostPart::Host& host : state.hosts) {
     if (host.name == state.host) continue;
-    const bool has_linkd = host.has_gpu && name.starts_with(kLinkdPrefix);
+    const auto is_peer = [&](const HostPart::Host& other) {
+      return !other.has_gpu && !other.devices.empty() &&
+             name == fmt::format("{}{}", kLinkdPrefix, other.name);
+    };
+    const bool is_linkd =
+        host.has_gpu && std::ranges::any_of(state.hosts, is_peer);
+    const bool is_of_one =
+        is_linkd || std::ranges::count(host.devices, name) != 0;
+    // Each host has these: they are named with it.
+    const bool is_of_each = std::ranges::count(kReservedNames, name) != 0;
     if (wanted_host.empty()
-            ? !has_linkd && std::ranges::count(host.devices, name) == 0
-            : wanted_host != host.name) {
+            ? !is_of_one
+            : wanted_host != host.name || !(is_of_one || is_of_each)) {
       continue;
     }
     return WithHint(absl::NotFoundError(fmt::format(

@@ -82,6 +82,28 @@ TEST(TestbedState, HasHostsWhereThereAreSome) {
   EXPECT_TRUE(read->hosts[1].has_gpu);
 }
 
+TEST(TestbedState, TellsOnWhichHostAProcessIs) {
+  TestbedState state = Example();
+  state.host = "a";
+  state.hosts = {{.name = "a", .devices = {"nic0"}},
+                 {.name = "b", .has_gpu = true, .devices = {"fpga0"}}};
+  const auto is_here = [&](std::string_view process) {
+    const absl::Status status = CheckIsHere(state, process, "logs");
+    EXPECT_TRUE(status.ok() || absl::IsNotFound(status)) << status;
+    return status.ok();
+  };
+  for (const char* process : {"fpga0", "linkd-a", "b/fpga0", "b/linkd-a",
+                              "b/gpud", "b/supervisor", "b/dashboard"}) {
+    EXPECT_FALSE(is_here(process)) << process;
+  }
+  // It says nothing of what is on no host.
+  for (const char* process :
+       {"nic0", "gpud", "nobody", "linkd-c", "a/nobody", "b/nobody", "b/nic0",
+        "b/linkd-b", "b/linkd-c", "c/gpud", "b/", "/gpud"}) {
+    EXPECT_TRUE(is_here(process)) << process;
+  }
+}
+
 TEST(TestbedState, KeepsEveryPhaseAndProcessState) {
   TestFolder folder;
   const std::string path = folder.path() + "/state.json";

@@ -9,6 +9,7 @@
 #include "tools/cli/commands/inspect/commands.h"
 #include "tools/cli/commands/inspect/inspect.h"
 #include "tools/cli/ui/proto_json.h"
+#include "tools/cli/ui/terminal_text.h"
 
 namespace carillon::cli {
 namespace {
@@ -30,13 +31,14 @@ std::string FormName(v1::ParameterForm form) {
 void Explain(const v1::Kernel& kernel, Console& console) {
   console.Print(fmt::format(
       "{}{}{}\n{} registers a thread, {} static shared memory{}\n",
-      console.Bold(kernel.name()), kernel.summary().empty() ? "" : ": ",
-      kernel.summary(), kernel.registers_per_thread(),
-      FormatBytes(kernel.static_shared_bytes()),
+      console.Bold(ForTerminal(kernel.name())),
+      kernel.summary().empty() ? "" : ": ", ForTerminal(kernel.summary()),
+      kernel.registers_per_thread(), FormatBytes(kernel.static_shared_bytes()),
       kernel.uses_barriers() ? ", barriers" : ""));
   if (!kernel.file().empty()) {
-    console.Print(
-        fmt::format("loaded from {}, {}\n", kernel.file(), kernel.symbol()));
+    console.Print(fmt::format("loaded from {}, {}\n",
+                              ForTerminal(kernel.file()),
+                              ForTerminal(kernel.symbol())));
   } else {
     console.Print(fmt::format(
         "launches: {}\nwritten after: {}\nresults compared with: {}\n",

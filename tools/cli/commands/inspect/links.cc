@@ -87,7 +87,8 @@ Figures OfFarEnd(const v1::ListDevicesResponse& devices, const Host& peer,
 
 // "2 times, 6.1 s"
 std::string DownOf(const Figures& figures) {
-  if (!figures.downs) return "-";
+  // What was never up has not gone down.
+  if (!figures.downs || figures.connections == 0u) return "-";
   if (figures.downs == 0u) return "never";
   return fmt::format("{}, {}", FormatPlural(*figures.downs, "time"),
                      FormatNanoseconds(figures.down_ns.value_or(0)));

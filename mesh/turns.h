@@ -1,0 +1,52 @@
+// Lets those who wait for a mutex have it before a thread that frees it for an
+// instant only, again and again: a std::mutex goes to whoever runs.
+#ifndef CARILLON_MESH_TURNS_H_
+#define CARILLON_MESH_TURNS_H_
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/mutex.h"
+
+namespace carillon::mesh {
+
+class Turns {
+ public:
+  // Holds the mutex while it lives; GiveWay() waits for it.
+  class ABSL_SCOPED_LOCKABLE Turn {
+   public:
+    Turn(Turns& turns, Mutex& mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex)
+        : mutex_(mutex) {
+      ++turns.asked_;
+      mutex_.Lock();
+      ++turns.had_;
+      turns.had_.notify_all();
+    }
+    ~Turn() ABSL_UNLOCK_FUNCTION() { mutex_.Unlock(); }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+   private:
+    Mutex& mutex_;
+  };
+
+  // Without the mutex: returns once as many have begun their turn as had asked
+  // for one, so that those who come later cannot make it wait for ever.
+  void GiveWay() const {
+    const uint64_t asked = asked_;
+    for (uint64_t had = had_; had < asked; had = had_) had_.wait(had);
+  }
+
+  uint64_t waiting() const {
+    const uint64_t had = had_;  // read first: it never is the higher one
+    return asked_ - had;
+  }
+
+ private:
+  std::atomic<uint64_t> asked_{0};
+  std::atomic<uint64_t> had_{0};
+};
+
+}  // namespace carillon::mesh
+
+#endif  // CARILLON_MESH_TURNS_H_
