@@ -167,6 +167,7 @@ const Context::Part& Context::PartOf(SmSet sms) const {
 Context::OnSms::OnSms(Context* context, SmSet sms) : context_(context) {
   const Part& part = context_->PartOf(sms);
   if (!part.green) return;
+  const std::lock_guard turn(context_->next_on_sms_);
   lock_ = std::unique_lock(context_->on_sms_);
   context_->driver_.cuCtxSetCurrent(part.context);
 }

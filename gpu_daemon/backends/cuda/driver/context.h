@@ -130,6 +130,9 @@ class Context {
   uint64_t epoch_ = 0;  // of all contexts of this process, from 1
   // The events' and the others'; not contexts while it is not divided.
   std::array<Part, 2> parts_;
+  // Whoever waits for on_sms_ has this one: who takes that again and again lets
+  // him in.
+  std::mutex next_on_sms_;
   std::mutex on_sms_;         // of the one thread that a part is current to
   uint32_t stack_bytes_ = 0;  // of each thread, that there is memory for
   // Writers: whoever makes or destroys one. Relaxed: a number that stands for

@@ -50,6 +50,15 @@ std::string Describe(const Unfinished& launch) {
                          : fmt::format(" of device '{}'", launch.run.device));
 }
 
+void EndWhatDoesNotRunAgain(LostWork& lost) {
+  for (Unfinished& launch : lost.unfinished) {
+    if (launch.end == nullptr || !launch.ends_as) continue;
+    launch.end(launch.ends_as->state, launch.ends_as->status);
+    lost.keep.push_back(std::make_shared<decltype(launch.end)>(
+        std::exchange(launch.end, nullptr)));
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Gpu>> Gpu::Open(Driver driver,
@@ -207,7 +216,11 @@ void Gpu::Watch() {
         "runs is stopped, and the CUDA context with it",
         stop_after.count());
     // Who holds the lock comes back then, where the GPU has room for a trap.
-    if (!options_.recovers) StopRunningKernels();
+    if (!options_.recovers) {
+      // Before the trap: who sees what it does tells it from a fault.
+      if (gate_.up()) stopped_.store(true, std::memory_order_relaxed);
+      StopRunningKernels();
+    }
     StopEverything();
   });
   const StepLimit end(last_step_ns_, end_after, [this, end_after] {
@@ -342,6 +355,7 @@ void Gpu::End() {
   LostWork lost;
   for (ContextUser* tenant : tenants_) tenant->TakeUnfinished(lost);
   const Loss loss = EndCulprits(lost.unfinished);
+  EndWhatDoesNotRunAgain(lost);
   SayUnusable(loss.why, loss.suspects);
   for (Unfinished& launch : lost.unfinished) {
     if (launch.end == nullptr) continue;
@@ -430,6 +444,9 @@ absl::Status Gpu::TryToRecover(LostWork& lost) {
   marked_ = false;
   LoseContext();
   for (ContextUser* tenant : tenants_) tenant->TakeUnfinished(lost);
+  EndWhatDoesNotRunAgain(lost);
+  std::erase_if(lost.unfinished,
+                [](const Unfinished& launch) { return launch.end == nullptr; });
   spdlog::warn("the CUDA context is made anew; {} launches run again",
                lost.unfinished.size());
   RETURN_IF_ERROR(SettleAnew());

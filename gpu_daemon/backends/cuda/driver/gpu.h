@@ -63,6 +63,12 @@ struct Unfinished {
   bool overdue = false;
   // It was overdue: it ends so, and does not run again.
   bool timed_out = false;
+  // Nor does what has this: it ends so, unless it was what faulted.
+  struct End {
+    shm::EventState state;
+    uint32_t status;
+  };
+  std::optional<End> ends_as = std::nullopt;
   // It ran in slices: so it does again, each of at most so many blocks and with the
   // usual time. 0: whole.
   uint64_t slice_blocks = 0;

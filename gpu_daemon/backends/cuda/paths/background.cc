@@ -535,53 +535,47 @@ void Background::Abandon() {
 }
 
 void Background::TakeUnfinished(LostWork& lost) {
-  std::vector<Ended> ended;
-  {
-    MutexLock lock(mutex_);
-    for (StreamSlot& slot : slots_) {
-      if (slot.launch == nullptr) continue;
-      if (slot.launch->cancelled && !slot.overdue) {
-        EndLaunch(slot, EventState::kAborted,
-                  static_cast<uint32_t>(*slot.launch->cancelled), ended);
-        continue;
-      }
-      --running_;
-      ++replaying_;
-      std::shared_ptr<KernelLaunch> launch = std::move(slot.launch);
-      // It runs again, from its first block, and then has its own time.
-      const bool waits =
-          slot.overdue && slot.slices && launch->kmd.kernel->is_users();
-      if (waits) gate_->slices().NoteWaits(*launch->kmd.kernel);
-      const uint64_t slice_blocks =
-          slot.slices && !waits ? slot.slices->most_at_once() : 0;
-      slot.place.reset();
-      slot.slices.reset();
-      slot.between_slices = false;
-      lost.unfinished.push_back(
-          {.kmd = launch->kmd,
-           .args = {launch->args.get(),
-                    launch->args.get() + launch->kmd.kernel->args_size},
-           .end =
-               [this, launch](EventState state, uint32_t status) {
-                 TellEnd(*launch, state, status);
-                 MutexLock end_lock(mutex_);
-                 --replaying_;
-               },
-           .run = {.device =
-                       launch->memory == nullptr ? "" : launch->memory->name()},
-           .overdue = slot.overdue,
-           .timed_out = slot.overdue && !waits,
-           .slice_blocks = slice_blocks});
+  MutexLock lock(mutex_);
+  for (StreamSlot& slot : slots_) {
+    if (slot.launch == nullptr) continue;
+    --running_;
+    ++replaying_;
+    std::shared_ptr<KernelLaunch> launch = std::move(slot.launch);
+    // It runs again, from its first block, and then has its own time.
+    const bool waits =
+        slot.overdue && slot.slices && launch->kmd.kernel->is_users();
+    if (waits) gate_->slices().NoteWaits(*launch->kmd.kernel);
+    const uint64_t slice_blocks =
+        slot.slices && !waits ? slot.slices->most_at_once() : 0;
+    std::optional<Unfinished::End> ends_as;
+    if (launch->cancelled && !slot.overdue) {
+      // It may have faulted all the same.
+      ends_as = {.state = EventState::kAborted,
+                 .status = static_cast<uint32_t>(*launch->cancelled)};
     }
-    // What has run of them is run again, as of all that had not ended.
-    for (auto& queue : waiting_) {
-      for (Waiting& waits : queue) waits.slices.reset();
-    }
+    slot.place.reset();
+    slot.slices.reset();
+    lost.unfinished.push_back(
+        {.kmd = launch->kmd,
+         .args = {launch->args.get(),
+                  launch->args.get() + launch->kmd.kernel->args_size},
+         .end =
+             [this, launch](EventState state, uint32_t status) {
+               TellEnd(*launch, state, status);
+               MutexLock end_lock(mutex_);
+               --replaying_;
+             },
+         .run = {.device =
+                     launch->memory == nullptr ? "" : launch->memory->name()},
+         .waits = std::exchange(slot.between_slices, false),
+         .overdue = slot.overdue,
+         .timed_out = slot.overdue && !waits,
+         .ends_as = ends_as,
+         .slice_blocks = slice_blocks});
   }
-  Tell(ended);
-  // What goes with them may wait for this thread.
-  for (Ended& end : ended) {
-    lost.keep.push_back(std::shared_ptr<KernelLaunch>(std::move(end.launch)));
+  // What has run of them is run again, as of all that had not ended.
+  for (auto& queue : waiting_) {
+    for (Waiting& waits : queue) waits.slices.reset();
   }
 }
 

@@ -72,7 +72,12 @@ uint64_t TakeUnfinishedOf(const std::shared_ptr<EventKernel>& event,
                           uint64_t overdue, const GpuModel& model,
                           LostWork& lost) {
   const uint32_t entries = event->ring().layout().entries;
-  const uint64_t rung = event->gpu_ledger().LastRung();
+  // Read once, for the device may change it.
+  const uint64_t ended = event->gpu_ledger().LastEnded();
+  const uint64_t shown_rung = event->gpu_ledger().RungOf(ended);
+  const bool in_ring = shown_rung >= ended && shown_rung - ended <= entries;
+  const uint64_t rung = in_ring ? shown_rung : ended;
+  const uint64_t taken = LoadWord(shown.launched) + LoadWord(shown.refused);
   const auto complete = [event, &totals, &shown](uint64_t sequence,
                                                  EventState state,
                                                  uint32_t status) {
@@ -111,7 +116,14 @@ uint64_t TakeUnfinishedOf(const std::shared_ptr<EventKernel>& event,
     if (status != EventStatus::kOk) {
       ++totals.refused;
       --totals.launched;
-      complete(s, EventState::kFailed, static_cast<uint32_t>(status));
+      // The GPU may have taken another entry than the one that is there now.
+      lost.unfinished.push_back({.kmd = event->kmd(),
+                                 .args = {},
+                                 .end = end,
+                                 .run = run,
+                                 .ends_as = Unfinished::End{
+                                     .state = EventState::kFailed,
+                                     .status = static_cast<uint32_t>(status)}});
       continue;
     }
     lost.unfinished.push_back(
@@ -120,6 +132,17 @@ uint64_t TakeUnfinishedOf(const std::shared_ptr<EventKernel>& event,
                   entry.args.data() + entry.kmd.kernel->args_size},
          .end = end,
          .run = run});
+  }
+  if (!in_ring || rung < taken) {
+    // The doorbell does not say what the GPU has taken: so that nobody else seems
+    // to be all that ran.
+    lost.unfinished.push_back(
+        {.kmd = event->kmd(),
+         .args = {},
+         .end = [](EventState, uint32_t) {},
+         .run = {.device = event->memory().name()},
+         .ends_as =
+             Unfinished::End{.state = EventState::kAborted, .status = 0}});
   }
   Publish(totals, shown);
   return rung;

@@ -33,12 +33,14 @@ std::string DoorbellViolation(const EventKernel& event);
 void Publish(const simt::EventTotals& from, simt::EventTotals& to);
 
 // Nothing of the ring is on the GPU any more: which events were taken follows
-// from the doorbell and the completions. All that were rung
-// and have not ended count as taken now, and end in the replay; `overdue` (0:
-// none) ends as timed out. `totals.failed` and `totals.refused` must be right
-// for those that have ended; `totals` and `shown`, which the event kernel
-// follows, are brought up to date, also while the replay goes on, and must live
-// as long as that. Returns the last sequence that was rung.
+// from the doorbell and the completions. All that were rung and have not ended
+// count as taken now, and end in the replay; `overdue` (0: none) ends as timed
+// out, and one whose entry does not hold (any more) as refused. What the GPU has
+// taken of a doorbell that does not hold is one more run, without an event.
+// `totals.failed` and `totals.refused` must be right for those that have ended;
+// `totals` and `shown`, which the event kernel follows, are brought up to date,
+// also while the replay goes on, and must live as long as that. Returns the last
+// sequence that was rung.
 uint64_t TakeUnfinishedOf(const std::shared_ptr<EventKernel>& event,
                           simt::EventTotals& totals, simt::EventTotals& shown,
                           uint64_t overdue, const GpuModel& model,

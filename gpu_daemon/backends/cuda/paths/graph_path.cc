@@ -19,10 +19,14 @@ absl::StatusOr<SlotGraphs> MakeSlotGraphs(Gpu& gpu,
                                           const LaunchSequence& sequence,
                                           const EventKernel& event, SmSet sms) {
   const Driver& driver = gpu.driver();
-  const Context::OnSms on_sms = gpu.OnSms(sms);
   SlotGraphs graphs;
-  ASSIGN_OR_RETURN(graphs.graph, sequence.AsGraph(driver, event.kmd()));
+  {
+    const Context::OnSms on_sms = gpu.OnSms(sms);
+    ASSIGN_OR_RETURN(graphs.graph, sequence.AsGraph(driver, event.kmd()));
+  }
   for (uint32_t i = 0; i < event.ring().layout().entries; ++i) {
+    // A ring may have very many: whoever launches meanwhile waits for one only.
+    const Context::OnSms on_sms = gpu.OnSms(sms);
     ASSIGN_OR_RETURN(auto exec,
                      Instantiate(driver, graphs.graph.graph.get(), 0));
     graphs.execs.push_back(std::move(exec));
@@ -30,6 +34,7 @@ absl::StatusOr<SlotGraphs> MakeSlotGraphs(Gpu& gpu,
   // What each launch does first: a driver that refuses it is to refuse the event
   // kernel, and not its events.
   std::vector<std::byte> args(event.kmd().kernel->args_size);
+  const Context::OnSms on_sms = gpu.OnSms(sms);
   RETURN_IF_ERROR(
       ToStatus(driver,
                sequence.Set(driver, graphs.execs.front().get(), graphs.graph,

@@ -323,6 +323,7 @@ bool HostLauncher::GoesOn(Flight& flight) {
   if (!all && flight.ptb_blocks != 0) gate_->ptb().Stopped();
   if (!all && !flight.cancelled) {
     flight.launched = false;
+    flight.launched_ns = 0;
     flight.since_ns = NowNs();
     gate_->EndSlice(*flight.place);
     return true;
@@ -475,6 +476,14 @@ std::vector<LaunchProgress> HostLauncher::launches() const {
   return all;
 }
 
+// It may have faulted all the same.
+std::optional<Unfinished::End> HostLauncher::CancelledEnd(
+    const Flight& flight) {
+  if (!flight.cancelled || flight.overdue) return std::nullopt;
+  return Unfinished::End{.state = EventState::kAborted,
+                         .status = static_cast<uint32_t>(*flight.cancelled)};
+}
+
 void HostLauncher::TakeUnfinished(LostWork& lost) {
   MutexLock lock(mutex_);
   for (Flight& flight : waiting_) flights_.push_back(std::move(flight));
@@ -485,11 +494,6 @@ void HostLauncher::TakeUnfinished(LostWork& lost) {
     if (flight.event->ledger().NoteEnded(flight.sequence)) {
       // Nobody has looked since: its device may sleep.
       flight.event->memory().bell().Signal();
-      continue;
-    }
-    if (flight.cancelled && !flight.overdue) {
-      FinishAndSignal(*flight.event, flight.sequence, EventState::kAborted,
-                      *flight.cancelled);
       continue;
     }
     // It runs again, from its first block, and then has its own time.
@@ -512,6 +516,7 @@ void HostLauncher::TakeUnfinished(LostWork& lost) {
          .waits = flight.launched_ns == 0,
          .overdue = flight.overdue,
          .timed_out = flight.overdue && !waits,
+         .ends_as = CancelledEnd(flight),
          .slice_blocks =
              flight.slices && !waits ? flight.slices->most_at_once() : 0});
   }

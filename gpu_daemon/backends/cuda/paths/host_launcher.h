@@ -196,6 +196,8 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
   Flight* OldestFirst() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Ended(Flight& flight, bool stream_free)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What a lost context leaves of a flight that was cancelled.
+  static std::optional<Unfinished::End> CancelledEnd(const Flight& flight);
   void Land(const Flight& flight) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Says in the log why an event ends as not launched, once an event kernel.
   void LogRefusal(const Flight& flight, const absl::Status& why)

@@ -351,8 +351,10 @@ bool ResidentPath::FailRung(ResidentEvent& resident) {
       resident, TakeUnfinishedOf(resident.event, resident.totals,
                                  *resident.shown, 0, gpu_->model(), rest));
   for (Unfinished& launch : rest.unfinished) {
-    launch.end(shm::EventState::kFailed,
-               static_cast<uint32_t>(shm::EventStatus::kNotLaunched));
+    const auto end = launch.ends_as.value_or(Unfinished::End{
+        .state = shm::EventState::kFailed,
+        .status = static_cast<uint32_t>(shm::EventStatus::kNotLaunched)});
+    launch.end(end.state, end.status);
   }
   return true;
 }
@@ -442,7 +444,7 @@ void ResidentPath::TakeUnfinished(LostWork& lost) {
                          resident->overdue, gpu_->model(), lost);
     if (resident->is_overdue && resident->overdue == 0) {
       for (size_t i = before; i < lost.unfinished.size(); ++i) {
-        lost.unfinished[i].overdue = true;
+        lost.unfinished[i].overdue = lost.unfinished[i].run.is_event();
       }
     }
     resident->is_overdue = false;

@@ -100,6 +100,7 @@ bool ServedRings::LookAt(ServedRing& ring, Nanoseconds now,
   // Both sides of the doorbell: it can neither be behind what had ended before
   // it was read, nor be ahead of what has ended after it by more than a ring.
   const uint64_t ended_before = ring.ended;
+  const uint64_t taken_before = ring.totals.launched + ring.totals.refused;
   const uint32_t doorbell = event.ring().LoadDoorbell();
   CountEnded(ring);
   WakeForCompletion(event);
@@ -111,8 +112,11 @@ bool ServedRings::LookAt(ServedRing& ring, Nanoseconds now,
     host_.NoteViolation(ring, DoorbellViolation(event));
   }
   if (!ring.violation_seen) tend(ring);
-  // The event that runs counts as launched, those behind it do not yet.
-  ring.totals.launched = ring.ended + (ahead > 0 ? 1 : 0) - ring.totals.refused;
+  // The event that runs counts as launched, those behind it do not yet. It runs
+  // on, too, when its device takes the doorbell back.
+  ring.totals.launched =
+      std::max(taken_before, ring.ended + (ahead > 0 ? 1 : 0)) -
+      ring.totals.refused;
   Publish(ring.totals, *ring.shown);
   const bool waits = ahead > 0 && !ring.violation_seen;
   NoteProgress(ring, ring.ended, waits, now);
