@@ -165,8 +165,10 @@ uint64_t CompletionLedger::Abort(uint64_t last, EventStatus why) {
 }
 
 void CompletionLedger::RecordCount() {
+  MutexLock lock(counts_mutex_);
   // What was aborted for another gpud to go on with is recorded nowhere.
-  if (!std::exchange(counts_, false) || recorder_ == nullptr ||
+  if (!std::exchange(counts_, false) || count_is_lost_ ||
+      recorder_ == nullptr ||
       keeps_unfinished_.load(std::memory_order_relaxed)) {
     return;
   }
@@ -247,6 +249,7 @@ void CompletionLedger::TakeBack(const simt::EventTotals& totals,
                                 uint64_t ended_before, uint64_t rung) {
   const uint32_t entries = ring_->layout().entries;
   uint64_t ended = totals.done + totals.failed;
+  MutexLock lock(counts_mutex_);
   counts_ = true;
   for (uint64_t s = rung > entries ? rung - entries + 1 : 1; s <= rung; ++s) {
     const Sequence sequence(s);

@@ -52,7 +52,11 @@ class CompletionLedger {
 
   // Before the doorbell is polled: kernels store their completions themselves,
   // so that the device may know of an end before gpud does.
-  void ExpectEpilogues() { expects_epilogues_ = counts_ = true; }
+  void ExpectEpilogues() {
+    expects_epilogues_ = true;
+    MutexLock lock(counts_mutex_);
+    counts_ = true;
+  }
   bool expects_epilogues() const { return expects_epilogues_; }
   // Records every end that this object brings about or notes, and with `lives`
   // when traced events were seen and dispatched: not where these times are of
@@ -79,8 +83,14 @@ class CompletionLedger {
   // aborted. Returns how many; another thread's Finish() may be under way still.
   uint64_t Abort(uint64_t last, shm::EventStatus why);
   // Records how many events have ended here, once, unless each of them was recorded
-  // when it ended. All have, and nothing is launched any more.
+  // when it ended, or their number is not known. All have, and nothing is launched
+  // any more. When any call returns, it is recorded.
   void RecordCount();
+  // How many have ended is not known any more.
+  void LoseCount() {
+    MutexLock lock(counts_mutex_);
+    count_is_lost_ = true;
+  }
   // From now on nothing that is aborted is told: it stays in the ring, for
   // another gpud. What was launched and ends by itself is told.
   void KeepUnfinished() {
@@ -191,10 +201,14 @@ class CompletionLedger {
   StageHistograms* const stages_;
   bool expects_epilogues_ = false;
   bool records_lives_ = false;
-  // Ends are not all recorded, and their number is not yet. Of whoever adds and
-  // removes the ring: its path and the control plane, one after the other.
-  bool counts_ = false;
-  uint64_t passed_over_ = 0;  // among the aborted: they have no end
+  // Held while the number is recorded, too: an event kernel and its session may be
+  // ended at once, and who comes second goes on as if it had recorded it.
+  Mutex counts_mutex_;
+  // Ends are not all recorded, and their number is not yet.
+  bool counts_ ABSL_GUARDED_BY(counts_mutex_) = false;
+  bool count_is_lost_ ABSL_GUARDED_BY(counts_mutex_) = false;
+  // Among the aborted: they have no end.
+  uint64_t passed_over_ ABSL_GUARDED_BY(counts_mutex_) = 0;
   shm::FlightRecorder* recorder_ = nullptr;
   OutputBuffer output_;
   std::vector<Slot> slots_;

@@ -5,7 +5,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <barrier>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -209,6 +211,55 @@ TEST_F(CompletionLedgerTest, WhatAGpuEndedIsCountedWhenItIsTakenBack) {
   expected.emplace_back(shm::Step::kEnded, rung);
   expected.emplace_back(shm::Step::kCounted, rung);
   EXPECT_EQ(found, expected);
+}
+
+uint64_t Counted(const shm::FlightRecorder& recorder) {
+  const auto read = shm::ReadFlightRecording(recorder.path());
+  EXPECT_TRUE(read.ok()) << read.status();
+  if (!read.ok()) return 0;
+  return std::ranges::count(read->records, shm::Step::kCounted,
+                            &shm::FlightRecord::step);
+}
+
+// An event kernel may be unregistered while its session ends. Whoever comes first,
+// the ring's number is there before its removal is recorded.
+TEST_F(CompletionLedgerTest, TheNumberIsRecordedOnceForWhoeverComesSecond) {
+  const TempDirectory folder;
+  for (int round = 0; round < 50; ++round) {
+    const auto recorder = shm::FlightRecorder::Create(
+        folder.path() + "/" + std::to_string(round), "gpud", 64);
+    ASSERT_TRUE(recorder.ok()) << recorder.status();
+    TestDevice device;
+    const auto event =
+        device.Register({.kernel = simt::FindKernel("null_event"),
+                         .bindings = {{.constant_bits = 0}}});
+    event.kernel->ledger().RecordIn(recorder->get());
+    event.kernel->ledger().ExpectEpilogues();
+    std::barrier start(2);
+    const auto end = [&] {
+      start.arrive_and_wait();
+      event.kernel->AbortUnfinished(EventStatus::kDeviceGone);
+      EXPECT_EQ(Counted(**recorder), 1u);
+    };
+    std::thread other(end);
+    end();
+    other.join();
+  }
+}
+
+TEST_F(CompletionLedgerTest, ANumberThatIsLostIsRecordedNowhere) {
+  const TempDirectory folder;
+  const auto recorder =
+      shm::FlightRecorder::Create(folder.path() + "/r", "gpud", 64);
+  ASSERT_TRUE(recorder.ok()) << recorder.status();
+  event_.kernel->ledger().RecordIn(recorder->get());
+  event_.kernel->ledger().ExpectEpilogues();
+  event_.kernel->ledger().LoseCount();
+  RingDoorbell(1);
+  event_.kernel->ring().Complete(shm::Sequence(1), EventState::kDone, 0);
+  event_.kernel->TakeBack({.launched = 1, .done = 1});
+  event_.kernel->AbortUnfinished(EventStatus::kDeviceGone);
+  EXPECT_EQ(Counted(**recorder), 0u);
 }
 
 TEST_F(CompletionLedgerTest, ATracedEventsStampsAreRecordedWithTheirOwnTimes) {

@@ -107,16 +107,16 @@ absl::StatusOr<std::shared_ptr<DeviceSpace>> DeviceSpace::Create(
                        completion_end, completion));
   ASSIGN_OR_RETURN(auto event, shm::CompletionEvent::Create());
   return std::shared_ptr<DeviceSpace>(new DeviceSpace(
-      spec.name, std::move(submission), std::move(completion), std::move(event),
+      spec, std::move(submission), std::move(completion), std::move(event),
       budget, kernel_memory, std::move(segments)));
 }
 
-DeviceSpace::DeviceSpace(std::string name, shm::Aperture submission,
+DeviceSpace::DeviceSpace(const Spec& spec, shm::Aperture submission,
                          shm::Aperture completion, shm::CompletionEvent event,
                          MemoryBudget* budget, KernelMemory* kernel_memory,
                          std::array<Segments, 2> segments)
-    : memory_(std::move(name), std::move(submission), std::move(completion),
-              std::move(event)),
+    : memory_(spec.name, std::move(submission), std::move(completion),
+              std::move(event), spec.owner),
       budget_(budget),
       kernel_memory_(kernel_memory),
       segments_(std::move(segments)),

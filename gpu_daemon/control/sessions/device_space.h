@@ -115,6 +115,7 @@ class DeviceSpace : public std::enable_shared_from_this<DeviceSpace> {
 
   struct Spec {
     std::string name;
+    pid_t owner = 0;  // DeviceMemory's
     uint32_t device_id = 0;
     shm::Generation generation;
     uint32_t doorbell_count = shm::kDoorbellsPerLine;
@@ -171,7 +172,7 @@ class DeviceSpace : public std::enable_shared_from_this<DeviceSpace> {
   };
   using Segments = std::vector<Segment>;
 
-  DeviceSpace(std::string name, shm::Aperture submission,
+  DeviceSpace(const Spec& spec, shm::Aperture submission,
               shm::Aperture completion, shm::CompletionEvent event,
               MemoryBudget* budget, KernelMemory* kernel_memory,
               std::array<Segments, 2> segments);

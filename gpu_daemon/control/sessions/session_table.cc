@@ -159,6 +159,7 @@ absl::StatusOr<std::shared_ptr<Session>> SessionTable::MakeSession(
   ASSIGN_OR_RETURN(auto space,
                    DeviceSpace::Create(
                        {.name = request.name(),
+                        .owner = caller->pid,
                         .device_id = device_id,
                         .generation = generation,
                         .doorbell_count = static_cast<uint32_t>(shm::AlignUp(
@@ -313,10 +314,9 @@ uint64_t SessionTable::End(const std::shared_ptr<Session>& session,
   }
   session->Close(close);
   PublishEnd(context_->bus, *session, ending, detail, aborted);
-  const bool sudden = ending == SessionEnd::kDied ||
-                      ending == SessionEnd::kEvicted ||
-                      ending == SessionEnd::kSilent ||
-                      ending == SessionEnd::kLinkLost;
+  const bool sudden =
+      ending == SessionEnd::kDied || ending == SessionEnd::kEvicted ||
+      ending == SessionEnd::kSilent || ending == SessionEnd::kLinkLost;
   spdlog::log(sudden ? spdlog::level::warn : spdlog::level::info,
               "device '{}' (pid {}) is gone: {}; {} events {}", identity.name,
               identity.owner->pid, SentenceFor(ending, detail), aborted,

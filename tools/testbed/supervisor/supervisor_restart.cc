@@ -16,6 +16,7 @@
 
 #include "base/json.h"
 #include "base/log/log_line.h"
+#include "base/restart_mark.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
@@ -235,8 +236,17 @@ void Supervisor::PlanRestart(const std::string& name, const ExitReport& exit,
   const bool asks = name == kGpudName && exit.code == EX_TEMPFAIL;
   if ((record.restart == RestartPolicy::kNever && !asks) || exit.ok()) return;
   if (restarts_.contains(name)) return;  // it is started again in any case
-  // The GPU serves after each restart, however often a kernel takes it away.
-  if (asks && record.was_ready) backoffs_.erase(name);
+  if (asks) {
+    const RestartMark mark = RestartMark::Read(paths().restart_mark());
+    if (mark.pid == record.identity.pid) {
+      // The event that took the GPU away does not run again, so the next gpud
+      // serves, however often a device's kernel does that.
+      if (mark.named) backoffs_.erase(name);
+      // A driver that hangs each time is longer in that than proves anything.
+      ready_for =
+          std::max(Clock::duration::zero(), ready_for - mark.stood_still);
+    }
+  }
   RestartBackoff& backoff =
       backoffs_.try_emplace(name, options_.backoff).first->second;
   const auto wait = backoff.AfterFailure(ready_for);

@@ -10,10 +10,12 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "base/json.h"
+#include "base/restart_mark.h"
 #include "base/status.h"
 #include "tools/testbed/supervisor/dashboard_link.h"
 #include "tools/testbed/supervisor/supervisor_fixture.h"
@@ -458,7 +460,31 @@ class RestartPolicyTest : public SupervisorRestartTest {
   }
   // Waits so short that a test need not wait for them.
   static Supervisor::Options Quick() {
-    return {.backoff = {.first = milliseconds(1), .longest = milliseconds(2)}};
+    return {.backoff = {.first = milliseconds(1),
+                        .longest = milliseconds(2),
+                        .proven = std::chrono::hours(1)}};
+  }
+  // As gpud does that has lost its GPU. It must wait.
+  void EndGpud(const RestartMark& mark) {
+    std::ofstream(paths_.restart_mark()) << mark.ToLine() << '\n';
+    kill(Pid("gpud"), SIGUSR1);
+  }
+  // Each gpud ends so.
+  void ExpectGivesUp(const std::function<RestartMark(pid_t)>& mark) {
+    pid_t ended = 0;
+    ASSERT_TRUE(WatchUntil([&] {
+      if (const pid_t pid = Pid("gpud");
+          pid != ended && !Record("gpud").exit &&
+          (Record("gpud").state == ProcessState::kReady ||
+           !probe_.gpud_serves) &&
+          Waits("gpud") == static_cast<int>(Record("gpud").restarts) + 1) {
+        EndGpud(mark(ended = pid));
+      }
+      return Record("gpud").given_up || Record("gpud").restarts > 5;
+    })) << said_;
+    EXPECT_TRUE(Record("gpud").given_up) << said_;
+    EXPECT_EQ(Record("gpud").restarts, 5u);
+    supervisor_->TakeDown().IgnoreError();
   }
   void KillAndWaitForTheEnd(const std::string& name) {
     const pid_t pid = Pid(name);
@@ -491,12 +517,12 @@ TEST_F(RestartPolicyTest, StartsADeviceAgainThatFails) {
   ExpectNothingLeft();
 }
 
-// More often than others may fail in a row: it has served each time.
+// More often than others may fail in a row: each has ended a culprit.
 TEST_F(RestartPolicyTest, StartsGpudAgainThatAsksForItWhateverItsPolicy) {
   MakeUp({"again"}, {Process("a", {"wait"})}, Quick());
   const pid_t a = Pid("a");
   for (uint32_t i = 1; i <= 7; ++i) {
-    kill(Pid("gpud"), SIGUSR1);
+    EndGpud({.pid = Pid("gpud"), .named = true});
     ASSERT_TRUE(WatchUntil([&] {
       return Record("gpud").restarts == i &&
              Record("gpud").state == ProcessState::kReady &&
@@ -517,21 +543,31 @@ TEST_F(RestartPolicyTest, OnlyGpudMayAskForIt) {
   EXPECT_TRUE(supervisor_->TakeDown().ok());
 }
 
-// A GPU that is broken for good.
-TEST_F(RestartPolicyTest, GivesUpOnAGpudThatAsksForItAndNeverServes) {
+// A GPU that is broken for good, whether gpud gets so far as to serve or not.
+TEST_F(RestartPolicyTest, GivesUpOnAGpudThatAsksForItAndHelpsNobody) {
+  for (const bool serves : {false, true}) {
+    MakeUp({"again"}, {}, Quick());
+    probe_.gpud_serves = serves;
+    ExpectGivesUp([](pid_t pid) { return RestartMark{.pid = pid}; });
+    probe_.gpud_serves = true;
+  }
+}
+
+// The word of the one before is not its own.
+TEST_F(RestartPolicyTest, GivesUpThoughAnEarlierGpudHasNamedACulprit) {
   MakeUp({"again"}, {}, Quick());
-  probe_.gpud_serves = false;
-  pid_t asked = 0;
-  ASSERT_TRUE(WatchUntil([&] {
-    if (const pid_t pid = Pid("gpud");
-        pid != asked && !Record("gpud").exit &&
-        Waits("gpud") == static_cast<int>(Record("gpud").restarts) + 1) {
-      kill(asked = pid, SIGUSR1);
-    }
-    return Record("gpud").given_up;
-  })) << said_;
-  EXPECT_EQ(Record("gpud").restarts, 5u);
-  supervisor_->TakeDown().IgnoreError();
+  const RestartMark first{.pid = Pid("gpud"), .named = true};
+  ExpectGivesUp([&](pid_t) { return first; });
+}
+
+// Each was ready for longer than proves one, and has hung for all of that.
+TEST_F(RestartPolicyTest, GivesUpOnAGpudThatHangsEachTime) {
+  Supervisor::Options options = Quick();
+  options.backoff.proven = milliseconds(1);
+  MakeUp({"again"}, {}, options);
+  ExpectGivesUp([](pid_t pid) {
+    return RestartMark{.pid = pid, .stood_still = std::chrono::hours(1)};
+  });
 }
 
 TEST_F(RestartPolicyTest, LetsAProperEndBe) {

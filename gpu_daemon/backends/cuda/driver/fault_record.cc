@@ -22,7 +22,7 @@ FaultRecord::FaultRecord(std::string file) : file_(std::move(file)) {
   for (std::string line; std::getline(in, line);) {
     RunId run;
     std::istringstream words(line);
-    if (words >> run.event_id >> run.sequence >> run.device) {
+    if (words >> run.event_id >> run.sequence >> run.owner >> run.device) {
       before_.push_back(std::move(run));
     }
   }
@@ -45,13 +45,16 @@ std::vector<RunId> FaultRecord::Blame(std::span<const RunId> ran) const {
   return blamed;
 }
 
-absl::Status FaultRecord::Note(std::span<const RunId> ran) const {
+absl::Status FaultRecord::Note(std::span<const RunId> ran,
+                               RestartMark mark) const {
   if (file_.empty()) return absl::OkStatus();
   std::ofstream out(file_, std::ios::trunc);
-  out << getpid() << '\n';
+  mark.pid = getpid();
+  out << mark.ToLine() << '\n';
   for (const RunId& run : ran) {
     if (run.is_event()) {
-      out << run.event_id << ' ' << run.sequence << ' ' << run.device << '\n';
+      out << run.event_id << ' ' << run.sequence << ' ' << run.owner << ' '
+          << run.device << '\n';
     }
   }
   out.close();

@@ -3,6 +3,8 @@
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_DRIVER_FAULT_RECORD_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_CUDA_DRIVER_FAULT_RECORD_H_
 
+#include <sys/types.h>
+
 #include <compare>
 #include <cstdint>
 #include <span>
@@ -10,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/restart_mark.h"
 
 namespace carillon::gpud::cuda {
 
@@ -19,6 +22,7 @@ struct RunId {
   static constexpr uint32_t kNoEvent = ~uint32_t{0};
 
   std::string device;
+  pid_t owner = 0;  // a new process begins its sequences anew
   uint32_t event_id = kNoEvent;
   uint64_t sequence = 0;
 
@@ -40,9 +44,9 @@ class FaultRecord {
   // process. Empty: any of them may be it.
   std::vector<RunId> Blame(std::span<const RunId> ran) const;
 
-  // This process ends for the next gpud, and one of these may have faulted, if
-  // there are any. Errors: the system's.
-  absl::Status Note(std::span<const RunId> ran) const;
+  // This process ends for the next gpud, as `mark` says but for the pid, and one
+  // of these may have faulted, if there are any. Errors: the system's.
+  absl::Status Note(std::span<const RunId> ran, RestartMark mark = {}) const;
 
  private:
   const std::string file_;

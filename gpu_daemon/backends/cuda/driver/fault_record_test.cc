@@ -16,9 +16,11 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-const RunId kRogue{.device = "rogue", .event_id = 1, .sequence = 7};
-const RunId kHonest{.device = "honest", .event_id = 1, .sequence = 7};
-const RunId kLater{.device = "honest", .event_id = 1, .sequence = 8};
+const RunId kRogue{.device = "rogue", .owner = 5, .event_id = 1, .sequence = 7};
+const RunId kHonest{
+    .device = "honest", .owner = 6, .event_id = 1, .sequence = 7};
+const RunId kLater{
+    .device = "honest", .owner = 6, .event_id = 1, .sequence = 8};
 const RunId kBackground{.device = "honest"};
 
 class FaultRecordTest : public ::testing::Test {
@@ -54,6 +56,25 @@ TEST_F(FaultRecordTest, ARecordIsForTheNextProcessAndNoLaterOne) {
               IsEmpty());
 }
 
+TEST_F(FaultRecordTest, ADeviceThatAttachesAnewIsAnother) {
+  ASSERT_TRUE(FaultRecord(File()).Note(std::vector{kRogue, kHonest}).ok());
+  RunId again = kHonest;
+  again.owner = 7;
+  EXPECT_THAT(FaultRecord(File()).Blame(std::vector{kLater, again}), IsEmpty());
+}
+
+TEST_F(FaultRecordTest, WhatElseIsSaidLeavesTheEvents) {
+  const RestartMark mark{.named = true,
+                         .stood_still = std::chrono::milliseconds(17)};
+  ASSERT_TRUE(FaultRecord(File()).Note(std::vector{kRogue}, mark).ok());
+  const RestartMark read = RestartMark::Read(File());
+  EXPECT_EQ(read.pid, getpid());
+  EXPECT_TRUE(read.named);
+  EXPECT_EQ(read.stood_still, mark.stood_still);
+  EXPECT_THAT(FaultRecord(File()).Blame(std::vector{kRogue, kLater}),
+              ElementsAre(kRogue));
+}
+
 // It does not come back in the next gpud, whose events are innocent then.
 TEST_F(FaultRecordTest, ABackgroundKernelMayBeItAndIsNotedNowhere) {
   const FaultRecord first(File());
@@ -70,7 +91,7 @@ TEST_F(FaultRecordTest, WhereNothingOutlivesTheProcessAllAreToBlame) {
 }
 
 TEST_F(FaultRecordTest, GarbageWasNotNoted) {
-  std::ofstream(File()) << "1\nx y z\n1 7\n\n1 7 rogue\n";
+  std::ofstream(File()) << "1\nx y z\n1 7\n\n1 7 5\n1 7 5 rogue\n";
   EXPECT_THAT(FaultRecord(File()).Blame(std::vector{kRogue, kHonest}),
               ElementsAre(kRogue));
 }

@@ -36,6 +36,13 @@ uint32_t Status(EventStatus status) { return static_cast<uint32_t>(status); }
 // for room on a full GPU, and what takes longer is no measurement.
 constexpr Nanoseconds kMeasureLimitNs = 1'000'000;
 
+// A context's fault that is no kernel's.
+bool IsHardwareFault(CUresult result) {
+  return result == CUDA_ERROR_ECC_UNCORRECTABLE ||
+         result == CUDA_ERROR_NVLINK_UNCORRECTABLE ||
+         result == CUDA_ERROR_EXTERNAL_DEVICE;
+}
+
 // "event 3 ('busy') of device 'nic0', sequence 17".
 std::string Describe(const Unfinished& launch) {
   const std::string_view kernel = launch.kmd.kernel->name;
@@ -113,8 +120,12 @@ void Gpu::LoseContext() {
 
 bool Gpu::Check(CUresult result) {
   if (result == CUDA_SUCCESS) return true;
-  if (IsContextFault(result) && gate_.Lose()) {
-    spdlog::warn("a kernel faulted: {}", ErrorText(driver_, result));
+  if (!IsContextFault(result)) return false;
+  const bool hardware = IsHardwareFault(result);
+  if (hardware) hardware_.store(true, std::memory_order_relaxed);
+  if (gate_.Lose()) {
+    spdlog::warn("{}: {}", hardware ? "the GPU failed" : "a kernel faulted",
+                 ErrorText(driver_, result));
   }
   return false;
 }
@@ -224,10 +235,11 @@ void Gpu::Watch() {
     StopEverything();
   });
   const StepLimit end(last_step_ns_, end_after, [this, end_after] {
-    SayUnusable(fmt::format(
-        "the thread that looks for kernels that do not end has stood still for "
-        "{} ms, as the driver does not return",
-        end_after.count()));
+    SayUnusable({.why = fmt::format("the thread that looks for kernels that do "
+                                    "not end has stood still "
+                                    "for {} ms, as the driver does not return",
+                                    end_after.count()),
+                 .mark = {.stood_still = end_after}});
   });
   while (gate_.AwaitLoss(options_.look_every)) {
     LookAtHealth();
@@ -346,17 +358,19 @@ void Gpu::StopEverything() {
 void Gpu::End() {
   NoteStep();
   const StepLimit limit(last_step_ns_, options_.longest_step, [this] {
-    SayUnusable(fmt::format(
-        "a kernel has faulted or does not end, and the driver does not return "
-        "within {} ms: which one is not known",
-        options_.longest_step.count()));
+    SayUnusable(
+        {.why = fmt::format(
+             "a kernel has faulted or does not end, and the driver does not "
+             "return within {} ms: which one is not known",
+             options_.longest_step.count()),
+         .mark = {.stood_still = options_.longest_step}});
   });
   std::lock_guard lock(tenants_mutex_);
   LostWork lost;
   for (ContextUser* tenant : tenants_) tenant->TakeUnfinished(lost);
   const Loss loss = EndCulprits(lost.unfinished);
   EndWhatDoesNotRunAgain(lost);
-  SayUnusable(loss.why, loss.suspects);
+  SayUnusable(loss);
   for (Unfinished& launch : lost.unfinished) {
     if (launch.end == nullptr) continue;
     launch.end(EventState::kAborted, Status(EventStatus::kShutdown));
@@ -388,7 +402,13 @@ Gpu::Loss Gpu::EndCulprits(std::vector<Unfinished>& unfinished) {
     return {.why = fmt::format("a kernel ran for more than {} ms: {}",
                                options_.longest_kernel.count(),
                                culprits.empty() ? "it has ended meanwhile"
-                                                : JoinWords(culprits))};
+                                                : JoinWords(culprits)),
+            .mark = {.named = !culprits.empty()}};
+  }
+  if (hardware_.load(std::memory_order_relaxed)) {
+    return {.why =
+                "its hardware has failed, as the line before says; no event "
+                "is to blame"};
   }
   const bool stopped = stopped_.load(std::memory_order_relaxed);
   const std::vector<RunId> blamed = faults_.Blame(ran);
@@ -400,7 +420,13 @@ Gpu::Loss Gpu::EndCulprits(std::vector<Unfinished>& unfinished) {
     end(launch, stopped ? EventStatus::kTimedOut : EventStatus::kKernelFault);
   }
   if (!culprits.empty()) {
-    return {.why = fmt::format("the GPU is lost by {}", JoinWords(culprits))};
+    // Another one may have faulted, too.
+    std::erase_if(ran, [&](const RunId& run) {
+      return std::ranges::find(blamed, run) != blamed.end();
+    });
+    return {.why = fmt::format("the GPU is lost by {}", JoinWords(culprits)),
+            .suspects = std::move(ran),
+            .mark = {.named = true}};
   }
   return {.why = fmt::format("the GPU is lost, by one of the {} launches that "
                              "it had: which one, their next run shows",
@@ -412,9 +438,11 @@ void Gpu::Recover() {
   NoteStep();
   // From here on: who has a use may be in the driver, and not come back.
   const StepLimit limit(last_step_ns_, options_.longest_step, [this] {
-    SayUnusable(fmt::format(
-        "its recovery has stood still for {} ms, as the driver does not return",
-        options_.longest_step.count()));
+    SayUnusable(
+        {.why = fmt::format("its recovery has stood still for {} ms, as "
+                            "the driver does not return",
+                            options_.longest_step.count()),
+         .mark = {.stood_still = options_.longest_step}});
   });
   auto barred = gate_.Bar();
   std::lock_guard lock(tenants_mutex_);
@@ -422,7 +450,8 @@ void Gpu::Recover() {
   const absl::Status status = TryToRecover(lost);
   if (!status.ok()) {
     // What has not ended stays so for another gpud, if there is to be one.
-    SayUnusable(std::string(status.message()));
+    SayUnusable({.why = std::string(status.message()),
+                 .mark = {.named = std::exchange(marked_, false)}});
     for (Unfinished& launch : lost.unfinished) {
       launch.end(EventState::kAborted, Status(EventStatus::kShutdown));
     }
@@ -464,7 +493,7 @@ void Gpu::ResumeAll() {
     NoteStep();
     if (status.ok()) continue;
     if (!Faulted()) {
-      SayUnusable(std::string(status.message()));
+      SayUnusable({.why = std::string(status.message())});
       gate_.Open(status);
     }
     return;
@@ -477,14 +506,14 @@ absl::Status Gpu::Unstoppable() {
       "room there");
 }
 
-void Gpu::SayUnusable(const std::string& why,
-                      const std::vector<RunId>& suspects) {
+void Gpu::SayUnusable(const Loss& loss) {
   std::call_once(unusable_, [&] {
-    spdlog::error("the GPU cannot be used any more: {}", why);
-    if (const absl::Status noted = faults_.Note(suspects); !noted.ok()) {
+    spdlog::error("the GPU cannot be used any more: {}", loss.why);
+    if (const absl::Status noted = faults_.Note(loss.suspects, loss.mark);
+        !noted.ok()) {
       spdlog::error("{}: devices end with gpud", noted.message());
     }
-    if (options_.on_unusable) options_.on_unusable(why);
+    if (options_.on_unusable) options_.on_unusable(loss.why);
   });
 }
 
@@ -512,6 +541,7 @@ absl::Status Gpu::Replay(LostWork& lost) {
         std::make_shared<decltype(launch.end)>(std::move(launch.end)));
     if (end == AloneEnd::kUnstoppable) {
       unfinished.pop_back();
+      marked_ = true;
       return Unstoppable();
     }
     losses_in_a_row = end == AloneEnd::kSurvived ? 0 : losses_in_a_row + 1;

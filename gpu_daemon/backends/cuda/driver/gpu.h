@@ -297,7 +297,8 @@ class Gpu {
   struct Loss {
     std::string why;
     // Of these any may have faulted.
-    std::vector<RunId> suspects;
+    std::vector<RunId> suspects = {};
+    RestartMark mark = {};
   };
   Loss EndCulprits(std::vector<Unfinished>& unfinished);
   void Recover();
@@ -306,8 +307,7 @@ class Gpu {
   void ResumeAll();
   // The watching thread goes on, in a recovery or else.
   void NoteStep() { last_step_ns_.store(NowNs(), std::memory_order_relaxed); }
-  void SayUnusable(const std::string& why,
-                   const std::vector<RunId>& suspects = {});
+  void SayUnusable(const Loss& loss);
   static absl::Status Unstoppable();
   absl::Status Replay(LostWork& lost);
   // What came of a launch that ran alone. It has ended in any case; kSurvived:
@@ -343,7 +343,11 @@ class Gpu {
   // The context is lost because something does not end, and not by a fault. As
   // `unstoppable_`.
   std::atomic<bool> stopped_{false};
-  bool marked_ = false;  // something is marked; the watching thread's
+  // The driver has said that the hardware failed. As `unstoppable_`.
+  std::atomic<bool> hardware_{false};
+  // Something is marked, or has ended as overdue and runs on; the watching
+  // thread's.
+  bool marked_ = false;
   std::mutex traps_mutex_;
   std::vector<uint32_t*> traps_;
   // Writers: whoever switches it; the watching thread. Relaxed: they stand for

@@ -91,7 +91,9 @@ uint64_t TakeUnfinishedOf(const std::shared_ptr<EventKernel>& event,
     }
     event->memory().bell().Signal();
   };
-  // Counted as done until they turn out otherwise.
+  // Counted as done until they turn out otherwise. Which the GPU has ended, nobody
+  // knows: what was rung is no evidence.
+  event->ledger().LoseCount();
   totals.launched = rung - totals.refused;
   totals.done = rung - totals.failed;
   for (uint64_t s = rung > entries ? rung - entries + 1 : 1; s <= rung; ++s) {
@@ -100,6 +102,7 @@ uint64_t TakeUnfinishedOf(const std::shared_ptr<EventKernel>& event,
       complete(s, state, end_status);
     };
     const RunId run{.device = event->memory().name(),
+                    .owner = event->memory().owner(),
                     .event_id = event->event_id(),
                     .sequence = s};
     if (s == overdue) {

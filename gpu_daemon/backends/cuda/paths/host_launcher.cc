@@ -510,6 +510,7 @@ void HostLauncher::TakeUnfinished(LostWork& lost) {
                                static_cast<EventStatus>(status));
              },
          .run = {.device = flight.event->memory().name(),
+                 .owner = flight.event->memory().owner(),
                  .event_id = flight.event->event_id(),
                  .sequence = flight.sequence.value()},
          // A launch that failed may have been the one whose kernel faulted.

@@ -682,6 +682,7 @@ void PagodaLauncher::TakeUnfinished(LostWork& lost) {
                                static_cast<EventStatus>(status));
              },
          .run = {.device = task.event->memory().name(),
+                 .owner = task.event->memory().owner(),
                  .event_id = task.event->event_id(),
                  .sequence = task.sequence.value()},
          .overdue = task.overdue,
