@@ -170,6 +170,13 @@ class HttpServer::Impl {
     co_return handler_.answer(request);
   }
 
+  // In another thread, too: it may wait for a disk.
+  static net::awaitable<ssize_t> ReadPiece(const OpenFile& file, size_t from,
+                                           std::vector<char>& piece) {
+    co_return pread(file.fd.get(), piece.data(), piece.size(),
+                    static_cast<off_t>(from));
+  }
+
   // Returns whether it was sent. Of a stream only the header.
   net::awaitable<bool> Send(Stream& stream, const Response& response, bool keep,
                             beast::error_code& error) {
@@ -217,8 +224,9 @@ class HttpServer::Impl {
     const size_t bytes = response.file == nullptr ? 0 : response.file->bytes;
     for (size_t sent = 0; sent < bytes && !error; sent += piece.size()) {
       piece.resize(std::min(kPiece, bytes - sent));
-      const ssize_t got = pread(response.file->fd.get(), piece.data(),
-                                piece.size(), static_cast<off_t>(sent));
+      const ssize_t got = co_await net::co_spawn(
+          answers_.get_executor(), ReadPiece(*response.file, sent, piece),
+          net::use_awaitable);
       // The length is out already: only a connection that ends tells of it.
       if (got <= 0) co_return false;
       piece.resize(static_cast<size_t>(got));

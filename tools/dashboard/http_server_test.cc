@@ -8,9 +8,12 @@
 #include <malloc.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <future>
 #include <memory>
 #include <string>
@@ -27,6 +30,17 @@
 // Of sanitizer/allocator_interface.h, which gcc's packages lack.
 extern "C" size_t __sanitizer_get_current_allocated_bytes();
 #endif
+
+namespace {
+// A disk that may keep its reader waiting.
+std::function<void()>* before_pread = nullptr;
+}  // namespace
+
+// In place of libc's, for the server too.
+extern "C" ssize_t pread(int fd, void* to, size_t bytes, off_t from) {
+  if (before_pread != nullptr) (*before_pread)();
+  return syscall(SYS_pread64, fd, to, bytes, from);
+}
 
 namespace carillon::dashboard {
 namespace {
@@ -145,6 +159,29 @@ TEST_F(HttpServerTest, AFileComesWholeInPieces) {
               HasSubstr(fmt::format("Content-Length: {}\r\n", trace.size())));
   // Not by a matcher: it would print 8 MiB.
   EXPECT_TRUE(answer.ends_with("\r\n\r\n" + trace));
+}
+
+TEST_F(HttpServerTest, AFileOnASlowDiskDelaysNoOthers) {
+  std::promise<void> over;
+  std::atomic<bool> waits{false};
+  std::function<void()> wait = [&, end = over.get_future().share()] {
+    waits = true;
+    end.wait();
+  };
+  before_pread = &wait;
+  Serve();
+  Client client(server_->port());
+  client.Send(Head("GET /api/v1/trace.pftrace") + "Connection: close\r\n\r\n");
+  EXPECT_TRUE(Eventually([&] { return waits.load(); }));
+  auto lives = std::async(std::launch::async, [&] { return Lives(); });
+  EXPECT_TRUE(Eventually([&] {
+    return lives.wait_for(milliseconds(0)) == std::future_status::ready;
+  }));
+  over.set_value();
+  EXPECT_TRUE(lives.get());
+  EXPECT_TRUE(client.ReadAll().ends_with("trace of 600 s"));
+  server_.reset();
+  before_pread = nullptr;
 }
 
 TEST_F(HttpServerTest, ListensOnLoopbackOnly) {

@@ -41,7 +41,8 @@ struct Options {
   uint16_t port = 0;
   std::vector<std::string> roles;
   std::string page;
-  std::string read_to;
+  bool read_recorders = false;
+  int trace_to = -1;
   uint64_t last = 0;
   bool supervised = false;
   bool json = false;
@@ -151,16 +152,17 @@ int Main(int argc, char** argv) {
                  "A folder with the page's files, in place of the program's");
   app.add_flag("--supervised", options.supervised,
                "Leave the viewer's link in the testbed's directory");
-  app.add_option("--read-to", options.read_to,
-                 "Only read the flight recorders, and leave the answer in this "
-                 "folder; the dashboard itself starts this");
-  app.add_option("--last", options.last,
-                 "For --read-to: a trace of so many seconds; 0: the story");
+  app.add_flag("--read-recorders", options.read_recorders,
+               "Only read the flight recorders, and print their story; the "
+               "dashboard itself starts this");
+  app.add_option("--trace-to", options.trace_to,
+                 "For --read-recorders: write a trace to this descriptor");
+  app.add_option("--last", options.last, "The seconds of that trace");
   app.add_flag("--json", options.json, "Print the links as JSON");
   CLI11_PARSE(app, argc, argv);
-  if (!options.read_to.empty()) {
+  if (options.read_recorders) {
     return ReadRecorders({options.testbed, TestbedPaths(options.directory), {}},
-                         options.read_to, options.last);
+                         options.trace_to, options.last);
   }
   const absl::Status status =
       !options.page.empty() && !std::filesystem::is_directory(options.page)

@@ -2,21 +2,24 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
-#include <filesystem>
-#include <fstream>
+#include <cstdio>
+#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <system_error>
 
+#include "absl/cleanup/cleanup.h"
 #include "base/read_file.h"
 #include "base/status.h"
 #include "base/subprocess.h"
-#include "base/temp_directory.h"
 #include "base/text.h"
 #include "tools/testbed/ledger/checker.h"
 #include "tools/testbed/ledger/timeline_view.h"
@@ -28,11 +31,34 @@ namespace {
 
 constexpr uint64_t kSecond = 1'000'000'000;
 constexpr size_t kStorySteps = 400;
-constexpr uint64_t kMostTraceBytes = 256 << 20;
+constexpr rlim_t kMostTraceBytes = 256 << 20;
 constexpr std::chrono::minutes kMostTime{2};
 
-std::string AnswerIn(const std::string& folder) { return folder + "/answer"; }
-std::string TraceIn(const std::string& folder) { return folder + "/trace"; }
+// One reads, and one waits.
+constexpr int kMostReads = 2;
+
+// Without a name nothing is left of a dashboard that is killed. Errors:
+// ResourceExhausted.
+absl::StatusOr<UniqueFd> MakeNamelessFile() {
+  FILE* const file = tmpfile();
+  UniqueFd fd(file == nullptr ? -1 : fcntl(fileno(file), F_DUPFD_CLOEXEC, 0));
+  const int error = errno;
+  if (file != nullptr) fclose(file);
+  if (fd) return fd;
+  return absl::ResourceExhaustedError(
+      fmt::format("cannot make a file in /tmp: {}", std::strerror(error)));
+}
+
+// What this process writes ends at the most that the dashboard sends, and a
+// write beyond that is an error. Returns the bound.
+rlim_t BoundFiles() {
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit limit;
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0) return kMostTraceBytes;
+  limit.rlim_cur = std::min(limit.rlim_cur, kMostTraceBytes);
+  setrlimit(RLIMIT_FSIZE, &limit);
+  return limit.rlim_cur;
+}
 
 absl::Status CheckRecorded(const testbed::Timeline& timeline) {
   if (!timeline.recordings.empty()) return absl::OkStatus();
@@ -63,8 +89,8 @@ absl::StatusOr<Json> TellStory(const testbed::Testbed& testbed) {
   return json;
 }
 
-absl::StatusOr<Json> WriteTrace(const testbed::Testbed& testbed,
-                                const std::string& file, uint64_t seconds) {
+absl::StatusOr<Json> WriteTrace(const testbed::Testbed& testbed, int file,
+                                uint64_t seconds) {
   testbed::Timeline timeline = testbed::ReadSteps(testbed.name, testbed.paths);
   RETURN_IF_ERROR(CheckRecorded(timeline));
   // It would show events that nobody ends.
@@ -72,35 +98,49 @@ absl::StatusOr<Json> WriteTrace(const testbed::Testbed& testbed,
     return absl::FailedPreconditionError(JoinWords(timeline.unreadable));
   }
   const uint64_t made = timeline.recordings.front().made_ns;
-  ASSIGN_OR_RETURN(
-      const auto writer,
-      perfetto::TraceWriter::Create(
-          file, perfetto::ClockPair{
-                    .monotonic_ns = made,
-                    .realtime_ns = made + timeline.realtime_offset_ns}));
+  const auto writer = perfetto::TraceWriter::CreateIn(
+      UniqueFd(file),
+      perfetto::ClockPair{.monotonic_ns = made,
+                          .realtime_ns = made + timeline.realtime_offset_ns});
+  const rlim_t most = BoundFiles();
   perfetto::WriteTimeline(std::move(timeline), seconds * kSecond, *writer);
-  RETURN_IF_ERROR(writer->Finish());
-  std::error_code unknown;
-  if (const auto size = std::filesystem::file_size(file, unknown);
-      !unknown && size > kMostTraceBytes) {
+  const absl::Status written = writer->Finish();
+  if (absl::IsOutOfRange(written)) {
     return WithHint(absl::ResourceExhaustedError(fmt::format(
-                        "the trace of the last {} s has {} bytes; the "
-                        "dashboard sends at most {}",
-                        seconds, size, kMostTraceBytes)),
+                        "the trace of the last {} s has more than {} bytes, "
+                        "which is the most that the dashboard sends",
+                        seconds, most)),
                     "ask for fewer seconds, or `carillon trace export`");
   }
+  RETURN_IF_ERROR(written);
   return Json::object();
 }
 
 }  // namespace
 
-absl::StatusOr<Json> RecorderReader::Read(const std::string& folder,
+absl::StatusOr<Json> RecorderReader::Read(const UniqueFd& trace,
                                           uint64_t seconds) {
-  ASSIGN_OR_RETURN(
-      auto reader,
-      Subprocess::Start({.argv = {program_, "--dir", testbed_.paths.directory(),
-                                  "--testbed", testbed_.name, "--read-to",
-                                  folder, "--last", std::to_string(seconds)}}));
+  // Each who waits holds a connection, even one whose client has gone.
+  if (reads_.fetch_add(1) >= kMostReads) {
+    reads_.fetch_sub(1);
+    return WithHint(absl::UnavailableError(
+                        "the recorders are being read, and somebody waits"),
+                    "ask again in some seconds");
+  }
+  const absl::Cleanup done = [this] { reads_.fetch_sub(1); };
+  const MutexLock reading(reading_);
+  ASSIGN_OR_RETURN(const auto answer_file, MakeNamelessFile());
+  SpawnOptions options = {
+      .argv = {program_, "--dir", testbed_.paths.directory(), "--testbed",
+               testbed_.name, "--read-recorders"},
+      .out = answer_file.get()};
+  if (trace) {
+    options.argv.insert(options.argv.end(),
+                        {"--trace-to", std::to_string(trace.get()), "--last",
+                         std::to_string(seconds)});
+    options.inherited = {trace.get()};
+  }
+  ASSIGN_OR_RETURN(auto reader, Subprocess::Start(options));
   if (!reader.AwaitEnd(kMostTime)) {
     return WithHint(absl::DeadlineExceededError(
                         "reading the recorders takes longer than two minutes"),
@@ -115,7 +155,9 @@ absl::StatusOr<Json> RecorderReader::Read(const std::string& folder,
                         ended.ToString())),
         "`carillon postmortem` and `carillon trace export` read them, too");
   }
-  ASSIGN_OR_RETURN(const auto text, ReadFile(AnswerIn(folder), "an answer"));
+  ASSIGN_OR_RETURN(const auto text,
+                   ReadFile(fmt::format("/proc/self/fd/{}", answer_file.get()),
+                            "an answer"));
   Json answer = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!answer.is_object() || !answer.contains("value")) {
     return absl::InternalError("the recorders' reader has left no answer");
@@ -127,40 +169,31 @@ absl::StatusOr<Json> RecorderReader::Read(const std::string& folder,
                   answer.value("hint", ""));
 }
 
-absl::StatusOr<Json> RecorderReader::Story() {
-  const MutexLock reading(reading_);
-  ASSIGN_OR_RETURN(const auto folder, TempDirectory::Make());
-  return Read(folder.path(), 0);
-}
+absl::StatusOr<Json> RecorderReader::Story() { return Read(UniqueFd(), 0); }
 
 absl::StatusOr<SharedFile> RecorderReader::Trace(uint64_t seconds) {
-  const MutexLock reading(reading_);
-  ASSIGN_OR_RETURN(const auto folder, TempDirectory::Make());
-  RETURN_IF_ERROR(Read(folder.path(), seconds).status());
   auto file = std::make_shared<OpenFile>();
-  file->fd.reset(open(TraceIn(folder.path()).c_str(), O_RDONLY | O_CLOEXEC));
+  ASSIGN_OR_RETURN(file->fd, MakeNamelessFile());
+  RETURN_IF_ERROR(Read(file->fd, seconds).status());
   struct stat facts;
-  if (!file->fd || fstat(file->fd.get(), &facts) != 0) {
+  if (fstat(file->fd.get(), &facts) != 0) {
     return absl::InternalError("the recorders' reader has left no trace");
   }
   file->bytes = static_cast<size_t>(facts.st_size);
   return file;
 }
 
-int ReadRecorders(const testbed::Testbed& testbed, const std::string& folder,
+int ReadRecorders(const testbed::Testbed& testbed, int trace,
                   uint64_t seconds) {
   const absl::StatusOr<Json> value =
-      seconds == 0 ? TellStory(testbed)
-                   : WriteTrace(testbed, TraceIn(folder), seconds);
+      trace < 0 ? TellStory(testbed) : WriteTrace(testbed, trace, seconds);
   const absl::Status& status = value.status();
   const Json answer = {{"code", static_cast<int>(status.code())},
                        {"message", std::string(status.message())},
                        {"hint", HintOf(status)},
                        {"value", value.ok() ? *value : Json()}};
-  std::ofstream file(AnswerIn(folder));
-  file << answer.dump(-1, ' ', false, Json::error_handler_t::replace);
-  file.close();
-  return file ? 0 : 1;
+  fmt::print("{}", answer.dump(-1, ' ', false, Json::error_handler_t::replace));
+  return fflush(stdout) == 0 && ferror(stdout) == 0 ? 0 : 1;
 }
 
 }  // namespace carillon::dashboard

@@ -4,6 +4,7 @@
 #ifndef CARILLON_TOOLS_DASHBOARD_RECORDER_READER_H_
 #define CARILLON_TOOLS_DASHBOARD_RECORDER_READER_H_
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -11,12 +12,13 @@
 #include "absl/status/statusor.h"
 #include "base/json.h"
 #include "base/mutex.h"
+#include "base/unique_fd.h"
 #include "tools/dashboard/http_message.h"
 #include "tools/testbed/supervisor/testbeds.h"
 
 namespace carillon::dashboard {
 
-// Thread safe: one process at a time, and others wait for it.
+// Thread safe: one process at a time, and one more call waits for it.
 class RecorderReader {
  public:
   // `program`: one whose main() calls ReadRecorders(), as carillon-dashboard's
@@ -26,23 +28,25 @@ class RecorderReader {
 
   // As View::Story() and View::Trace(). Errors: NotFound (nothing is recorded),
   // FailedPrecondition (a recorder cannot be read), ResourceExhausted (a trace
-  // beyond 256 MiB), DeadlineExceeded (two minutes), Internal.
+  // beyond 256 MiB), DeadlineExceeded (two minutes), Unavailable (one reads, and
+  // another waits), Internal.
   absl::StatusOr<Json> Story();
   absl::StatusOr<SharedFile> Trace(uint64_t seconds);
 
  private:
-  // Has the process leave its answer in `folder`; 0 seconds: the story.
-  absl::StatusOr<Json> Read(const std::string& folder, uint64_t seconds)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(reading_);
+  // The process's answer. It writes a trace to `trace`; none: the story.
+  absl::StatusOr<Json> Read(const UniqueFd& trace, uint64_t seconds);
 
   const std::string program_;
   const testbed::Testbed testbed_;
   Mutex reading_;
+  // Calls that read or wait. Its order does not matter: a count.
+  std::atomic<int> reads_{0};
 };
 
-// In that process, with what follows --read-to and --last. Returns its exit code.
-int ReadRecorders(const testbed::Testbed& testbed, const std::string& folder,
-                  uint64_t seconds);
+// In that process, with what follows --trace-to (below 0: the story) and --last.
+// The answer goes to stdout. Returns its exit code.
+int ReadRecorders(const testbed::Testbed& testbed, int trace, uint64_t seconds);
 
 }  // namespace carillon::dashboard
 

@@ -6,18 +6,26 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 
+#include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <fstream>
+#include <future>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/json.h"
 #include "base/line_process.h"
 #include "base/status.h"
 #include "base/testbed_paths.h"
+#include "base/testing/eventually.h"
 #include "shm/recorder/flight_recorder.h"
 #include "tools/dashboard/test_http_client.h"
 #include "tools/testbed/supervisor/test_util.h"
@@ -132,6 +140,97 @@ TEST_F(RecorderReaderTest, AReaderThatEndsBadlyIsAnError) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("exit code 1"));
   EXPECT_THAT(HintOf(status), HasSubstr("carillon postmortem"));
+}
+
+// In place of the reader: what RecorderReader starts and gives to it.
+class ScriptedReaderTest : public RecorderReaderTest {
+ protected:
+  // `commands`: of a shell, whose stdout is the answer.
+  std::string Script(const std::string& commands) {
+    const std::string path = folder_.path() + "/reader.sh";
+    std::ofstream(path) << "#!/bin/sh\n" << commands;
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+    return path;
+  }
+};
+
+constexpr char kAnswer[] =
+    R"({"code": 0, "message": "", "hint": "", "value": {}})";
+
+TEST_F(ScriptedReaderTest, WhatItIsGivenToWriteHasNoName) {
+  const std::string seen = folder_.path() + "/seen";
+  RecorderReader reader(
+      Script(
+          fmt::format("ls -l /proc/$$/fd | grep /tmp/ | grep -v reader.sh >> "
+                      "{}\necho '{}'\n",
+                      seen, kAnswer)),
+      testbed_);
+  EXPECT_TRUE(reader.Story().ok());
+  const auto trace = reader.Trace(10);
+  EXPECT_TRUE(trace.ok()) << trace.status();
+  std::ifstream lines(seen);
+  int files = 0;
+  for (std::string line; std::getline(lines, line); ++files) {
+    EXPECT_TRUE(line.ends_with(" (deleted)")) << line;
+  }
+  // The answer twice, and a trace.
+  EXPECT_EQ(files, 3);
+}
+
+TEST_F(ScriptedReaderTest, AThirdReadIsRefusedAndTheSecondWaits) {
+  const std::string began = folder_.path() + "/began";
+  const std::string goes_on = folder_.path() + "/goes_on";
+  ASSERT_EQ(mkfifo(goes_on.c_str(), 0600), 0);
+  RecorderReader reader(Script(fmt::format("echo >> {}\nread line < {}\n"
+                                           "echo '{}'\n",
+                                           began, goes_on, kAnswer)),
+                        testbed_);
+  const auto begun = [&] {
+    std::ifstream file(began);
+    return std::count(std::istreambuf_iterator<char>(file), {}, '\n');
+  };
+  std::vector<std::future<absl::Status>> all;
+  for (int i = 0; i < 3; ++i) {
+    all.push_back(std::async(std::launch::async,
+                             [&] { return reader.Story().status(); }));
+  }
+  // Whichever comes third ends, and no other does.
+  const auto refused = [&] {
+    return std::ranges::find_if(all, [](const auto& one) {
+      return one.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+    });
+  };
+  EXPECT_TRUE(Eventually([&] { return refused() != all.end(); }));
+  EXPECT_TRUE(Eventually([&] { return begun() == 1; }));
+  if (const auto one = refused(); one != all.end()) {
+    const absl::Status status = one->get();
+    EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+    EXPECT_THAT(HintOf(status), HasSubstr("ask again"));
+    all.erase(one);
+  }
+  for (int i = 0; i < static_cast<int>(all.size()); ++i) {
+    EXPECT_TRUE(Eventually([&] { return begun() == i + 1; }));
+    std::ofstream(goes_on) << "\n";
+  }
+  for (auto& one : all) EXPECT_TRUE(one.get().ok());
+}
+
+TEST_F(RecorderReaderTest, ATraceEndsWhereItIsTooLarge) {
+  Record(1 << 16);
+  RecorderReader reader(kDashboard, testbed_);
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit small = before;
+  small.rlim_cur = 1 << 20;  // what the process that reads takes over
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const absl::Status status = reader.Trace(600).status();
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("1048576 bytes"));
+  EXPECT_THAT(HintOf(status), HasSubstr("fewer seconds"));
+  const auto whole = reader.Trace(600);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_GT((*whole)->bytes, size_t{1} << 20);
 }
 
 }  // namespace

@@ -58,7 +58,11 @@ Response ToResponse(const absl::StatusOr<Json>& result) {
   if (const std::string hint = HintOf(result.status()); !hint.empty()) {
     message += "; " + hint;
   }
-  return Error(StatusOf(result.status()), message);
+  Response response = Error(StatusOf(result.status()), message);
+  if (absl::IsUnavailable(result.status())) {
+    response.headers.emplace_back("Retry-After", "5");
+  }
+  return response;
 }
 
 // The number after "NAME=" in "a=1&b=2"; `otherwise` without one. Nothing: it

@@ -262,6 +262,19 @@ TEST_F(RoutesTest, WhatATestbedRefusesIsTold) {
   EXPECT_THAT(BodyOf(response), HasSubstr("there is no policy 'x'"));
 }
 
+TEST_F(RoutesTest, WhatIsUnavailableSaysWhenToAskAgain) {
+  const Request request =
+      Post("/api/v1/policy", Role::kOperator, R"({"policy": "x"})");
+  const auto asks_again = ::testing::Contains(
+      ::testing::Pair(std::string_view("Retry-After"), "5"));
+  view_.set_status(absl::UnavailableError("somebody waits"));
+  const Response later = routes_.Answer(request);
+  EXPECT_EQ(later.status, 503);
+  EXPECT_THAT(later.headers, asks_again);
+  view_.set_status(absl::ResourceExhaustedError("it is too large"));
+  EXPECT_THAT(routes_.Answer(request).headers, ::testing::Not(asks_again));
+}
+
 TEST_F(RoutesTest, NumbersInAQueryHaveBounds) {
   EXPECT_THAT(BodyOf(routes_.Answer(Get("/api/v1/logs"))), HasSubstr("200"));
   EXPECT_THAT(BodyOf(routes_.Answer(Get("/api/v1/logs?x=1&lines=7"))),

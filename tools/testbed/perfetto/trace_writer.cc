@@ -61,11 +61,23 @@ absl::StatusOr<std::unique_ptr<TraceWriter>> TraceWriter::Create(
   if (!fd) return WriteError(errno == EEXIST ? part : path);
   std::unique_ptr<TraceWriter> writer(
       new TraceWriter(path, part, std::move(fd)));
-  TracePacket& packet = *writer->packet_;
+  writer->Start(clocks);
+  return writer;
+}
+
+std::unique_ptr<TraceWriter> TraceWriter::CreateIn(
+    UniqueFd file, const std::optional<ClockPair>& clocks) {
+  std::unique_ptr<TraceWriter> writer(new TraceWriter("", "", std::move(file)));
+  writer->Start(clocks);
+  return writer;
+}
+
+void TraceWriter::Start(const std::optional<ClockPair>& clocks) {
+  TracePacket& packet = *packet_;
   packet.set_sequence_flags(TracePacket::SEQ_INCREMENTAL_STATE_CLEARED);
   packet.mutable_trace_packet_defaults()->set_timestamp_clock_id(
       BUILTIN_CLOCK_MONOTONIC);
-  writer->Write();
+  Write();
   ClockSnapshot& snapshot = *packet.mutable_clock_snapshot();
   snapshot.set_primary_trace_clock(BUILTIN_CLOCK_MONOTONIC);
   const ClockPair pair = clocks.value_or(ClockPair());
@@ -78,8 +90,7 @@ absl::StatusOr<std::unique_ptr<TraceWriter>> TraceWriter::Create(
     realtime->set_timestamp(pair.realtime_ns);
   }
   packet.set_timestamp(pair.monotonic_ns);
-  writer->Write();
-  return writer;
+  Write();
 }
 
 TraceWriter::TraceWriter(std::string path, std::string part, UniqueFd fd)
@@ -91,7 +102,7 @@ TraceWriter::TraceWriter(std::string path, std::string part, UniqueFd fd)
 }
 
 TraceWriter::~TraceWriter() {
-  if (!finished_ && HasName(fd_)) unlink(part_.c_str());
+  if (!finished_ && !path_.empty() && HasName(fd_)) unlink(part_.c_str());
 }
 
 Name TraceWriter::Intern(std::string_view text) {
@@ -210,7 +221,7 @@ void TraceWriter::Flush() {
 absl::Status TraceWriter::Finish() {
   Flush();
   // A file without a name gets one that it can lose to `path` at once.
-  if (error_ == 0 && !HasName(fd_)) {
+  if (error_ == 0 && !path_.empty() && !HasName(fd_)) {
     const std::string self = fmt::format("/proc/self/fd/{}", fd_.get());
     if (linkat(AT_FDCWD, self.c_str(), AT_FDCWD, part_.c_str(),
                AT_SYMLINK_FOLLOW) != 0) {
@@ -219,11 +230,16 @@ absl::Status TraceWriter::Finish() {
   }
   // Some file systems tell of a full disk only here.
   if (error_ == 0 && close(fd_.release()) != 0) error_ = errno;
-  if (error_ == 0 && rename(part_.c_str(), path_.c_str()) != 0) error_ = errno;
+  if (error_ == 0 && !path_.empty() &&
+      rename(part_.c_str(), path_.c_str()) != 0) {
+    error_ = errno;
+  }
   if (error_ != 0) {
-    if (!fd_) unlink(part_.c_str());
+    if (!fd_ && !path_.empty()) unlink(part_.c_str());
     errno = error_;
-    return WriteError(path_);
+    const absl::Status status = WriteError(path_.empty() ? "file" : path_);
+    if (error_ == EFBIG) return absl::OutOfRangeError(status.message());
+    return status;
   }
   finished_ = true;
   return absl::OkStatus();

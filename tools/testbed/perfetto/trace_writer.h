@@ -66,6 +66,9 @@ class TraceWriter {
   // PermissionDenied, ResourceExhausted, Internal.
   static absl::StatusOr<std::unique_ptr<TraceWriter>> Create(
       const std::string& path, const std::optional<ClockPair>& clocks);
+  // Writes into this file, of which the caller may have another descriptor.
+  static std::unique_ptr<TraceWriter> CreateIn(
+      UniqueFd file, const std::optional<ClockPair>& clocks);
   ~TraceWriter();
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;
@@ -82,18 +85,21 @@ class TraceWriter {
   void Instant(Track track, Nanoseconds time, const Shown& shown);
   void Count(Track counter, Nanoseconds time, int64_t value);
 
-  // Call once, last. What could not be written is told here.
+  // Call once, last. What could not be written is told here. Errors: OutOfRange
+  // (it is larger than a file of this process may be, and SIGXFSZ is ignored),
+  // and those of Create().
   absl::Status Finish();
 
  private:
   TraceWriter(std::string path, std::string part, UniqueFd fd);
 
+  void Start(const std::optional<ClockPair>& clocks);
   Track Describe(Track parent, std::string_view name);
   void Put(Track track, Nanoseconds time, const Shown& shown, int type);
   void Write();
   void Flush();
 
-  const std::string path_;
+  const std::string path_;  // empty: it has its file from the caller
   const std::string part_;
   UniqueFd fd_;
   std::unique_ptr<TracePacket> packet_;  // used again: it keeps its memory
