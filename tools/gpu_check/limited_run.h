@@ -41,8 +41,9 @@ struct LimitedResult {
 void BlockSignalsOfRuns();
 
 // Returns when the program has ended, at the latest after limit + grace +
-// kill_grace. Kills the processes that it started and left in its group. The
-// program is killed with its starter.
+// 2 * kill_grace. Kills the processes that it started and left, in its group or in
+// a session of their own. The program is killed with its starter. One thread, which
+// starts no other process meanwhile.
 LimitedResult RunLimited(const LimitedCommand& command);
 
 }  // namespace carillon::gpu_check

@@ -20,6 +20,7 @@
 #include <string_view>
 
 #include "base/temp_directory.h"
+#include "base/unique_fd.h"
 #include "fmt/format.h"
 #include "tools/gpu_check/collected.h"
 #include "tools/gpu_check/held_gpu.h"
@@ -117,6 +118,32 @@ TEST_F(RunnerTest, KillsAStepAtItsLimitWithAllThatItStarted) {
   ASSERT_EQ(poll(&hung_up, 1, 10'000), 1);
   EXPECT_TRUE(hung_up.revents & POLLHUP);
   close(reader);
+}
+
+TEST_F(RunnerTest, KillsWhatAStepLeftInSessionsOfTheirOwn) {
+  for (const char* const end : {"exit 0", "kill -KILL $$"}) {
+    // As `carillon up -d` leaves a supervisor, and that its processes.
+    const TempDirectory files;
+    const std::string fifo = files.path() + "/fifo";
+    const std::string ready = files.path() + "/ready";
+    ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+    const UniqueFd reader(
+        open(fifo.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+    ASSERT_TRUE(reader);
+    const Results results =
+        Run({{"a",
+              "",
+              {Shell("leaves",
+                     fmt::format("setsid sh -c 'exec 3>{}; setsid sleep 600 & "
+                                 "echo >{}; exec sleep 600' & "
+                                 "until test -e {}; do sleep .01; done; {}",
+                                 fifo, ready, ready, end))}}});
+    EXPECT_NE(results.at("a/leaves").outcome, Outcome::kTimedOut);
+    // The pipe hangs up when the last writer has gone.
+    pollfd hung_up{reader.get(), POLLIN, 0};
+    EXPECT_EQ(poll(&hung_up, 1, 10'000), 1) << end;
+    EXPECT_TRUE(hung_up.revents & POLLHUP) << end;
+  }
 }
 
 TEST_F(RunnerTest, StopsStartingWhenTheTimeIsOver) {
