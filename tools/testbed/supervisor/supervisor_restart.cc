@@ -16,7 +16,7 @@
 
 #include "base/json.h"
 #include "base/log/log_line.h"
-#include "base/restart_mark.h"
+#include "base/restart/restart_mark.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/unique_fd.h"

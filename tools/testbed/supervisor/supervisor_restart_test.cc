@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "base/json.h"
-#include "base/restart_mark.h"
+#include "base/restart/restart_mark.h"
 #include "base/status.h"
 #include "tools/testbed/supervisor/dashboard_link.h"
 #include "tools/testbed/supervisor/supervisor_fixture.h"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "base/restart_mark.h"
+#include "base/restart/restart_mark.h"
 
 namespace carillon::gpud::cuda {
 

@@ -1,7 +1,7 @@
 // The first line of TestbedPaths::restart_mark(): which gpud makes way for
 // another, and what is known of why.
-#ifndef CARILLON_BASE_RESTART_MARK_H_
-#define CARILLON_BASE_RESTART_MARK_H_
+#ifndef CARILLON_BASE_RESTART_RESTART_MARK_H_
+#define CARILLON_BASE_RESTART_RESTART_MARK_H_
 
 #include <sys/types.h>
 
@@ -49,4 +49,4 @@ struct RestartMark {
 
 }  // namespace carillon
 
-#endif  // CARILLON_BASE_RESTART_MARK_H_
+#endif  // CARILLON_BASE_RESTART_RESTART_MARK_H_
