@@ -357,10 +357,10 @@ TEST_F(LaunchedTest, ABackgroundKernelThatWasCancelledMayHaveFaulted) {
   EXPECT_TRUE(Until([&] { return runs.load(); }));
   (*background)->Cancel(LaunchFilter::All(), shm::EventStatus::kDeviceGone);
   EXPECT_THAT(SaidAtStop(), HasSubstr("by one of the 1 launches"));
+  may_end.store(true);
   EXPECT_TRUE(Until([&] { return (*background)->idle(); }));
   EXPECT_EQ(end_.state, shm::EventState::kAborted);
   EXPECT_EQ(end_.status, static_cast<uint32_t>(shm::EventStatus::kDeviceGone));
-  may_end.store(true);
 }
 
 }  // namespace
