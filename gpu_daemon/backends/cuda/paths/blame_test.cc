@@ -58,9 +58,20 @@ class BlameTest : public ::testing::Test {
     return said.get();
   }
 
+  // From now on `fail_if` runs until it may end.
+  void Hold() {
+    fake_.HangOn("fail_if", [this](const KernelCall&) {
+      runs_.store(true);
+      Until([this] { return may_end_.load(); });
+      return false;
+    });
+  }
+
   TempDirectory directory_;
   // Nothing halts what polls there: only the driver's end does.
   std::vector<std::shared_ptr<DeviceMemory>> polled_;
+  std::atomic<bool> runs_{false};
+  std::atomic<bool> may_end_{false};
   FakeGpu fake_;
   std::promise<std::string> said_;
 };
@@ -323,17 +334,11 @@ TEST_F(LaunchedTest, ABackgroundKernelThatWaitsForItsNextSliceHasNotFaulted) {
   ASSERT_NO_FATAL_FAILURE(Open("gpes"));
   const auto background = Background::Create(gpu_.get(), &*gate_);
   ASSERT_TRUE(background.ok()) << background.status();
-  std::atomic<bool> runs{false};
-  std::atomic<bool> may_end{false};
-  fake_.HangOn("fail_if", [&](const KernelCall&) {
-    runs.store(true);
-    Until([&] { return may_end.load(); });
-    return false;
-  });
+  Hold();
   (*background)->Submit(BackgroundLaunch());
-  ASSERT_TRUE(Until([&] { return runs.load(); }));
+  ASSERT_TRUE(Until([&] { return runs_.load(); }));
   const auto urgent = gate_->Enter(nullptr, 7);
-  may_end.store(true);
+  may_end_.store(true);
   EXPECT_TRUE(Until([&] {
     const auto launches = (*background)->launches();
     return launches.size() == 1 && launches[0].ended != 0 &&
@@ -346,18 +351,12 @@ TEST_F(LaunchedTest, ABackgroundKernelThatWasCancelledMayHaveFaulted) {
   ASSERT_NO_FATAL_FAILURE(Open("priority"));
   const auto background = Background::Create(gpu_.get(), &*gate_);
   ASSERT_TRUE(background.ok()) << background.status();
-  std::atomic<bool> runs{false};
-  std::atomic<bool> may_end{false};
-  fake_.HangOn("fail_if", [&](const KernelCall&) {
-    runs.store(true);
-    Until([&] { return may_end.load(); });
-    return false;
-  });
+  Hold();
   (*background)->Submit(BackgroundLaunch());
-  EXPECT_TRUE(Until([&] { return runs.load(); }));
+  EXPECT_TRUE(Until([&] { return runs_.load(); }));
   (*background)->Cancel(LaunchFilter::All(), shm::EventStatus::kDeviceGone);
   EXPECT_THAT(SaidAtStop(), HasSubstr("by one of the 1 launches"));
-  may_end.store(true);
+  may_end_.store(true);
   EXPECT_TRUE(Until([&] { return (*background)->idle(); }));
   EXPECT_EQ(end_.state, shm::EventState::kAborted);
   EXPECT_EQ(end_.status, static_cast<uint32_t>(shm::EventStatus::kDeviceGone));
