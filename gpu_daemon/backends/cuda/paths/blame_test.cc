@@ -60,7 +60,7 @@ class BlameTest : public ::testing::Test {
 
   // From now on `fail_if` runs until it may end.
   void Hold() {
-    fake_.HangOn("fail_if", [this](const KernelCall&) {
+    fake_->HangOn("fail_if", [this](const KernelCall&) {
       runs_.store(true);
       Until([this] { return may_end_.load(); });
       return false;
@@ -68,11 +68,11 @@ class BlameTest : public ::testing::Test {
   }
 
   TempDirectory directory_;
-  // Nothing halts what polls there: only the driver's end does.
-  std::vector<std::shared_ptr<DeviceMemory>> polled_;
   std::atomic<bool> runs_{false};
   std::atomic<bool> may_end_{false};
-  FakeGpu fake_;
+  // Nothing halts what polls host memory: only the driver's end does, which comes
+  // before the memory's.
+  std::optional<FakeGpu> fake_{std::in_place};
   std::promise<std::string> said_;
 };
 
@@ -83,7 +83,7 @@ TEST_F(BlameTest, WhatATrapEndsIsNotToldAsAFault) {
   static std::atomic<bool> told;
   launches.store(-1'000'000);
   told.store(false);
-  Driver driver = fake_.driver();
+  Driver driver = fake_->driver();
   driver.cuLaunchKernel = [](auto... arguments) -> CUresult {
     const int launch = launches.fetch_add(1);
     if (launch < 0) return ::cuLaunchKernel(arguments...);
@@ -117,6 +117,7 @@ TEST_F(BlameTest, WhatATrapEndsIsNotToldAsAFault) {
   EXPECT_EQ(end.get().status,
             static_cast<uint32_t>(shm::EventStatus::kTimedOut));
   (*backend)->Stop();
+  fake_.reset();
   device.reset();
   event = {};
 }
@@ -126,22 +127,21 @@ class HiddenRunTest : public BlameTest,
                       public ::testing::WithParamInterface<const char*> {
  protected:
   HiddenRunTest() {
-    fake_.FaultOn("fail_if", [this](const KernelCall&) {
+    fake_->FaultOn("fail_if", [this](const KernelCall&) {
       faulty_runs_.store(true);
       Until([&] { return faults_.load(); });
       return true;
     });
-    fake_.HangOn("null_event", [this](const KernelCall&) {
+    fake_->HangOn("null_event", [this](const KernelCall&) {
       honest_runs_.store(true);
       Until([&] { return over_.load(); });
       return false;
     });
-    auto backend = CudaBackend::CreateOn(fake_.driver(), {}, Options());
+    auto backend = CudaBackend::CreateOn(fake_->driver(), {}, Options());
     EXPECT_TRUE(backend.ok()) << backend.status();
     backend_ = *std::move(backend);
     rogue_.emplace(*backend_, "rogue");
     honest_.emplace(*backend_, "honest");
-    polled_ = {rogue_->memory, honest_->memory};
     hidden_ = Add(GetParam(), *rogue_,
                   {.kernel = simt::FindKernel("fail_if"),
                    .bindings = {{.writable = true}},
@@ -161,6 +161,7 @@ class HiddenRunTest : public BlameTest,
     over_.store(true);
     faults_.store(true);
     backend_->Stop();
+    fake_.reset();
     rogue_.reset();
     honest_.reset();
     hidden_ = {};
@@ -244,8 +245,8 @@ class StandingPath final : public HostLauncher {
 class LaunchedTest : public BlameTest {
  protected:
   void Open(const char* policy) {
-    fake_.ChangeSettings([](FakeSettings& settings) { settings.sms = 2; });
-    auto gpu = Gpu::Open(fake_.driver(), Options());
+    fake_->ChangeSettings([](FakeSettings& settings) { settings.sms = 2; });
+    auto gpu = Gpu::Open(fake_->driver(), Options());
     ASSERT_TRUE(gpu.ok()) << gpu.status();
     gpu_ = *std::move(gpu);
     memory_.emplace(gpu_.get());
