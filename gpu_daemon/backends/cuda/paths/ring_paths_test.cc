@@ -378,7 +378,8 @@ TEST_P(StreamWaitPathTest, ADeviceThatRingsWhileItIsRemovedHasTheLastWord) {
   EXPECT_EQ(counts.done + aborted, taken);
 }
 
-// Others fill the GPU, one after another; the wait itself needs no room.
+// Others fill the GPU, one after another; the wait itself needs no room. The
+// kernel's time begins when it runs.
 TEST_P(StreamWaitPathTest, NobodyIsEvictedWhoseStagingHasNoRoom) {
   constexpr std::chrono::milliseconds kLongest(1'000);
   Open(kLongest);
@@ -389,6 +390,10 @@ TEST_P(StreamWaitPathTest, NobodyIsEvictedWhoseStagingHasNoRoom) {
   fake_.HangOn("carillon_stage_entry", [&](const KernelCall&) {
     waits.store(true);
     while (full.load()) std::this_thread::yield();
+    return false;
+  });
+  fake_.HangOn("fail_if", [&, first = FakeGpu::Nth(1)](const KernelCall& call) {
+    if (first(call)) std::this_thread::sleep_for(kLongest / 4);
     return false;
   });
   Commit(event, 5);

@@ -294,8 +294,12 @@ uint64_t StreamWaitEngine::PassedOf(const Armed& ring) const {
 }
 
 bool StreamWaitEngine::LookAt(ResidentEvent& resident, Nanoseconds now) {
-  return rings_.LookAt(Of(resident), now,
-                       [this](ServedRing& ring) { Arm(Of(ring)); });
+  Armed& ring = Of(resident);
+  const bool goes_on =
+      rings_.LookAt(ring, now, [this](ServedRing& served) { Arm(Of(served)); });
+  // It waits for room on the GPU, and its kernel's time has not begun.
+  if (HasSeen(ring) == Seen::kUnknown) ring.stands_still_since = now;
+  return goes_on;
 }
 
 std::optional<TakenEvent> StreamWaitEngine::Overdue(ResidentEvent& resident,
