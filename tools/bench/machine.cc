@@ -9,13 +9,17 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 
 #include "base/clock.h"
+#include "base/process_cpu.h"
+#include "fmt/format.h"
 #include "shm/waiting.h"
 
 namespace carillon::bench {
@@ -105,6 +109,19 @@ uint64_t OwnCpuNs() {
     rusage usage{};
     getrusage(who, &usage);
     sum += ToNs(usage.ru_utime) + ToNs(usage.ru_stime);
+  }
+  return sum;
+}
+
+uint64_t TreeCpuNs(pid_t pid) {
+  uint64_t sum = ProcessCpuNs(pid).value_or(0);
+  std::error_code gone;
+  const auto threads = std::filesystem::directory_iterator(
+      fmt::format("/proc/{}/task", pid), gone);
+  if (gone) return sum;
+  for (const auto& thread : threads) {
+    std::ifstream children(thread.path() / "children");
+    for (pid_t child; children >> child;) sum += TreeCpuNs(child);
   }
   return sum;
 }

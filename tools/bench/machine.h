@@ -33,6 +33,10 @@ uint64_t MachineCpuNs();
 // The CPU time of this process and of its children that have been waited for.
 uint64_t OwnCpuNs();
 
+// The CPU time of another process and of those that it has started and that have
+// not ended, theirs included.
+uint64_t TreeCpuNs(pid_t pid);
+
 // How many nanoseconds one cache line takes to another CPU and back (the
 // fastest of several short bursts). On a virtual machine this shows whether the
 // host has placed the two CPUs near each other. 0 with fewer than two CPUs.

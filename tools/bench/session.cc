@@ -58,7 +58,8 @@ class Server {
   }
 
   const std::string& endpoint() const { return endpoint_; }
-  uint64_t CpuNs() const { return child_.CpuNs(); }
+  // It may have started others: a gpud at each end of a link, and linkd.
+  uint64_t CpuNs() const { return TreeCpuNs(child_.pid()); }
 
  private:
   Server(const Transport& transport, TempDirectory directory, LineProcess child)

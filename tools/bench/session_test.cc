@@ -3,15 +3,19 @@
 #include "tools/bench/session.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/wait.h>
 
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <thread>
 #include <tuple>
 
+#include "base/line_process.h"
 #include "base/temp_directory.h"
 #include "fmt/format.h"
 #include "tools/bench/report.h"
@@ -132,6 +136,20 @@ TEST(Session, AddsUpTheRatesOfSeveralClientsOfOneServer) {
   ASSERT_TRUE(measured.ok()) << measured.status();
   // Each client sends at least one window.
   EXPECT_GE((*measured)[0].result["pipelined"]["messages"], 4 * 16);
+}
+
+TEST(Machine, CountsTheTimeOfWhatAProcessHasStarted) {
+  auto parent = LineProcess::Start(
+      {.argv = {"/bin/sh", "-c", "(while kill -0 $$; do :; done) & wait"}});
+  ASSERT_TRUE(parent.ok()) << parent.status();
+  const auto deadline = std::chrono::steady_clock::now() + milliseconds(20'000);
+  while (TreeCpuNs(parent->pid()) < 100'000'000 &&
+         std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  EXPECT_GE(TreeCpuNs(parent->pid()), 100'000'000u);
+  EXPECT_LT(parent->CpuNs(), 100'000'000u);
+  parent->End(SIGKILL, milliseconds(2000));
 }
 
 TEST(Session, LeavesNoProcessDirectoryOrQueueBehind) {

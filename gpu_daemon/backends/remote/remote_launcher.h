@@ -4,11 +4,13 @@
 #define CARILLON_GPU_DAEMON_BACKENDS_REMOTE_REMOTE_LAUNCHER_H_
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "gpu_daemon/backends/remote/remote_link.h"
 #include "gpu_daemon/dispatch/launcher.h"
+#include "mesh/frame.h"
 
 namespace carillon::gpud {
 
@@ -23,12 +25,15 @@ class RemoteLauncher final : public Launcher {
   bool Launch(const std::shared_ptr<EventKernel>& event, shm::Sequence sequence,
               CheckedEntry& entry) override {
     rung_.Add(event, sequence, entry);
+    found_ = true;
     return false;
   }
-  // Follows each look at the doorbells: all that it found goes at once.
+  // Follows each look at the doorbells. A look serves few events of a ring, and
+  // a frame has room for more: what further looks find goes with them.
   bool Reap() override {
+    const bool more = std::exchange(found_, false);
     if (rung_.empty()) return false;
-    link_->Ring(rung_);
+    if (!more || rung_.size() >= mesh::kMaxItems) link_->Ring(rung_);
     return true;
   }
   std::vector<PathCounter> counters() const override {
@@ -45,6 +50,7 @@ class RemoteLauncher final : public Launcher {
  private:
   RemoteLink* const link_;
   RemoteLink::Batch rung_;
+  bool found_ = false;  // by the last look
 };
 
 }  // namespace carillon::gpud
