@@ -727,7 +727,7 @@ TEST_F(FarEndTest, WhatANearEndCanHoldIsBounded) {
   EXPECT_EQ(Complaint(Ring{RingId(9'999), Sequence(0), kLimits}),
             "the near end has more than 1024 rings");
   Accept(4);
-  for (uint64_t i = 0; i < kMaxRings; ++i) {
+  for (uint64_t i = 0; i < 2 * kMaxRings; ++i) {
     ASSERT_TRUE(Hear(Close{RingId(i)}).ok());
   }
   EXPECT_EQ(Complaint(Close{RingId(1)}),
@@ -835,7 +835,7 @@ TEST_F(FarEndTest, ARingThatFindsNoPlaceIsRefusedWithAReason) {
   ASSERT_TRUE(Hear(Events{kRing, Sequence(5), Sequence(2), {"c"}}).ok());
   EXPECT_THAT(Calls(), ElementsAre("run 5 c"));
   // What waits to be sent is bounded.
-  for (uint64_t i = 0; i < kMaxRings; ++i) {
+  for (uint64_t i = 0; i < 2 * kMaxRings; ++i) {
     ASSERT_TRUE(Hear(Ring{RingId(100 + i), Sequence(0), kLimits}).ok());
   }
   EXPECT_EQ(Complaint(Ring{RingId(99), Sequence(0), kLimits}),
@@ -887,6 +887,24 @@ TEST_F(FarEndTest, RingsThatWereGivenUpCountUntilTheyAreClosed) {
   }
   EXPECT_EQ(Complaint(Ring{RingId(5000), Sequence(0), kLimits}),
             "the near end has more than 1024 rings");
+}
+
+// While the connection takes nothing: no rule is broken.
+TEST_F(FarEndTest, AllRingsMayBeGivenUpAndClosedBeforeAnAnswerIsSent) {
+  Accept();
+  std::vector<RingSerial> serials;
+  for (uint64_t i = 1; i <= kMaxRings; ++i) {
+    ASSERT_TRUE(Hear(Ring{RingId(i), Sequence(0), kLimits}).ok());
+    Said(far_, 0);
+    serials.push_back(serial_);
+  }
+  for (uint64_t i = 1; i <= kMaxRings; ++i) {
+    far_.GiveUp(RingId(i), serials[i - 1],
+                absl::UnavailableError("gpud is away"));
+  }
+  for (uint64_t i = 1; i <= kMaxRings; ++i) {
+    ASSERT_TRUE(Hear(Close{RingId(i)}).ok()) << i;
+  }
 }
 
 TEST_F(FarEndTest, WhatAnEarlierRingOfAnIdHasDoneIsNotTheNextOnes) {

@@ -155,7 +155,7 @@ void TlsNearLink::With(const std::function<void(NearEnd&)>& use) {
 }
 
 LinkStatus TlsNearLink::status() {
-  MutexLock lock(mutex_);
+  const Turns::Turn turn(turns_, mutex_);
   LinkStatus status = status_;
   status.up = near_.is_up();
   status.lost = near_.is_lost();
@@ -374,7 +374,7 @@ void TlsFarLink::With(const std::function<void(FarEnd&)>& use) {
 }
 
 LinkStatus TlsFarLink::status() {
-  MutexLock lock(mutex_);
+  const Turns::Turn turn(turns_, mutex_);
   LinkStatus status = status_;
   status.up = far_.is_up();
   status.downs = down_.times();

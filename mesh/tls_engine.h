@@ -108,7 +108,7 @@ class TlsNearLink {
   const Alarm alarm_;
   std::atomic<bool> stop_{false};  // written by the destructor, read by thread_
   Mutex mutex_;
-  Turns turns_;  // of With()
+  Turns turns_;  // of With() and status()
   NearEnd near_ ABSL_GUARDED_BY(mutex_);
   LinkStatus status_ ABSL_GUARDED_BY(mutex_);
   // Of the connection that is served; null: none is.
@@ -168,7 +168,7 @@ class TlsFarLink {
   // Of thread_; the streams and `out` of those that are served: of mutex_.
   std::list<std::unique_ptr<Peer>> peers_;
   Mutex mutex_;
-  Turns turns_;                                     // of With()
+  Turns turns_;                                     // of With() and status()
   Peer* served_ ABSL_GUARDED_BY(mutex_) = nullptr;  // the newest; null: none
   FarEnd far_ ABSL_GUARDED_BY(mutex_);
   LinkStatus status_ ABSL_GUARDED_BY(mutex_);

@@ -290,7 +290,13 @@ void LinkServer::DropRing(RingId id, mesh::GoneReason why) {
   rings_.erase(found);
   kept_bytes_ -= linked.kept_bytes;
   // What is not made will not be.
-  if (linked.ring == nullptr) return;
+  if (linked.ring == nullptr) {
+    MutexLock lock(jobs_mutex_);
+    std::erase_if(jobs_, [&](const Job& job) {
+      return job.ring == nullptr && job.id == id && job.serial == linked.serial;
+    });
+    return;
+  }
   AddJob({.id = id,
           .serial = linked.serial,
           .client = std::move(linked.client),

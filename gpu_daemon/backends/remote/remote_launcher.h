@@ -10,7 +10,6 @@
 #include "absl/status/status.h"
 #include "gpu_daemon/backends/remote/remote_link.h"
 #include "gpu_daemon/dispatch/launcher.h"
-#include "mesh/frame.h"
 
 namespace carillon::gpud {
 
@@ -29,11 +28,13 @@ class RemoteLauncher final : public Launcher {
     return false;
   }
   // Follows each look at the doorbells. A look serves few events of a ring, and
-  // a frame has room for more: what further looks find goes with them.
+  // a frame has room for more: what a few further looks find goes with them.
   bool Reap() override {
-    const bool more = std::exchange(found_, false);
+    const bool found = std::exchange(found_, false);
     if (rung_.empty()) return false;
-    if (!more || rung_.size() >= mesh::kMaxItems) link_->Ring(rung_);
+    if (found && ++looks_ < kMostLooks) return true;
+    looks_ = 0;
+    link_->Ring(rung_);
     return true;
   }
   std::vector<PathCounter> counters() const override {
@@ -48,9 +49,13 @@ class RemoteLauncher final : public Launcher {
   }
 
  private:
+  // With a single ring that is always rung, they fill a frame (256 events).
+  static constexpr int kMostLooks = 8;
+
   RemoteLink* const link_;
   RemoteLink::Batch rung_;
   bool found_ = false;  // by the last look
+  int looks_ = 0;       // that found what is in rung_
 };
 
 }  // namespace carillon::gpud

@@ -57,7 +57,6 @@ class RemoteLink final : private mesh::NearHost {
     void Add(const std::shared_ptr<EventKernel>& event, shm::Sequence sequence,
              const CheckedEntry& entry);
     bool empty() const { return events_.empty(); }
-    size_t size() const { return events_.size(); }
 
    private:
     friend class RemoteLink;
