@@ -57,7 +57,7 @@ class CudaMemory : public KernelMemory, private Gpu::ContextUser {
   void Abandon() override;
   void TakeUnfinished(LostWork&) override {}
   absl::Status Settle() override;
-  std::optional<Nanoseconds> OldestOverdue(Nanoseconds) override {
+  std::optional<Nanoseconds> OldestTaken(Nanoseconds) override {
     return std::nullopt;
   }
   bool MarkOverdue(Nanoseconds) override { return false; }

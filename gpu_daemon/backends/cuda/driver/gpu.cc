@@ -258,20 +258,25 @@ void Gpu::LookAtHealth() {
       MeasureClock(kMeasureLimitNs);
     }
   }
+  const Nanoseconds now = NowNs();
   const Nanoseconds since =
-      NowNs() - static_cast<Nanoseconds>(
-                    std::chrono::nanoseconds(options_.longest_kernel).count());
+      now - static_cast<Nanoseconds>(
+                std::chrono::nanoseconds(options_.longest_kernel).count());
   std::lock_guard lock(tenants_mutex_);
-  // The oldest of all: what came later may wait for the room that it takes.
   ContextUser* owner = nullptr;
-  Nanoseconds oldest = since;
+  Nanoseconds oldest = now;
   for (ContextUser* tenant : tenants_) {
-    const auto overdue = tenant->OldestOverdue(oldest);
-    if (!overdue) continue;
+    const auto taken = tenant->OldestTaken(oldest);
+    if (!taken) continue;
     owner = tenant;
-    oldest = *overdue;
+    oldest = *taken;
   }
-  if (owner == nullptr || !owner->MarkOverdue(since)) return;
+  // What came later may have waited for the room that it took.
+  if (oldest_ != 0 && oldest_ < oldest) oldest_since_ = now;
+  if (oldest_ == 0 || oldest < oldest_) oldest_since_ = oldest;
+  oldest_ = owner == nullptr ? 0 : oldest;
+  if (owner == nullptr || oldest_since_ >= since) return;
+  if (!owner->MarkOverdue(since)) return;
   marked_ = true;
   spdlog::warn(
       "a kernel ran for more than {} ms: it is stopped, and {} with it",

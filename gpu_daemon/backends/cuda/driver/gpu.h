@@ -130,7 +130,7 @@ class Gpu {
 
     // Since when it has been there, if something that the GPU has taken is older
     // than `since`: the oldest of it. Called at any time, in the same thread.
-    virtual std::optional<Nanoseconds> OldestOverdue(Nanoseconds since) = 0;
+    virtual std::optional<Nanoseconds> OldestTaken(Nanoseconds since) = 0;
     // Marks what that is, if that is known: it ends as timed out, and the others,
     // and all if it is not known, run again, alone, where each has its own time.
     // False: it has ended meanwhile.
@@ -348,6 +348,10 @@ class Gpu {
   // Something is marked, or has ended as overdue and runs on; the watching
   // thread's.
   bool marked_ = false;
+  // Of what the GPU has taken: since when the oldest has been there (0: there is
+  // nothing), and been the oldest. The watching thread's.
+  Nanoseconds oldest_ = 0;
+  Nanoseconds oldest_since_ = 0;
   std::mutex traps_mutex_;
   std::vector<uint32_t*> traps_;
   // Writers: whoever switches it; the watching thread. Relaxed: they stand for

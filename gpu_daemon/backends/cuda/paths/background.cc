@@ -590,7 +590,7 @@ Background::StreamSlot* Background::Oldest() {
   return oldest;
 }
 
-std::optional<Nanoseconds> Background::OldestOverdue(Nanoseconds since) {
+std::optional<Nanoseconds> Background::OldestTaken(Nanoseconds since) {
   MutexLock lock(mutex_);
   const StreamSlot* oldest = Oldest();
   if (oldest == nullptr || oldest->launched_ns >= since) return std::nullopt;

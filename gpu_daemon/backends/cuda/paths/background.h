@@ -149,7 +149,7 @@ class Background : private Gpu::ContextUser {
   void Abandon() override;
   void TakeUnfinished(LostWork& lost) override;
   absl::Status Settle() override;
-  std::optional<Nanoseconds> OldestOverdue(Nanoseconds since) override;
+  std::optional<Nanoseconds> OldestTaken(Nanoseconds since) override;
   bool MarkOverdue(Nanoseconds since) override;
   // No gpud would run it again.
   void EndOverdue(bool) override {}

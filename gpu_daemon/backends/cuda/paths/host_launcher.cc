@@ -559,7 +559,7 @@ HostLauncher::Flight* HostLauncher::OldestFirst() {
   return oldest;
 }
 
-std::optional<Nanoseconds> HostLauncher::OldestOverdue(Nanoseconds since) {
+std::optional<Nanoseconds> HostLauncher::OldestTaken(Nanoseconds since) {
   MutexLock lock(mutex_);
   const Flight* const oldest = OldestFirst();
   if (oldest == nullptr || oldest->first_since_ns >= since) return std::nullopt;

@@ -146,7 +146,7 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
   void Abandon() override;
   void TakeUnfinished(LostWork& lost) override;
   absl::Status Settle() override;
-  std::optional<Nanoseconds> OldestOverdue(Nanoseconds since) override;
+  std::optional<Nanoseconds> OldestTaken(Nanoseconds since) override;
   bool MarkOverdue(Nanoseconds since) override;
   void EndOverdue(bool marked) override;
 

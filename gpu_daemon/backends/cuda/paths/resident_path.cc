@@ -374,7 +374,7 @@ ResidentEvent* ResidentPath::FindOverdue(Nanoseconds since, TakenEvent& taken) {
   return found;
 }
 
-std::optional<Nanoseconds> ResidentPath::OldestOverdue(Nanoseconds since) {
+std::optional<Nanoseconds> ResidentPath::OldestTaken(Nanoseconds since) {
   std::lock_guard lock(mutex_);
   TakenEvent taken;
   if (FindOverdue(since, taken) == nullptr) return std::nullopt;

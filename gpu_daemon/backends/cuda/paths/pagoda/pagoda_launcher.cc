@@ -619,7 +619,7 @@ PagodaLauncher::Task* PagodaLauncher::Overdue(Nanoseconds since) {
   return oldest;
 }
 
-std::optional<Nanoseconds> PagodaLauncher::OldestOverdue(Nanoseconds since) {
+std::optional<Nanoseconds> PagodaLauncher::OldestTaken(Nanoseconds since) {
   MutexLock lock(mutex_);
   NoteRunning();
   const Task* const oldest = Overdue(since);

@@ -152,7 +152,7 @@ class PagodaLauncher final : public Launcher,
   void TakeUnfinished(LostWork& lost) override;
   absl::Status Settle() override;
   absl::Status Resume() override;
-  std::optional<Nanoseconds> OldestOverdue(Nanoseconds since) override;
+  std::optional<Nanoseconds> OldestTaken(Nanoseconds since) override;
   bool MarkOverdue(Nanoseconds since) override;
   void EndOverdue(bool marked) override;
 
