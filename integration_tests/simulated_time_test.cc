@@ -35,15 +35,17 @@ std::string Text(const std::string& path) {
 
 class SimulatedTimeTest : public ::testing::Test {
  protected:
-  void Start(uint32_t devices, const std::string& timing = "tiny") {
-    auto testbed = Testbed::Start({"--backend", "sim", "--timing", timing,
-                                   "--first-devices", std::to_string(devices),
-                                   "--event-log", log_});
+  void Start(uint32_t devices) {
+    StartWith({"--first-devices", std::to_string(devices)});
+  }
+  void StartWith(std::vector<std::string> flags) {
+    flags.insert(flags.end(),
+                 {"--backend", "sim", "--timing", "tiny", "--event-log", log_});
+    auto testbed = Testbed::Start(flags);
     ASSERT_TRUE(testbed.ok()) << std::string(testbed.status().message());
     testbed_ = *std::move(testbed);
   }
-  // Waits until it is ready before the next one attaches, as `carillon up`
-  // does.
+  // Waits until it is ready, so that the next one attaches later.
   void StartDevice(const std::string& name, const std::string& program,
                    const std::vector<std::string>& flags) {
     auto device = testbed_->StartDevice(name, program, flags);
@@ -143,6 +145,47 @@ TEST_F(SimulatedTimeTest, TheSameTestbedHasTheSameTimesTwiceWhoeverReads) {
     EXPECT_THAT(testbed_->gpud().output(), HasSubstr("simulated 0."));
     const std::string log = Text(log_);
     if (run == 0) first = log;
+    EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1 + 12 + 9 + 4);
+    EXPECT_EQ(log, first);
+  }
+}
+
+TEST_F(SimulatedTimeTest, TheTimesAreTheSameWhicheverDeviceComesFirst) {
+  using Flags = std::vector<std::string>;
+  const std::vector<std::pair<std::string, Flags>> devices = {
+      {"fpga", {"--frames", "12", "--fps", "20000", "--size", "32x32"}},
+      {"fpga",
+       {"--frames", "9", "--fps", "15000", "--size", "24x16", "--kernel",
+        "conv5x5"}},
+      {"cpu_host", {"--size", "32", "--launches", "4", "--gap-us", "25"}}};
+  std::string first;
+  for (const auto& order :
+       {std::vector<size_t>{0, 1, 2}, {2, 1, 0}, {1, 2, 0}}) {
+    StartWith({"--device-order", "dev0,dev1,dev2"});
+    // One that is not in the order, and that nobody waits for.
+    const auto visitor = Attach("visitor");
+    std::thread waits([&] {
+      visitor->WaitForCompletion([] { return false; }, seconds(3600));
+    });
+    for (const size_t i : order) {
+      if (i == order.back()) {
+        EXPECT_THAT(
+            testbed_->Status().backend_description(),
+            HasSubstr("now 0.000000 ms; waits for dev" + std::to_string(i)));
+      }
+      const auto& [kind, flags] = devices[i];
+      StartDevice("dev" + std::to_string(i), "devices/" + kind + "/" + kind,
+                  flags);
+    }
+    for (const auto& device : devices_) {
+      EXPECT_EQ(device->Wait(), 0) << device->output();
+    }
+    devices_.clear();
+    waits.join();
+    testbed_->gpud().Signal(SIGTERM);
+    EXPECT_EQ(testbed_->gpud().Wait(), 0);
+    const std::string log = Text(log_);
+    if (first.empty()) first = log;
     EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1 + 12 + 9 + 4);
     EXPECT_EQ(log, first);
   }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -55,6 +56,8 @@ class KernelMemory {
   // is lost).
   virtual absl::Status Copy(CopyDirection direction, std::byte* to,
                             const std::byte* from, uint64_t bytes) = 0;
+  // Where that device's memory is to be had. It lives as long as this one.
+  virtual KernelMemory* Of(const std::string&) { return this; }
   // How often the GPU's own memory may have lost its bytes.
   virtual uint64_t losses() const { return 0; }
 };

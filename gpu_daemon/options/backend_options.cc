@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_split.h"
@@ -102,6 +103,22 @@ absl::StatusOr<DeviceLatencies> ReadDeviceLatencies(std::string_view text) {
   return latencies;
 }
 
+absl::StatusOr<std::vector<std::string>> ReadDeviceOrder(
+    std::string_view text) {
+  std::vector<std::string> order;
+  if (text.empty()) return order;
+  order = absl::StrSplit(std::string(text), ',');
+  std::set<std::string_view> seen;
+  for (const std::string& name : order) {
+    if (name.empty() || !seen.insert(name).second) {
+      return absl::InvalidArgumentError(
+          fmt::format("--device-order: '{}': each name once, like fpga0,host0",
+                      std::string(text)));
+    }
+  }
+  return order;
+}
+
 absl::Status CheckFor(std::string_view backend, const BackendOptions& options) {
   RETURN_IF_ERROR(CheckLink(backend, options));
   if (backend != kSimBackend && !options.timing.empty()) {
@@ -151,6 +168,12 @@ absl::Status CheckFor(std::string_view backend, const BackendOptions& options) {
     }
   }
   RETURN_IF_ERROR(ReadDeviceLatencies(options.device_latencies).status());
+  RETURN_IF_ERROR(ReadDeviceOrder(options.device_order).status());
+  if (options.timing.empty() && !options.device_order.empty()) {
+    return absl::InvalidArgumentError(
+        "--device-order: it goes with --timing (timing): in wall time, devices "
+        "come when they come");
+  }
   if (options.timing.empty() && !options.device_latencies.empty()) {
     return absl::InvalidArgumentError(
         "--device-latencies: it goes with --timing (timing): in wall time, a "

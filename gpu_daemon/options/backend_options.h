@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -72,6 +73,9 @@ struct BackendOptions {
   std::string timing;
   // Time begins when so many devices have attached.
   uint32_t first_devices = 1;
+  // "fpga0,host0": time begins when these have attached, and the addresses of each
+  // depend on its place here and on what it does itself.
+  std::string device_order;
   // "fpga0=2us,nic0=500ns": how long the link of a device takes each way, in
   // simulated time; all others have none.
   std::string device_latencies;
@@ -98,6 +102,10 @@ struct BackendOptions {
 using DeviceLatencies = std::map<std::string, Nanoseconds, std::less<>>;
 // BackendOptions::device_latencies. Errors: InvalidArgument.
 absl::StatusOr<DeviceLatencies> ReadDeviceLatencies(std::string_view text);
+
+// BackendOptions::device_order. Errors: InvalidArgument (a name that is none, or
+// that is there twice).
+absl::StatusOr<std::vector<std::string>> ReadDeviceOrder(std::string_view text);
 
 // Checks whether that back-end takes these options, as far as this is known
 // without starting it. Errors: InvalidArgument (an option of another back-end),

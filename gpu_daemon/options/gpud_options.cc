@@ -247,6 +247,13 @@ std::vector<Option> OptionTable(GpudOptions& options) {
        .max = 8192,
        .help = "NAME=WEIGHT:PRIORITY,...: devices' weights under the policy "
                "exclusive, and the highest priorities that they may ask for"},
+      {.flag = "--device-order",
+       .type = kText,
+       .field = &backend.device_order,
+       .min = 1,
+       .max = 8192,
+       .help = "NAME,...: simulated time begins when these have attached, in "
+               "whichever order (docs/simulated_time.md)"},
       {.flag = "--device-latencies",
        .type = kText,
        .field = &backend.device_latencies,

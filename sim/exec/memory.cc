@@ -92,26 +92,28 @@ absl::Status Memory::Add(Segment segment) {
 }
 
 absl::StatusOr<DeviceAddress> Memory::TakeAddresses(uint64_t bytes,
-                                                    const std::string& name) {
-  const uint64_t left = kGlobalBytes - (next_ - kFirstGlobal);
+                                                    const std::string& name,
+                                                    AddressRange* from) {
+  AddressRange& range = from != nullptr ? *from : own_;
+  const uint64_t left = range.end - range.next;
   if (bytes > left) {
     return absl::ResourceExhaustedError(
         fmt::format("'{}': {} bytes are more than the {} of addresses that the "
                     "simulated GPU has left",
                     name, bytes, left));
   }
-  const DeviceAddress begin = next_;
-  next_ += std::min(left, (bytes + kGap + kAlign - 1) / kAlign * kAlign);
+  const DeviceAddress begin = range.next;
+  range.next += std::min(left, (bytes + kGap + kAlign - 1) / kAlign * kAlign);
   return begin;
 }
 
-absl::StatusOr<DeviceAddress> Memory::Allocate(uint64_t bytes,
-                                               std::string name) {
+absl::StatusOr<DeviceAddress> Memory::Allocate(uint64_t bytes, std::string name,
+                                               AddressRange* from) {
   if (bytes == 0) return NoBytes(name);
   std::lock_guard lock(mutex_);
   const bool own = addresses_ == Addresses::kOwn;
   absl::StatusOr<DeviceAddress> begin = DeviceAddress{0};
-  if (own) begin = TakeAddresses(bytes, name);
+  if (own) begin = TakeAddresses(bytes, name, from);
   if (!begin.ok()) return begin;
   // calloc does not use host memory for pages that nobody touches.
   std::unique_ptr<std::byte, Release> host(static_cast<std::byte*>(
@@ -145,12 +147,15 @@ absl::StatusOr<DeviceAddress> Memory::Allocate(uint64_t bytes,
 }
 
 absl::StatusOr<DeviceAddress> Memory::Map(std::span<std::byte> host,
-                                          bool writable, std::string name) {
+                                          bool writable, std::string name,
+                                          AddressRange* from) {
   if (host.empty()) return NoBytes(name);
   std::lock_guard lock(mutex_);
   absl::StatusOr<DeviceAddress> begin =
       reinterpret_cast<DeviceAddress>(host.data());
-  if (addresses_ == Addresses::kOwn) begin = TakeAddresses(host.size(), name);
+  if (addresses_ == Addresses::kOwn) {
+    begin = TakeAddresses(host.size(), name, from);
+  }
   if (!begin.ok()) return begin;
   if (auto status = Add({.begin = *begin,
                          .bytes = host.size(),

@@ -32,6 +32,10 @@ inline constexpr DeviceAddress kLocalWindow = uint64_t{2} << 32;
 inline constexpr DeviceAddress kParamWindow = uint64_t{3} << 32;
 inline constexpr DeviceAddress kFirstGlobal = uint64_t{1} << 40;
 inline constexpr uint64_t kGlobalBytes = uint64_t{1} << 46;
+// Behind it lie ranges that are not a Memory's own (RangeOf()).
+inline constexpr DeviceAddress kFirstOfRanges =
+    kFirstGlobal + (kGlobalBytes >> 1);
+inline constexpr uint32_t kMaxRanges = 256;
 
 struct Segment {
   DeviceAddress begin = 0;
@@ -74,6 +78,23 @@ enum class Addresses {
   kHost,  // those of the host, as with CUDA's unified addressing
 };
 
+// Where segments of one kind lie, one behind the other. A Memory's own, or one
+// whose addresses depend on nothing but what takes from it. Not thread safe: it
+// belongs to the lock of the Memory that takes from it.
+struct AddressRange {
+  DeviceAddress next = 0;
+  DeviceAddress end = 0;
+};
+
+// One of kMaxRanges that do not meet.
+constexpr AddressRange RangeOf(uint32_t index) {
+  constexpr uint64_t kBytes = (kGlobalBytes >> 1) / kMaxRanges;
+  // Or the first bytes of all would meet in one set of each cache.
+  constexpr uint64_t kShift = 5 * 4096;
+  const DeviceAddress begin = kFirstOfRanges + index * kBytes;
+  return {begin + index * kShift, begin + kBytes};
+}
+
 // Thread safe. Running code works with the segments that existed when it began,
 // so none may be freed while running code reaches it.
 class Memory {
@@ -82,14 +103,16 @@ class Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  // Allocates zeroed bytes at a multiple of 256. Errors: InvalidArgument (no
-  // bytes), ResourceExhausted.
-  absl::StatusOr<DeviceAddress> Allocate(uint64_t bytes, std::string name);
+  // Allocates zeroed bytes at a multiple of 256, in `from` if there is one, a
+  // RangeOf(). Errors: InvalidArgument (no bytes), ResourceExhausted.
+  absl::StatusOr<DeviceAddress> Allocate(uint64_t bytes, std::string name,
+                                         AddressRange* from = nullptr);
   // Maps the caller's memory, which must outlive the mapping, at a multiple of
   // 256 or, with the host's addresses, where it is. Errors: InvalidArgument (no
   // bytes), ResourceExhausted (addresses), AlreadyExists (some of it is mapped).
   absl::StatusOr<DeviceAddress> Map(std::span<std::byte> host, bool writable,
-                                    std::string name);
+                                    std::string name,
+                                    AddressRange* from = nullptr);
   // Frees a segment by its first address. Errors: NotFound.
   absl::Status Free(DeviceAddress address);
 
@@ -110,7 +133,8 @@ class Memory {
   // Reserves an address range that nothing had before, with a gap behind it.
   // Needs the lock.
   absl::StatusOr<DeviceAddress> TakeAddresses(uint64_t bytes,
-                                              const std::string& name);
+                                              const std::string& name,
+                                              AddressRange* from);
   absl::Status Add(Segment segment);
 
   const Addresses addresses_;
@@ -121,7 +145,7 @@ class Memory {
   };
   std::vector<std::pair<DeviceAddress, std::unique_ptr<std::byte, Release>>>
       owned_;
-  DeviceAddress next_ = kFirstGlobal;
+  AddressRange own_{kFirstGlobal, kFirstOfRanges};
   std::unique_ptr<Heap> heap_;
 };
 

@@ -46,16 +46,32 @@ struct Allocation final : GpuMemory {
 
 }  // namespace
 
+SimMemory::SimMemory(PtxEngine* ptx, const std::vector<std::string>& order)
+    : ptx_(ptx) {
+  uint32_t index = 0;
+  for (const std::string& device : order) {
+    devices_[device].reset(new SimMemory(ptx, sim::RangeOf(index++)));
+  }
+  if (!order.empty()) others_.reset(new SimMemory(ptx, sim::RangeOf(index)));
+}
+
+KernelMemory* SimMemory::Of(const std::string& device) {
+  const auto found = devices_.find(device);
+  if (found != devices_.end()) return found->second.get();
+  return others_ != nullptr ? others_.get() : this;
+}
+
 absl::StatusOr<std::unique_ptr<HostMapping>> SimMemory::MapHost(
     std::span<std::byte> memory) {
-  ASSIGN_OR_RETURN(const auto address,
-                   ptx_->memory.Map(memory, /*writable=*/true, "host memory"));
+  ASSIGN_OR_RETURN(
+      const auto address,
+      ptx_->memory.Map(memory, /*writable=*/true, "host memory", range()));
   return std::make_unique<Mapping>(ptx_, address);
 }
 
 absl::StatusOr<std::unique_ptr<GpuMemory>> SimMemory::Allocate(uint64_t bytes) {
   ASSIGN_OR_RETURN(const auto address,
-                   ptx_->memory.Allocate(bytes, "GPU memory"));
+                   ptx_->memory.Allocate(bytes, "GPU memory", range()));
   return std::make_unique<Allocation>(ptx_, address);
 }
 

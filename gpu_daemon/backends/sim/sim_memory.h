@@ -2,8 +2,15 @@
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_SIM_SIM_MEMORY_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_SIM_SIM_MEMORY_H_
 
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "gpu_daemon/backends/sim/sim_kernels.h"
 #include "gpu_daemon/event/kernel_memory.h"
+#include "sim/exec/memory.h"
 
 namespace carillon::gpud {
 
@@ -14,7 +21,11 @@ class SimMemory final : public KernelMemory {
  public:
   // `ptx` must outlive this and all that it gives out.
   explicit SimMemory(PtxEngine* ptx) : ptx_(ptx) {}
+  // Each device of `order` has addresses of its own, which depend on its own calls
+  // alone; all others share some. At most sim::kMaxRanges - 1.
+  SimMemory(PtxEngine* ptx, const std::vector<std::string>& order);
 
+  KernelMemory* Of(const std::string& device) override;
   absl::StatusOr<std::unique_ptr<HostMapping>> MapHost(
       std::span<std::byte> memory) override;
   absl::StatusOr<std::unique_ptr<GpuMemory>> Allocate(uint64_t bytes) override;
@@ -22,7 +33,14 @@ class SimMemory final : public KernelMemory {
                     const std::byte* from, uint64_t bytes) override;
 
  private:
+  SimMemory(PtxEngine* ptx, sim::AddressRange range)
+      : ptx_(ptx), range_(range) {}
+  sim::AddressRange* range() { return range_ ? &*range_ : nullptr; }
+
   PtxEngine* const ptx_;
+  std::optional<sim::AddressRange> range_;
+  std::map<std::string, std::unique_ptr<SimMemory>> devices_;
+  std::unique_ptr<SimMemory> others_;
 };
 
 }  // namespace carillon::gpud

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "fmt/format.h"
+#include "sim/exec/memory.h"
 #include "sim/timing/config.h"
 
 namespace carillon::gpud {
@@ -46,13 +47,20 @@ absl::StatusOr<std::unique_ptr<Backend>> TimedBackend::Create(
                        .shared_bytes_per_sm = config.sm.shared_bytes};
   ASSIGN_OR_RETURN(auto latencies,
                    ReadDeviceLatencies(options.device_latencies));
+  ASSIGN_OR_RETURN(auto order, ReadDeviceOrder(options.device_order));
+  if (order.size() >= sim::kMaxRanges) {
+    return absl::InvalidArgumentError(
+        fmt::format("--device-order: {} devices; allowed: {}", order.size(),
+                    sim::kMaxRanges - 1));
+  }
   auto ptx = std::make_unique<PtxEngine>(sim::Addresses::kOwn);
   RETURN_IF_ERROR(ptx->memory.SetHeapBytes(options.heap_bytes));
   RETURN_IF_ERROR(ptx->kernels.LoadOwn());
-  auto memory = std::make_unique<SimMemory>(ptx.get());
+  auto memory = std::make_unique<SimMemory>(ptx.get(), order);
   ASSIGN_OR_RETURN(auto launcher,
                    TimedLauncher::Make({.gpu = std::move(config),
                                         .first_devices = options.first_devices,
+                                        .device_order = std::move(order),
                                         .latencies = std::move(latencies),
                                         .event_log = options.event_log,
                                         .copy_chunks = {options.copy_in_chunk,

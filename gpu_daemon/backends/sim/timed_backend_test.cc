@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/testing/eventually.h"
 #include "fmt/format.h"
 #include "gpu_daemon/backends/registry.h"
 #include "gpu_daemon/backends/sim/timed_test.h"
@@ -608,6 +609,47 @@ TEST_F(TimedBackendTest, NoEventIsLostOrDoubledWhileThePolicyChanges) {
     EXPECT_EQ(counts.rung, of_each[event.kernel.get()]);
     EXPECT_EQ(counts.done + counts.failed, counts.rung);
   }
+}
+
+TEST_F(TimedBackendTest, TimeBeginsWhenTheNamedDevicesHaveAttached) {
+  auto backend = TimedBackend::Create(
+      {.timing = "tiny", .device_order = "b,a", .event_log = log_});
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  backend_ = *std::move(backend);
+  const auto a = Attach("a");
+  auto event = Register(*a);
+  a->RingDoorbell(event, 0);
+  a->time.Answer(kNoTime);
+  // As many as are named, but not those.
+  const auto other = Attach("other");
+  other->time.Answer(kNoTime);
+  EXPECT_TRUE(Eventually([&] {
+    return backend_->description().ends_with("now 0.000000 ms; waits for b");
+  })) << backend_->description();
+  EXPECT_FALSE(a->WaitForTurn(milliseconds(50)));
+  const auto b = Attach("b");
+  b->time.Answer(kNoTime);
+  EXPECT_TRUE(a->WaitForTurn());
+  EXPECT_EQ(a->Take(event).state, EventState::kDone);
+}
+
+TEST_F(TimedBackendTest, AnOrderThatIsNoneIsRefusedByName) {
+  const auto refusal = [](const std::string& timing, const std::string& order) {
+    return std::string(
+        TimedBackend::Create({.timing = timing, .device_order = order})
+            .status()
+            .message());
+  };
+  EXPECT_EQ(refusal("tiny", "a,b,a"),
+            "--device-order: 'a,b,a': each name once, like fpga0,host0");
+  EXPECT_EQ(refusal("tiny", "a,"),
+            "--device-order: 'a,': each name once, like fpga0,host0");
+  EXPECT_EQ(refusal("", "a"),
+            "--device-order: it goes with --timing (timing): in wall time, "
+            "devices come when they come");
+  std::string many = "d0";
+  for (int i = 1; i < 256; ++i) many += ",d" + std::to_string(i);
+  EXPECT_EQ(refusal("tiny", many), "--device-order: 256 devices; allowed: 255");
 }
 
 TEST_F(TimedBackendTest, BackgroundLaunchesShowTheirBlocksAndSlices) {

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "fmt/format.h"
 #include "fmt/ostream.h"
+#include "fmt/ranges.h"
 #include "gpu_daemon/backends/cpu/run_block.h"
 #include "gpu_daemon/dispatch/make_launch.h"
 #include "kernels/simt/completion_status.h"
@@ -52,6 +53,8 @@ absl::StatusOr<std::unique_ptr<TimedLauncher>> TimedLauncher::Make(
   const std::string log = options.event_log;
   std::unique_ptr<TimedLauncher> launcher(
       new TimedLauncher(std::move(options), ptx, memory));
+  // What comes later may find other addresses taken.
+  if (!launcher->awaited_.empty()) RETURN_IF_ERROR(launcher->AddStatuses());
   if (log.empty()) return launcher;
   launcher->event_log_.open(log);
   launcher->event_log_
@@ -75,6 +78,7 @@ TimedLauncher::TimedLauncher(Options options, PtxEngine* ptx,
                   ended_.push_back(result);
                   gpu_.Stop();
                 }}),
+      awaited_(options_.device_order.begin(), options_.device_order.end()),
       copies_(memory, options_.copy_chunks, options_.gpu) {}
 
 absl::Status TimedLauncher::Prepare(EventKernel& event) {
@@ -97,6 +101,7 @@ void TimedLauncher::AddDevice(const std::shared_ptr<DeviceMemory>& memory) {
                  .memory = memory,
                  .turns = {&memory->submission(), &memory->completion()}}));
   ++devices_so_far_;
+  awaited_.erase(memory->name());
   Give(participant, now_ns());
 }
 
@@ -159,7 +164,9 @@ bool TimedLauncher::CollectAnswers() {
       looked_since_answers_ = false;
     }
   }
-  if (devices_so_far_ < options_.first_devices) {
+  if (!awaited_.empty()) {
+    waits_for = fmt::format("{}", fmt::join(awaited_, ", "));
+  } else if (!has_begun()) {
     waits_for = fmt::format("{} of {} devices", devices_so_far_,
                             options_.first_devices);
   }
@@ -170,7 +177,7 @@ bool TimedLauncher::CollectAnswers() {
 
 bool TimedLauncher::must_poll() const {
   if (ready_) return true;
-  if (devices_so_far_ < options_.first_devices) return false;
+  if (!has_begun()) return false;
   bool any = false;
   for (const auto& participant : participants_) {
     if (participant->state != Participant::State::kHasTurn) continue;
@@ -350,18 +357,21 @@ void TimedLauncher::EndCopies(std::vector<TimedCopies::Ended> ended) {
   }
 }
 
-absl::StatusOr<size_t> TimedLauncher::TakeStatus() {
-  if (free_statuses_.empty()) {
-    ASSIGN_OR_RETURN(const auto block,
-                     ptx_->memory.Allocate(kStatusesAtOnce * sizeof(uint32_t),
-                                           "status of kernels"));
-    auto* const words = reinterpret_cast<uint32_t*>(
-        ptx_->memory.At(block, kStatusesAtOnce * sizeof(uint32_t))->data());
-    for (size_t i = kStatusesAtOnce; i-- > 0;) {
-      free_statuses_.push_back(statuses_.size());
-      statuses_.emplace_back(block + i * sizeof(uint32_t), words + i);
-    }
+absl::Status TimedLauncher::AddStatuses() {
+  ASSIGN_OR_RETURN(const auto block,
+                   ptx_->memory.Allocate(kStatusesAtOnce * sizeof(uint32_t),
+                                         "status of kernels"));
+  auto* const words = reinterpret_cast<uint32_t*>(
+      ptx_->memory.At(block, kStatusesAtOnce * sizeof(uint32_t))->data());
+  for (size_t i = kStatusesAtOnce; i-- > 0;) {
+    free_statuses_.push_back(statuses_.size());
+    statuses_.emplace_back(block + i * sizeof(uint32_t), words + i);
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<size_t> TimedLauncher::TakeStatus() {
+  if (free_statuses_.empty()) RETURN_IF_ERROR(AddStatuses());
   const size_t index = free_statuses_.back();
   free_statuses_.pop_back();
   *statuses_[index].second = simt::kFailNone;

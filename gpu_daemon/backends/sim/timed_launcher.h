@@ -12,6 +12,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -44,6 +45,7 @@ class TimedLauncher final : public Launcher {
   struct Options {
     sim::timing::Config gpu;
     uint32_t first_devices = 1;  // time begins when so many have attached
+    std::vector<std::string> device_order;  // or, if there are any, these
     // What a link takes from that device to the GPU, and back from there.
     DeviceLatencies latencies;
     std::string event_log;  // a file's path; empty: none
@@ -163,6 +165,10 @@ class TimedLauncher final : public Launcher {
   void GiveTurns(Nanoseconds until);
   void Give(Participant& participant, Nanoseconds now);
   Cycle CycleAt(Nanoseconds ns) const;
+  bool has_begun() const {
+    return awaited_.empty() && devices_so_far_ >= options_.first_devices;
+  }
+  absl::Status AddStatuses();
   absl::StatusOr<size_t> TakeStatus();
   void SetWaitsFor(std::string why);
 
@@ -174,6 +180,7 @@ class TimedLauncher final : public Launcher {
   sim::timing::Gpu gpu_;
   std::vector<std::unique_ptr<Participant>> participants_;  // by their names
   uint32_t devices_so_far_ = 0;
+  std::set<std::string> awaited_;  // of device_order; time waits for them
   // All had answered before the last look at the doorbells.
   bool looked_since_answers_ = false;
   bool ready_ = false;  // there is something to go on with

@@ -77,6 +77,7 @@ absl::StatusOr<std::shared_ptr<DeviceSpace>> DeviceSpace::Create(
       auto reservation,
       budget->Reserve(submission_end + completion_end,
                       fmt::format("attaching device '{}'", spec.name)));
+  kernel_memory = kernel_memory->Of(spec.name);
   shm::Aperture submission;
   shm::Aperture completion;
   std::array<Segments, 2> segments;  // gone before what they map

@@ -164,6 +164,15 @@ std::string SharesOf(const Topology& topology) {
   return fmt::format("{}", fmt::join(shares, ","));
 }
 
+// "fpga0,host0". Programs that are not waited for may be no devices at all.
+std::string OrderOf(const Topology& topology) {
+  std::vector<std::string_view> order;
+  for (const DeviceEntry& device : topology.devices) {
+    if (device.wait_ready) order.push_back(device.name);
+  }
+  return fmt::format("{}", fmt::join(order, ","));
+}
+
 // "fpga0=2us": those that have any.
 std::string LatenciesOf(const Topology& topology) {
   std::vector<std::string> latencies;
@@ -283,12 +292,10 @@ absl::StatusOr<LaunchPlan> PlanLaunch(const Topology& topology,
   plan.gpud.argv = {gpud, "--dir=" + paths.directory(),
                     "--testbed=" + topology.name};
   if (topology.faults) plan.gpud.argv.push_back("--faults");
-  plan.one_by_one = IsSimulated(topology);
-  // Programs that are not waited for may be no devices at all.
-  const auto waited_for =
-      std::ranges::count(topology.devices, true, &DeviceEntry::wait_ready);
-  if (plan.one_by_one && waited_for != 0) {
-    plan.gpud.argv.push_back(fmt::format("--first-devices={}", waited_for));
+  if (IsSimulated(topology)) {
+    if (const std::string order = OrderOf(topology); !order.empty()) {
+      plan.gpud.argv.push_back("--device-order=" + order);
+    }
   }
   AppendGpuFlags(topology, &plan.gpud.argv);
   RETURN_IF_ERROR(PlanLinkds(topology, paths, &plan.devices));

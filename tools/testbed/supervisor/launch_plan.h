@@ -34,9 +34,6 @@ struct LaunchPlan {
   std::vector<PlannedProcess> devices;
   uint64_t record = 0;           // see Topology
   std::optional<HostPart> part;  // where there are hosts
-  // Each device must be up before the next one starts: in simulated time they
-  // must always attach in the same order.
-  bool one_by_one = false;
 };
 
 // The path of one of Carillon's programs, named relative to the folder that

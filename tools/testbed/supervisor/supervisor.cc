@@ -149,7 +149,6 @@ absl::Status Supervisor::BringUp() {
   if (status.ok()) status = WaitForGpud();
   for (const PlannedProcess& device : plan_.devices) {
     if (status.ok()) status = StartProcess(device);
-    if (status.ok() && plan_.one_by_one) status = WaitForDevices();
   }
   if (status.ok()) status = WaitForDevices();
   if (!status.ok()) {
