@@ -78,7 +78,7 @@ class RemoteTest : public ::testing::Test {
         "linkd", "devices/link/linkd",
         {"--listen", address, "--host", "b", "--peer", "a", "--tls-cert",
          far_files_.certificate, "--tls-key", far_files_.key, "--tls-ca",
-         far_files_.ca, "--lease", lease_s_});
+         far_files_.ca, "--lease", far_lease_s_});
     ASSERT_TRUE(linkd.ok()) << Message(linkd.status());
     linkd_ = *std::move(linkd);
     ASSERT_TRUE(linkd_->WaitForOutput("serves for host a")) << linkd_->output();
@@ -154,6 +154,7 @@ class RemoteTest : public ::testing::Test {
   static TlsFiles near_files_;
   static TlsFiles far_files_;
   std::string lease_s_ = "60";
+  std::string far_lease_s_ = "60";
   std::vector<std::string> far_flags_ = {"--backend", "cpu", "--workers", "1"};
   std::unique_ptr<Testbed> b_;
   std::unique_ptr<Process> linkd_;
@@ -343,7 +344,7 @@ TEST_F(RemoteTest, AnOldGpudIsFencedAndItsDevicesEnd) {
 
 class ShortLeaseTest : public RemoteTest {
  protected:
-  ShortLeaseTest() { lease_s_ = "2"; }
+  ShortLeaseTest() { lease_s_ = far_lease_s_ = "2"; }
 };
 
 // By gpud's recorder: how often a session ended for that reason, and how often
@@ -414,6 +415,45 @@ TEST_F(ShortLeaseTest, ALinkThatIsLostIsTheReasonOfItsEventsOnBothHosts) {
   const LinkLostRecords near = CountLinkLost(*a_);
   EXPECT_EQ(near.sessions, 1u);
   EXPECT_EQ(near.events, aborted);
+  const LinkLostRecords far = CountLinkLost(*b_);
+  EXPECT_EQ(far.sessions, 1u);
+  EXPECT_GT(far.events, 0u);
+  for (const Testbed* testbed : {a_.get(), b_.get()}) {
+    EXPECT_THAT(Check(*testbed).violations, IsEmpty());
+  }
+}
+
+class NearLosesFirstTest : public RemoteTest {
+ protected:
+  NearLosesFirstTest() { lease_s_ = "2"; }
+};
+
+TEST_F(NearLosesFirstTest, ALinkThatOnlyOneHostHasLostIsLostOnBoth) {
+  auto device = edge::Device::Attach(
+      {.testbed_directory = a_->directory(), .name = "slow0", .kind = "test"});
+  ASSERT_TRUE(device.ok()) << Message(device.status());
+  // Longer than the lease of host a, and than the link's next beginning.
+  auto queue = edge::edgeRegisterEvent(
+      **device, {.kernel = "busy",
+                 .max_in_flight = 64,
+                 .parameters = {edge::Constant("iterations", 400'000'000)}});
+  ASSERT_TRUE(queue.ok()) << Message(queue.status());
+  for (uint32_t i = 0; i < 64; ++i) (*queue)->Commit();
+  (*queue)->RingCommitted();
+  ASSERT_TRUE(Eventually([&] { return b_->Status().events().done() > 0; }));
+  relay_->Cut(true);
+  EXPECT_THAT(Message((*device)->WaitForEnd(testing::kBound)),
+              HasSubstr("LINK_LOST: gpud"));
+  EXPECT_THAT(b_->gpud().output(), Not(HasSubstr("is gone: its link")));
+
+  // The next link tells host b, whose lease is long.
+  relay_->Cut(false);
+  ASSERT_TRUE(b_->gpud().WaitForOutput("is gone: "));
+  EXPECT_THAT(b_->gpud().output(),
+              HasSubstr("is gone: its link carries it no more"));
+  const LinkLostRecords near = CountLinkLost(*a_);
+  EXPECT_EQ(near.sessions, 1u);
+  EXPECT_GT(near.events, 0u);
   const LinkLostRecords far = CountLinkLost(*b_);
   EXPECT_EQ(far.sessions, 1u);
   EXPECT_GT(far.events, 0u);

@@ -33,6 +33,8 @@ class TcpRelay {
   void Silence() { silence_ = true; }
   // What comes goes on so much later.
   void Delay(uint32_t ms) { delay_ms_ = ms; }
+  // While it is on, each connection is cut at once.
+  void Cut(bool on) { cut_ = on; }
   // No connection comes up any more.
   void Close() { closed_ = true; }
   // Connections that were carried.
@@ -50,6 +52,7 @@ class TcpRelay {
   std::atomic<uint32_t> delay_ms_ = 0;
   std::atomic<uint64_t> connections_ = 0;
   std::atomic<bool> silence_ = false;
+  std::atomic<bool> cut_ = false;
   std::atomic<bool> closed_ = false;
   std::atomic<bool> stop_ = false;
   std::thread thread_;

@@ -301,8 +301,9 @@ void LinkServer::DropRing(RingId id, mesh::GoneReason why) {
           .serial = linked.serial,
           .client = std::move(linked.client),
           .ring = std::move(linked.ring),
-          .link_lost = why == mesh::GoneReason::kLinkLost ||
-                       why == mesh::GoneReason::kBroken});
+          // A host that is there anew has given up the link before: whether it
+          // was lost to it alone, or a gpud of it died.
+          .link_lost = why != mesh::GoneReason::kClosed});
 }
 
 void LinkServer::LookAfter(const std::string& name, Client& client,

@@ -21,6 +21,9 @@ grpc::ChannelArguments Arguments() {
   // A member that comes back is to be found within a lease's length.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
+  // One that has its port and does not serve yet would have it wait for 20 s.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
+                   std::chrono::milliseconds(kPatience).count());
   // The environment's proxies are for the web.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   return arguments;
@@ -87,7 +90,10 @@ Etcd::Entry ToEntry(const pb::KeyValue& found) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Etcd>> Etcd::Make(
-    const std::vector<std::string>& members, const TlsPems& pems) {
+    const std::vector<std::string>& members, const TlsPems& pems,
+    const std::string& name) {
+  grpc::ChannelArguments arguments = Arguments();
+  if (!name.empty()) arguments.SetSslTargetNameOverride(name);
   if (members.empty()) {
     return absl::InvalidArgumentError("no address of an etcd is given");
   }
@@ -100,9 +106,9 @@ absl::StatusOr<std::unique_ptr<Etcd>> Etcd::Make(
       return true;
     };
     if (take("unix:") && !rest.empty()) {
-      made.push_back({member, grpc::CreateCustomChannel(
-                                  member, grpc::InsecureChannelCredentials(),
-                                  Arguments())});
+      made.push_back(
+          {member, grpc::CreateCustomChannel(
+                       member, grpc::InsecureChannelCredentials(), arguments)});
       continue;
     }
     const bool tls = take("https://");
@@ -125,7 +131,7 @@ absl::StatusOr<std::unique_ptr<Etcd>> Etcd::Make(
     }
     made.push_back(
         {member, grpc::CreateCustomChannel("dns:" + address.ToString(),
-                                           credentials, Arguments())});
+                                           credentials, arguments)});
   }
   return std::unique_ptr<Etcd>(new Etcd(std::move(made)));
 }

@@ -33,9 +33,12 @@ class Etcd {
   using LeaseId = int64_t;
 
   // `members`: "http://HOST:PORT", "https://HOST:PORT" or "unix:PATH"; `pems`
-  // are for https. Does not connect yet. Errors: InvalidArgument (no address).
+  // are for https, and so is `name`: what the members' certificate is of, where
+  // that is not their HOST. Does not connect yet. Errors: InvalidArgument (no
+  // address).
   static absl::StatusOr<std::unique_ptr<Etcd>> Make(
-      const std::vector<std::string>& members, const TlsPems& pems);
+      const std::vector<std::string>& members, const TlsPems& pems,
+      const std::string& name = "");
 
   // etcd may grant more than is asked for.
   absl::StatusOr<LeaseId> GrantLease(std::chrono::seconds length);

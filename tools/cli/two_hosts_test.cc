@@ -270,6 +270,14 @@ TEST_F(TwoHostsTest, EachHostStartsItsPartAndShowsIt) {
                   Not(HasSubstr("is on host")));
     }
   }
+  const CliResult logs = a_->Call({"logs", "a/gpud"});
+  EXPECT_EQ(logs.code, 0) << logs.err;
+  EXPECT_THAT(logs.out, HasSubstr("testbed lab is up"));
+  const pid_t before = a_->PidOf("echo0");
+  const CliResult restarted = a_->Call({"restart", "a/echo0"});
+  EXPECT_EQ(restarted.code, 0) << restarted.err;
+  EXPECT_THAT(restarted.err + restarted.out, HasSubstr("echo0 is "));
+  EXPECT_NE(a_->PidOf("echo0"), before);
   EndWell(*a_);
   EndWell(*b_);
 }

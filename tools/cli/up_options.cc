@@ -95,7 +95,7 @@ absl::Status CheckHasEtcd(const testbed::Topology& topology,
   return WithHint(
       absl::InvalidArgumentError(fmt::format(
           "{} names no etcd, so each host knows itself only", file)),
-      "give it mesh: {etcd: [https://HOST:PORT]} (docs/mesh.md)");
+      "give it mesh: {etcd: [https://HOST:PORT]}, or etcd: own (docs/mesh.md)");
 }
 
 absl::StatusOr<testbed::Topology> LoadMesh(const std::string& file) {

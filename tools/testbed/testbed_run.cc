@@ -83,7 +83,7 @@ absl::StatusOr<std::unique_ptr<TestbedRun>> TestbedRun::Make(
           say(line);
         };
     Topology joined = topology;
-    absl::Status status = run->Join(joined, options, supervisor.say);
+    absl::Status status = run->Join(joined, paths, options, supervisor.say);
     if (status.ok()) {
       auto again = PlanLaunch(joined, paths);  // with the links' addresses
       status = again.status();
@@ -91,6 +91,7 @@ absl::StatusOr<std::unique_ptr<TestbedRun>> TestbedRun::Make(
     }
     if (!status.ok()) {
       if (run->registration_) run->registration_->NoteFailure(status);
+      run->EndOwnEtcd();
       (void)directory.Remove();
       return status;
     }
@@ -98,6 +99,7 @@ absl::StatusOr<std::unique_ptr<TestbedRun>> TestbedRun::Make(
         [registration = run->registration_.get()](const TestbedState& state) {
           registration->Publish(state);
         };
+    supervisor.end = [run = run.get()] { run->EndOwnEtcd(); };
   }
   run->probe_ = std::make_unique<GrpcReadinessProbe>(paths);
   run->supervisor_ = std::make_unique<Supervisor>(
@@ -106,17 +108,31 @@ absl::StatusOr<std::unique_ptr<TestbedRun>> TestbedRun::Make(
   return run;
 }
 
-absl::Status TestbedRun::Join(Topology& topology, const UpOptions& options,
-                              Say say) {
+absl::Status TestbedRun::Join(Topology& topology, const TestbedPaths& paths,
+                              const UpOptions& options, Say say) {
+  const auto stopped = [this] { return requests_.Take() > 0; };
+  const auto patience = InMilliseconds(options.timeout_s);
+  if (topology.own_etcd && topology.part->has_gpu) {
+    ASSIGN_OR_RETURN(own_etcd_,
+                     OwnEtcdKeeper::Start(topology, paths,
+                                          {.say = say, .stopped = stopped}));
+  } else if (topology.own_etcd) {
+    RETURN_IF_ERROR(AwaitOwnEtcd(topology, patience, say, stopped));
+  }
   ASSIGN_OR_RETURN(
       registration_,
       HostRegistration::Take(
           topology, {.say = std::move(say),
                      // As by `carillon down`: it comes out of requests_.
                      .end = [] { kill(getpid(), SIGTERM); }}));
-  return registration_->AwaitGpu(*topology.part,
-                                 InMilliseconds(options.timeout_s),
-                                 [this] { return requests_.Take() > 0; });
+  return registration_->AwaitGpu(*topology.part, patience, stopped);
+}
+
+void TestbedRun::EndOwnEtcd() {
+  if (!own_etcd_) return;
+  if (registration_) lost_ = registration_->Judge();
+  registration_.reset();
+  own_etcd_.reset();
 }
 
 absl::Status TestbedRun::BringUp() {
@@ -127,7 +143,7 @@ absl::Status TestbedRun::BringUp() {
 
 absl::Status TestbedRun::End() {
   const absl::Status status = EndRun(*supervisor_);
-  if (registration_) RETURN_IF_ERROR(registration_->Judge());
+  RETURN_IF_ERROR(registration_ ? registration_->Judge() : lost_);
   return status;
 }
 

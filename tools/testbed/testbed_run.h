@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "base/json.h"
 #include "tools/testbed/hosts/host_registration.h"
+#include "tools/testbed/hosts/own_etcd.h"
 #include "tools/testbed/supervisor/readiness.h"
 #include "tools/testbed/supervisor/stop_signals.h"
 #include "tools/testbed/supervisor/supervisor.h"
@@ -64,10 +65,16 @@ class TestbedRun {
 
  private:
   TestbedRun() = default;
-  absl::Status Join(Topology& topology, const UpOptions& options, Say say);
+  absl::Status Join(Topology& topology, const TestbedPaths& paths,
+                    const UpOptions& options, Say say);
+  // Before the directory goes, which has etcd's data.
+  void EndOwnEtcd();
 
   StopSignals requests_;
-  std::unique_ptr<HostRegistration> registration_;  // null: no etcd
+  // Null: no etcd, or one of its own that has ended.
+  std::unique_ptr<OwnEtcdKeeper> own_etcd_;
+  std::unique_ptr<HostRegistration> registration_;
+  absl::Status lost_;  // what registration_ said at its end
   std::unique_ptr<ReadinessProbe> probe_;
   std::unique_ptr<Supervisor> supervisor_;
 };

@@ -47,7 +47,7 @@ absl::StatusOr<bool> WantsDown(mesh::Etcd& etcd, const HostKeys& keys) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<mesh::Etcd>> OpenEtcd(const Topology& topology) {
+TlsFiles MeshTls(const Topology& topology) {
   TlsFiles files;
   for (const Setting& setting : topology.mesh) {
     for (const auto& [key, path] :
@@ -56,11 +56,51 @@ absl::StatusOr<std::unique_ptr<mesh::Etcd>> OpenEtcd(const Topology& topology) {
       if (setting.option->key == key) *path = setting.text;
     }
   }
+  return files;
+}
+
+absl::StatusOr<std::unique_ptr<mesh::Etcd>> OpenEtcd(const Topology& topology) {
+  const TlsFiles files = MeshTls(topology);
   TlsPems pems;
   if (files.any()) {
     ASSIGN_OR_RETURN(pems, ReadTlsFiles(files, "mesh: tls: ca"));
   }
-  return mesh::Etcd::Make(topology.etcd, pems);
+  // A host's certificate need not have its address.
+  return mesh::Etcd::Make(topology.etcd, pems,
+                          topology.own_etcd ? topology.gpu_host : "");
+}
+
+absl::Status HostIsUp(const Topology& topology, std::string_view place) {
+  return WithHint(absl::AlreadyExistsError(fmt::format(
+                      "host '{}' of testbed '{}' is up already ({})",
+                      topology.part->host, topology.name, place)),
+                  "carillon down -f FILE ends all hosts; one that was cut off "
+                  "is gone after 6 s");
+}
+
+absl::Status AwaitOwnEtcd(const Topology& topology, milliseconds patience,
+                          const std::function<void(const std::string&)>& say,
+                          const std::function<bool()>& stopped) {
+  ASSIGN_OR_RETURN(const auto etcd, OpenEtcd(topology));
+  const HostKeys keys(topology.name);
+  const auto end = Clock::now() + patience;
+  bool told = false;
+  for (;;) {
+    const absl::Status status = etcd->List(keys.want).status();
+    if (!absl::IsUnavailable(status)) return status;
+    if (stopped()) return absl::CancelledError("interrupted");
+    if (Clock::now() >= end) {
+      return WithHint(status,
+                      fmt::format("etcd: own is on host '{0}': carillon "
+                                  "up --host {0} there",
+                                  topology.gpu_host));
+    }
+    if (!std::exchange(told, true)) {
+      say(fmt::format("waits for etcd, which host '{}' has",
+                      topology.gpu_host));
+    }
+    std::this_thread::sleep_for(kLookPeriod);
+  }
 }
 
 HostRegistration::HostRegistration(std::unique_ptr<mesh::Etcd> etcd,
@@ -100,12 +140,7 @@ absl::StatusOr<std::unique_ptr<HostRegistration>> HostRegistration::Take(
   }
   ASSIGN_OR_RETURN(const auto holder, taken->Register(ToText(taken->record_)));
   if (!holder.empty()) {
-    return WithHint(
-        absl::AlreadyExistsError(
-            fmt::format("host '{}' of testbed '{}' is up already ({})",
-                        taken->host_, topology.name, holder)),
-        "carillon down -f FILE ends all hosts; one that was cut off is gone "
-        "after 6 s");
+    return HostIsUp(topology, holder);
   }
   taken->keeper_ = std::thread([self = taken.get()] { self->Keep(); });
   return taken;

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "absl/status/statusor.h"
+#include "base/tls_files.h"
 #include "mesh/etcd/etcd.h"
 #include "tools/testbed/hosts/host_record.h"
 #include "tools/testbed/topology/topology.h"
@@ -23,8 +24,18 @@ namespace carillon::testbed {
 
 inline constexpr std::chrono::seconds kHostLease{5};
 
+// The files of `mesh: tls`.
+TlsFiles MeshTls(const Topology& topology);
 // Errors: those of ReadTlsFiles().
 absl::StatusOr<std::unique_ptr<mesh::Etcd>> OpenEtcd(const Topology& topology);
+// AlreadyExists: of the host of `topology.part`, which is up at `place`.
+absl::Status HostIsUp(const Topology& topology, std::string_view place);
+// On a host without the GPU, of an etcd that the GPU's host starts: waits until
+// it answers. Errors: those of OpenEtcd() and of Etcd; Cancelled (`stopped`).
+absl::Status AwaitOwnEtcd(const Topology& topology,
+                          std::chrono::milliseconds patience,
+                          const std::function<void(const std::string&)>& say,
+                          const std::function<bool()>& stopped);
 
 // A thread keeps it alive, and shows the others what is published. Where etcd
 // does not answer, all that runs goes on, and it is there again when etcd is.

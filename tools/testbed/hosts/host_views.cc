@@ -15,6 +15,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kLookPeriod{100};
+// An etcd that a host has is there again by then, if the host is.
+constexpr std::chrono::seconds kOwnEtcdPatience{5};
 
 }  // namespace
 
@@ -28,7 +30,14 @@ std::string HostView::State() const {
 absl::StatusOr<HostsView> LookAtHosts(mesh::Etcd& etcd,
                                       const Topology& topology) {
   const HostKeys keys(topology.name);
-  ASSIGN_OR_RETURN(const auto found, etcd.List(keys.prefix));
+  const auto list = etcd.List(keys.prefix);
+  if (topology.own_etcd && absl::IsUnavailable(list.status())) {
+    return WithHint(list.status(),
+                    fmt::format("etcd: own is on host '{}', as long as that is "
+                                "up",
+                                topology.gpu_host));
+  }
+  ASSIGN_OR_RETURN(const auto found, list);
   HostsView view;
   for (const HostEntry& host : topology.hosts) {
     view.hosts.push_back({.name = host.name});
@@ -68,11 +77,18 @@ absl::Status EndHosts(mesh::Etcd& etcd, const Topology& topology,
                    etcd.GrantLease(patience + std::chrono::seconds(10)));
   RETURN_IF_ERROR(etcd.Put(keys.want, kWantDown, lease));
   const auto end = Clock::now() + patience;
+  auto answered = Clock::now();
   absl::Status status;
   for (;;) {
     const auto hosts = etcd.List(keys.hosts);
     status = hosts.status();
+    if (topology.own_etcd && absl::IsUnavailable(status) &&
+        Clock::now() < answered + kOwnEtcdPatience) {
+      std::this_thread::sleep_for(kLookPeriod);
+      continue;
+    }
     if (!status.ok()) break;
+    answered = Clock::now();
     // What has no lease is of no supervisor.
     std::vector<std::string> names;
     for (const auto& [key, entry] : *hosts) {
@@ -87,7 +103,9 @@ absl::Status EndHosts(mesh::Etcd& etcd, const Topology& topology,
     }
     std::this_thread::sleep_for(kLookPeriod);
   }
-  if (status.ok()) {
+  // One that a host has forgets all when that goes, which waits for the end of
+  // `want`.
+  if (status.ok() && !topology.own_etcd) {
     const auto rest = etcd.List(keys.prefix);
     status = rest.status();
     if (rest.ok()) {

@@ -54,20 +54,6 @@ absl::StatusOr<std::string> AddressTowards(const HostPort& etcd) {
   return std::string(text.data());
 }
 
-bool IsFree(const HostPort& address) {
-  const auto found = Resolve(address.host, fmt::format("{}", address.port),
-                             AI_NUMERICHOST | AI_PASSIVE);
-  if (!found.ok()) return false;
-  const UniqueFd fd(socket((*found)->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int yes = 1;
-  // Old connections do not keep linkd from it.
-  return fd &&
-         setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) ==
-             0 &&
-         bind(fd.get(), (*found)->ai_addr, (*found)->ai_addrlen) == 0 &&
-         listen(fd.get(), 1) == 0;
-}
-
 }  // namespace
 
 absl::Status ChooseAddresses(const std::string& url,
@@ -93,9 +79,25 @@ absl::Status ChooseAddresses(const std::string& url,
                         own, kDefaultLinkPort, link.peer));
       }
       link.address = {own, static_cast<uint16_t>(port++)};
-    } while (!IsFree(link.address));
+    } while (TryListen(link.address) != 0);
   }
   return absl::OkStatus();
+}
+
+int TryListen(const HostPort& address) {
+  const auto found = Resolve(address.host, fmt::format("{}", address.port),
+                             AI_NUMERICHOST | AI_PASSIVE);
+  if (!found.ok()) return EADDRNOTAVAIL;
+  const UniqueFd fd(socket((*found)->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int yes = 1;
+  // Old connections keep nobody from it.
+  if (fd &&
+      setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) == 0 &&
+      bind(fd.get(), (*found)->ai_addr, (*found)->ai_addrlen) == 0 &&
+      listen(fd.get(), 1) == 0) {
+    return 0;
+  }
+  return errno;
 }
 
 }  // namespace carillon::testbed

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/host_port.h"
 #include "tools/testbed/topology/topology.h"
 
 namespace carillon::testbed {
@@ -15,6 +16,9 @@ namespace carillon::testbed {
 // Unavailable (no way to etcd), ResourceExhausted (no port).
 absl::Status ChooseAddresses(const std::string& url,
                              std::vector<HostPart::Link>& links);
+
+// 0: this machine has the address, and the port is free now; else an errno.
+int TryListen(const HostPort& address);
 
 }  // namespace carillon::testbed
 

@@ -70,7 +70,8 @@ bool IsModule(const fs::path& path) {
   return path.extension() == kModuleExtension || path.extension() == ".tmp";
 }
 
-// The folders in a testbed's directory, and which files there are its own.
+// The folders in a testbed's directory, and which files there are its own; but
+// for etcd's, where all is.
 struct Folder {
   std::string path;
   bool (*is_own)(const fs::path&);
@@ -187,6 +188,10 @@ absl::Status WriteMark(int fd) {
 
 TestbedPaths PathsOf(const std::string& name) {
   return TestbedPaths(RuntimeDirectory() + "/" + name);
+}
+
+std::string EtcdFolderOf(const TestbedPaths& paths) {
+  return paths.directory() + "/etcd";
 }
 
 std::string SupervisorSocketOf(const TestbedPaths& paths) {
@@ -340,8 +345,11 @@ std::vector<std::string> LockedDirectory::ForeignFiles() const {
       // A testbed makes no other folders.
       const bool folder =
           entry.symlink_status(error).type() == fs::file_type::directory;
-      const bool own_folder = std::ranges::any_of(
-          folders, [&](const Folder& own) { return entry.path() == own.path; });
+      const bool own_folder =
+          entry.path() == EtcdFolderOf(paths_) ||
+          std::ranges::any_of(folders, [&](const Folder& own) {
+            return entry.path() == own.path;
+          });
       if (folder ? !own_folder : !is_own(entry.path())) {
         foreign.push_back(Quote(
             entry.path().lexically_relative(paths_.directory()).string()));
@@ -362,6 +370,7 @@ void LockedDirectory::RemoveContents(bool logs) {
   }
   if (!logs) return;
   std::error_code error;
+  fs::remove_all(EtcdFolderOf(paths_), error);
   for (const Folder& folder : OwnFolders(paths_)) {
     for (const auto& entry : fs::directory_iterator(folder.path, error)) {
       if (folder.is_own(entry.path())) unlink(entry.path().c_str());

@@ -20,6 +20,9 @@ TestbedPaths PathsOf(const std::string& name);
 // The socket on which the supervisor takes requests (supervisor_socket.h).
 std::string SupervisorSocketOf(const TestbedPaths& paths);
 
+// Where an etcd of the testbed's own has its data.
+std::string EtcdFolderOf(const TestbedPaths& paths);
+
 // InvalidArgument if a socket's path would be longer than a Unix socket's may
 // be.
 absl::Status CheckSocketPaths(const TestbedPaths& paths);

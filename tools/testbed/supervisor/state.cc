@@ -149,6 +149,15 @@ ProcessRecord* TestbedState::Find(const std::string& name) {
   return found == processes.end() ? nullptr : &*found;
 }
 
+std::string_view WithoutOwnHost(const TestbedState& state,
+                                std::string_view process) {
+  const size_t slash = process.find('/');
+  return !state.host.empty() && process.substr(0, slash) == state.host &&
+                 slash != process.npos
+             ? process.substr(slash + 1)
+             : process;
+}
+
 absl::Status CheckIsHere(const TestbedState& state, std::string_view process,
                          std::string_view command) {
   const size_t slash = process.find('/');

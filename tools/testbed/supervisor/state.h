@@ -65,6 +65,9 @@ struct TestbedState {
   ProcessRecord* Find(const std::string& name);
 };
 
+// "gpud" of "b/gpud", if this is host b; else what it is.
+std::string_view WithoutOwnHost(const TestbedState& state,
+                                std::string_view process);
 // Whether `process` is here, as far as the testbed's hosts tell: "fpga0", or with
 // its host, "b/gpud". Errors: NotFound, naming the host that it is on; its hint is
 // to run `carillon COMMAND` there.

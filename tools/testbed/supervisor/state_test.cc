@@ -104,6 +104,18 @@ TEST(TestbedState, TellsOnWhichHostAProcessIs) {
   }
 }
 
+TEST(TestbedState, DropsTheNameOfItsOwnHostOnly) {
+  TestbedState state = Example();
+  EXPECT_EQ(WithoutOwnHost(state, "/gpud"), "/gpud") << "it has no host";
+  state.host = "a";
+  for (const auto& [process, name] :
+       {std::pair("a/gpud", "gpud"), std::pair("gpud", "gpud"),
+        std::pair("a", "a"), std::pair("a/", ""), std::pair("b/gpud", "b/gpud"),
+        std::pair("aa/gpud", "aa/gpud"), std::pair("a/a/x", "a/x")}) {
+    EXPECT_EQ(WithoutOwnHost(state, process), name) << process;
+  }
+}
+
 TEST(TestbedState, KeepsEveryPhaseAndProcessState) {
   TestFolder folder;
   const std::string path = folder.path() + "/state.json";

@@ -436,6 +436,7 @@ absl::Status Supervisor::TakeDown() {
   EndGpud();
   KillStrays();
   desk_.Close();
+  if (options_.end) options_.end();
   const absl::Status status = directory_.Remove();
   options_.say(fmt::format("down in {}", FormatSeconds(Clock::now() - start)));
   return status;

@@ -45,6 +45,8 @@ class Supervisor {
     std::function<void(const std::string&)> say;
     // Sees each new state; may be empty.
     std::function<void(const TestbedState&)> publish;
+    // All that it has started has ended, and the directory is about to go.
+    std::function<void()> end;
   };
 
   Supervisor(LaunchPlan plan, LockedDirectory directory, ReadinessProbe* probe,

@@ -98,6 +98,9 @@ absl::Status Supervisor::BeginRestart(uint64_t id, const Json& json) {
                         ? "coming up: wait until it is up"
                         : "going down"));
   }
+  for (std::string& name : wanted.processes) {
+    name = std::string(WithoutOwnHost(state_, name));
+  }
   std::vector<std::string_view> known;
   std::vector<std::string> names;  // of the request, in the testbed's order
   for (const ProcessRecord& record : state_.processes) {

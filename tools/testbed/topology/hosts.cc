@@ -95,6 +95,12 @@ std::string CheckPartner(const Topology& topology, const DeviceEntry& device) {
 
 std::string CheckGpusHost(const Topology& topology, size_t links) {
   const HostEntry& host = *FindHost(topology, topology.gpu_host);
+  if (topology.own_etcd && topology.etcd.empty()) {
+    return fmt::format(
+        "etcd: own is on host {}, which has the GPU, on the port before its "
+        "address's: give it address: HOST, or HOST:PORT from port 2 on",
+        Quote(host.name));
+  }
   if (!host.address && topology.etcd.empty()) {
     return fmt::format(
         "host {} has the GPU, and no address where the other hosts find it: "
@@ -202,6 +208,17 @@ absl::StatusOr<std::string> ReadEtcdMember(const std::string& text) {
   return text;
 }
 
+void AddOwnEtcd(Topology& topology) {
+  const HostEntry* const host = FindHost(topology, topology.gpu_host);
+  if (!topology.own_etcd || host == nullptr || !host->address ||
+      host->address->port < 2) {
+    return;
+  }
+  HostPort address = *host->address;
+  --address.port;
+  topology.etcd = {"https://" + address.ToString()};
+}
+
 std::vector<std::string> CheckHosts(const Topology& topology) {
   std::vector<std::string> wrong;
   const auto add = [&](std::string sentence) {
@@ -215,7 +232,7 @@ std::vector<std::string> CheckHosts(const Topology& topology) {
       if (device.host.empty()) continue;
       add(fmt::format("device {}: host {}", Quote(device.name), kNoHosts));
     }
-    if (!topology.mesh.empty() || !topology.etcd.empty()) {
+    if (!topology.mesh.empty() || !topology.etcd.empty() || topology.own_etcd) {
       add(fmt::format("mesh {}", kNoHosts));
     }
     if (!topology.links.empty()) add(fmt::format("a link {}", kNoHosts));

@@ -22,6 +22,10 @@ absl::StatusOr<std::optional<HostPort>> ReadHostAddress(
 // "https://HOST:PORT", or "http://" of this machine. Errors: InvalidArgument.
 absl::StatusOr<std::string> ReadEtcdMember(const std::string& text);
 
+// Where there is to be an etcd of its own: names it as its only member, once the
+// GPU's host has an address.
+void AddOwnEtcd(Topology& topology);
+
 // What is wrong with the hosts as a whole, each a sentence. The settings and
 // devices are right by themselves.
 std::vector<std::string> CheckHosts(const Topology& topology);

@@ -101,6 +101,21 @@ TEST(Hosts, EtcdTellsTheAddressThatTheFileLeavesOut) {
   }
 }
 
+TEST(Hosts, AnEtcdOfItsOwnIsOnTheGpusHostOnThePortBeforeTheLinks) {
+  std::string text = kLab;
+  const std::string_view lease = "  lease: 30";
+  text.replace(text.find(lease), lease.size(), "  lease: 30\n  etcd: own");
+  const TopologyReading reading = ReadTopology(text, "lab");
+  ASSERT_THAT(reading.problems, IsEmpty());
+  EXPECT_TRUE(reading.topology.own_etcd);
+  EXPECT_THAT(reading.topology.etcd, ElementsAre("https://10.0.0.6:3999"));
+  const auto part = PartOf(reading.topology, "b");
+  ASSERT_TRUE(part.ok()) << part.status();
+  EXPECT_THAT(Links(*part->part),
+              ElementsAre("a at 10.0.0.6:4000", "c at 10.0.0.6:4001"));
+  EXPECT_FALSE(Lab().own_etcd);
+}
+
 TEST(Hosts, AnEtcdElsewhereIsByTls) {
   for (const char* const good :
        {"https://10.0.0.1:2379", "https://lab.example.org:1",
@@ -313,6 +328,24 @@ INSTANTIATE_TEST_SUITE_P(
                 "mesh goes with hosts"},
         BadCase{"EtcdWithoutHosts", "mesh: {etcd: [\"http://127.0.0.1:1\"]}\n",
                 "mesh goes with hosts"},
+        BadCase{"OwnEtcdWithoutHosts", "mesh: {etcd: own}\n",
+                "mesh goes with hosts"},
+        BadCase{"OwnEtcdWithoutAddress",
+                "mesh: {etcd: own, tls: {certificate: c, key: k, ca: a}}\n"
+                "hosts: {a: , b: }\ngpu: {host: b}\n"
+                "devices: [{name: f, kind: fpga, host: a}]\n",
+                "etcd: own is on host 'b', which has the GPU, on the port "
+                "before its address's: give it address: HOST"},
+        BadCase{"OwnEtcdWithoutPort",
+                "mesh: {etcd: own, tls: {certificate: c, key: k, ca: a}}\n"
+                "hosts: {a: , b: {address: \"10.0.0.6:1\"}}\ngpu: {host: b}\n"
+                "devices: [{name: f, kind: fpga, host: a}]\n",
+                "or HOST:PORT from port 2 on"},
+        BadCase{"OwnEtcdWithoutTls",
+                "mesh: {etcd: own}\n"
+                "hosts: {a: , b: {address: \"10.0.0.6\"}}\ngpu: {host: b}\n"
+                "devices: [{name: f, kind: fpga, host: b}]\n",
+                "etcd by https:// needs mesh: {tls: "},
         BadCase{"EtcdIsNoList", With("lease: 30", "etcd: http://127.0.0.1:1"),
                 "etcd is a value, not a list"},
         BadCase{"EtcdIsEmpty", With("lease: 30", "etcd: []"),

@@ -132,8 +132,9 @@ const Option& EtcdKey() {
       .max = 256,
       .default_means = "none: each host knows itself",
       .help =
-          "a list of https://HOST:PORT, one a member: where the "
-          "hosts find each other, by the certificates of `mesh: tls`"};
+          "where the hosts find each other, by the certificates of `mesh: "
+          "tls`: a list of https://HOST:PORT, one a member, or `own` for one "
+          "that the GPU's host starts, on the port before its `address`'s"};
   return *key;
 }
 

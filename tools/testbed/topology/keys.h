@@ -33,8 +33,9 @@ const Option& HostKey();
 // Those of a host.
 const Option& AddressKey();
 const Option& NodeKey();
-// `mesh: etcd`, a list.
+// `mesh: etcd`, a list or this word.
 const Option& EtcdKey();
+inline constexpr std::string_view kOwnEtcd = "own";
 // The keys of one of `links`, all of which are needed.
 std::span<const Option> LinkKeys();
 inline constexpr std::string_view kFromKey = "from";

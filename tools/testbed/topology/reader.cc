@@ -78,6 +78,7 @@ class Reader : StrictReader {
       CheckPriorities();
     }
     if (!reading_.problems.empty()) return;
+    AddOwnEtcd(reading_.topology);
     for (std::string& sentence : CheckHosts(reading_.topology)) {
       Complain(root, std::move(sentence));
     }
@@ -291,6 +292,10 @@ class Reader : StrictReader {
   }
 
   void ReadEtcd(const Entry& entry) {
+    if (entry.node.IsScalar() && entry.node.Scalar() == kOwnEtcd) {
+      reading_.topology.own_etcd = true;
+      return;
+    }
     if (!IsList(entry, EtcdKey().key)) return;
     for (const YAML::Node& each : entry.node) {
       std::string member;
@@ -300,7 +305,8 @@ class Reader : StrictReader {
       }
     }
     if (entry.node.size() == 0) {
-      Complain(entry.mark, "etcd: name a member, as [https://10.0.0.1:2379]");
+      Complain(entry.mark,
+               "etcd: name a member, as [https://10.0.0.1:2379], or say own");
     }
   }
 

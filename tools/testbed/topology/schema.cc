@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "base/json.h"
@@ -175,8 +176,14 @@ Json TopologySchema() {
   for (const Option& key : MeshKeys(kMeshTlsSection)) {
     link_tls["required"].push_back(key.key);
   }
+  Json member = KeySchema(EtcdKey());
+  const Json what = std::move(member["description"]);
+  member.erase("description");
   mesh["properties"][EtcdKey().key] = {
-      {"type", "array"}, {"minItems", 1}, {"items", KeySchema(EtcdKey())}};
+      {"anyOf",
+       {{{"type", "array"}, {"minItems", 1}, {"items", std::move(member)}},
+        {{"const", kOwnEtcd}}}},
+      {"description", what}};
   Json host = MapSchema({&AddressKey(), 1});
   host["properties"][NodeKey().key] = KeySchema(NodeKey());
   host["type"] = {"object", "null"};

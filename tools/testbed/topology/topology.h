@@ -95,6 +95,8 @@ struct Topology {
   std::vector<LinkEntry> links;
   std::vector<Setting> mesh;      // the keys of mesh and of mesh.tls
   std::vector<std::string> etcd;  // URLs of its members
+  // `etcd: own`: the GPU's host has it, and starts it.
+  bool own_etcd = false;
   // Set by PartOf(): `devices` are those of this host.
   std::optional<HostPart> part;
 };

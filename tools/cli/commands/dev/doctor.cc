@@ -23,6 +23,11 @@ struct Finding {
 };
 
 CheckResult LookAtEtcd(const testbed::Topology& topology) {
+  if (topology.own_etcd && !FindProgram("etcd").ok()) {
+    return {Verdict::kProblem,
+            fmt::format("no etcd, which host '{}' starts", topology.gpu_host),
+            "apt-get install etcd-server on that host"};
+  }
   const auto etcd = testbed::OpenEtcd(topology);
   const absl::Status status =
       etcd.ok() ? testbed::LookAtHosts(**etcd, topology).status()
@@ -30,6 +35,12 @@ CheckResult LookAtEtcd(const testbed::Topology& topology) {
   if (status.ok()) {
     return {Verdict::kGood, fmt::format("{}", fmt::join(topology.etcd, ", ")),
             ""};
+  }
+  if (topology.own_etcd && absl::IsUnavailable(status)) {
+    return {
+        Verdict::kFact,
+        fmt::format("host '{}' starts it, and is not up", topology.gpu_host),
+        ""};
   }
   return {Verdict::kProblem, std::string(status.message()),
           "apt-get install etcd-server and start it there, or mend mesh: etcd "

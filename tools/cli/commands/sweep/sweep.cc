@@ -19,14 +19,15 @@
 
 #include "base/option_table.h"
 #include "base/status.h"
+#include "base/temp_directory.h"
 #include "base/text.h"
 #include "base/tls_files.h"
 #include "base/unique_fd.h"
 #include "mesh/etcd/etcd.h"
+#include "mesh/etcd/own_etcd.h"
 #include "tools/cli/commands/sweep/commands.h"
 #include "tools/cli/sim/figures.h"
 #include "tools/cli/sweep/fault_runs.h"
-#include "tools/cli/sweep/own_etcd.h"
 #include "tools/cli/sweep/run_set.h"
 #include "tools/cli/sweep/sweep_file.h"
 #include "tools/cli/sweep/worker.h"
@@ -129,7 +130,8 @@ class Sweep {
       if (!runs_.HasResult(run)) left_.push_back(run);
     }
     if (left_.empty()) return absl::OkStatus();
-    std::optional<OwnEtcd> own;
+    std::optional<TempDirectory> place;
+    std::optional<mesh::OwnEtcd> own;
     file.runs = RunsHash(runs_);
     file.etcd = options_.etcd;
     file.tls = options_.tls;
@@ -138,9 +140,18 @@ class Sweep {
       if (!path->empty()) *path = Absolute(*path);
     }
     if (file.etcd.empty()) {
-      ASSIGN_OR_RETURN(auto started,
-                       OwnEtcd::Start([this] { return stop_.Take() > 0; }));
-      own.emplace(std::move(started));
+      ASSIGN_OR_RETURN(auto made, TempDirectory::Make());
+      const std::string& folder = place.emplace(std::move(made)).path();
+      auto started =
+          mesh::OwnEtcd::Start({.folder = folder, .log_path = folder + "/log"},
+                               [this] { return stop_.Take() > 0; });
+      if (absl::IsNotFound(started.status())) {
+        return WithHint(
+            started.status(),
+            HintOf(started.status()) + ", or name one that runs with --etcd");
+      }
+      RETURN_IF_ERROR(started.status());
+      own.emplace(*std::move(started));
       file.etcd = {own->address()};
     } else {
       RETURN_IF_ERROR(CheckEtcd());

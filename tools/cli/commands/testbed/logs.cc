@@ -39,10 +39,12 @@ absl::StatusOr<std::vector<LogFile>> OpenLogs(const testbed::Testbed& testbed,
                                               const Options& options) {
   const std::string folder = testbed.paths.log_directory();
   std::vector<std::string> names = LogNames(folder);
-  for (const std::string& name : options.names) {
+  std::vector<std::string> wanted = options.names;
+  const auto state = testbed::ReadState(testbed.paths.state_file());
+  for (std::string& name : wanted) {
+    if (state.ok()) name = std::string(testbed::WithoutOwnHost(*state, name));
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
-    if (const auto state = testbed::ReadState(testbed.paths.state_file());
-        state.ok()) {
+    if (state.ok()) {
       RETURN_IF_ERROR(testbed::CheckIsHere(*state, name, "logs"));
     }
     const std::vector<std::string_view> known(names.begin(), names.end());
@@ -51,7 +53,7 @@ absl::StatusOr<std::vector<LogFile>> OpenLogs(const testbed::Testbed& testbed,
                         Quote(name), DidYouMean(name, known))),
                     fmt::format("there are: {}", JoinWords(names)));
   }
-  if (!options.names.empty()) names = options.names;
+  if (!wanted.empty()) names = std::move(wanted);
   std::vector<LogFile> logs;
   for (const std::string& name : names) logs.emplace_back(folder, name);
   return logs;

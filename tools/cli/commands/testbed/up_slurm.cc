@@ -74,7 +74,9 @@ class SlurmHosts {
     ASSIGN_OR_RETURN(
         job_, SubmitJob(logs_ + "/job.sh", Script(), std::move(arguments)));
     console_.Say(fmt::format("job {}; its hosts' logs are in {}", job_, logs_));
-    absl::Status status = etcd_.Put(keys_.job, job_);
+    absl::Status status;
+    // One that a host has comes with it.
+    if (!topology_.own_etcd) status = etcd_.Put(keys_.job, job_);
     if (status.ok()) status = Await();
     if (status.ok()) return status;
     if (const absl::Status cancelled = CancelJob(job_); !cancelled.ok()) {
@@ -90,8 +92,12 @@ class SlurmHosts {
  private:
   // What a failure before has left is forgotten.
   absl::Status CheckThatNoneIsUp() {
-    ASSIGN_OR_RETURN(const auto view, LookAtHosts(etcd_, topology_));
-    for (const testbed::HostView& host : view.hosts) {
+    const auto view = LookAtHosts(etcd_, topology_);
+    if (topology_.own_etcd && absl::IsUnavailable(view.status())) {
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(view.status());
+    for (const testbed::HostView& host : view->hosts) {
       if (host.record) {
         return WithHint(
             absl::AlreadyExistsError(
@@ -148,7 +154,8 @@ class SlurmHosts {
     JobWatch watch(job_);
     std::set<std::string> up;
     std::optional<Clock::time_point> began;  // when the job was seen to run
-    bool away = false;                       // etcd
+    bool away = topology_.own_etcd;          // etcd
+    bool noted = !topology_.own_etcd;        // the job, there
     for (;;) {
       std::vector<std::string> said;
       // Asked first: what comes up between the two questions is no failure.
@@ -163,6 +170,9 @@ class SlurmHosts {
             fmt::format("{}; the job goes on", view.status().message()));
       }
       away = no_answer;
+      if (!away && !noted) {
+        noted = etcd_.Put(keys_.job, job_).ok();
+      }
       for (size_t i = 0; !away && i < view->hosts.size(); ++i) {
         const testbed::HostView& host = view->hosts[i];
         if (host.record && !began) began = Clock::now();
@@ -259,6 +269,15 @@ absl::Status UpBySlurm(const testbed::UpOptions& options,
         fmt::format("--slurm: {} has no hosts: {{NAME: }}", options.file));
   }
   RETURN_IF_ERROR(CheckHasEtcd(topology, options.file));
+  for (const testbed::HostEntry& host : topology.hosts) {
+    if (topology.own_etcd && host.name == topology.gpu_host &&
+        host.node.empty()) {
+      return absl::InvalidArgumentError(
+          fmt::format("--slurm with etcd: own: give host '{}' node: NODE, the "
+                      "one that has its address",
+                      host.name));
+    }
+  }
   ASSIGN_OR_RETURN(const auto etcd, testbed::OpenEtcd(topology));
   return SlurmHosts(topology, each, *etcd, console).Run(sbatch_arguments);
 }

@@ -1,0 +1,51 @@
+// The etcd of a testbed whose topology says `etcd: own`: on the GPU's host, as
+// long as that is up.
+#ifndef CARILLON_TOOLS_TESTBED_HOSTS_OWN_ETCD_H_
+#define CARILLON_TOOLS_TESTBED_HOSTS_OWN_ETCD_H_
+
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "base/testbed_paths.h"
+#include "mesh/etcd/etcd.h"
+#include "tools/testbed/topology/topology.h"
+
+namespace carillon::testbed {
+
+// A thread starts it, and starts it again each time that it ends.
+class OwnEtcdKeeper {
+ public:
+  struct Options {
+    std::function<void(const std::string&)> say;  // from any thread
+    std::function<bool()> stopped;                // while it starts
+  };
+
+  // Answers when this returns. Errors: those of mesh::OwnEtcd; AlreadyExists (the
+  // host is up elsewhere, or its port is taken).
+  static absl::StatusOr<std::unique_ptr<OwnEtcdKeeper>> Start(
+      const Topology& topology, const TestbedPaths& paths, Options options);
+  // Ends it, once whoever takes all hosts down has seen the last of them go, and
+  // removes what it had.
+  ~OwnEtcdKeeper();
+
+ private:
+  OwnEtcdKeeper(std::string folder, std::unique_ptr<mesh::Etcd> etcd,
+                std::string want)
+      : folder_(std::move(folder)),
+        etcd_(std::move(etcd)),
+        want_(std::move(want)) {}
+
+  const std::string folder_;
+  const std::unique_ptr<mesh::Etcd> etcd_;
+  const std::string want_;
+  std::jthread thread_;
+};
+
+}  // namespace carillon::testbed
+
+#endif  // CARILLON_TOOLS_TESTBED_HOSTS_OWN_ETCD_H_
