@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/host_port.h"
@@ -14,7 +15,10 @@ namespace {
 
 namespace pb = ::etcdserverpb;
 
-constexpr std::chrono::seconds kPatience{2};
+// With a member, and with all of them: what keeps a lease alive must come round
+// within it (5 s, each second anew), also where several say nothing.
+constexpr std::chrono::milliseconds kPatience{2000};
+constexpr std::chrono::milliseconds kPatienceWithAll{3000};
 
 grpc::ChannelArguments Arguments() {
   grpc::ChannelArguments arguments;
@@ -23,7 +27,7 @@ grpc::ChannelArguments Arguments() {
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
   // One that has its port and does not serve yet would have it wait for 20 s.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
-                   std::chrono::milliseconds(kPatience).count());
+                   static_cast<int>(kPatience.count()));
   // The environment's proxies are for the web.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   return arguments;
@@ -139,11 +143,13 @@ absl::StatusOr<std::unique_ptr<Etcd>> Etcd::Make(
 absl::Status Etcd::Ask(const Call& call) const {
   std::vector<std::string> reasons;
   const size_t first = answered_.load(std::memory_order_relaxed);
+  const auto patience =
+      std::min(kPatience, kPatienceWithAll / static_cast<int>(members_.size()));
   for (size_t i = 0; i < members_.size(); ++i) {
     const size_t index = (first + i) % members_.size();
     const Member& member = members_[index];
     grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + kPatience);
+    context.set_deadline(std::chrono::system_clock::now() + patience);
     const grpc::Status status = call(member.channel, context);
     if (!IsAway(status)) {
       answered_.store(index, std::memory_order_relaxed);

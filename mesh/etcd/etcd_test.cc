@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/temp_directory.h"
+#include "fmt/format.h"
 #include "proto/etcd.grpc.pb.h"
 
 namespace carillon::mesh {
@@ -22,9 +25,11 @@ class Member final : public etcdserverpb::KV::Service {
     builder.RegisterService(this);
     server_ = builder.BuildAndStart();
   }
-  grpc::Status Range(grpc::ServerContext*, const etcdserverpb::RangeRequest*,
+  grpc::Status Range(grpc::ServerContext* context,
+                     const etcdserverpb::RangeRequest*,
                      etcdserverpb::RangeResponse*) override {
     ++asked;
+    waits_for = context->deadline() - std::chrono::system_clock::now();
     return away ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "away")
                 : grpc::Status::OK;
   }
@@ -32,6 +37,7 @@ class Member final : public etcdserverpb::KV::Service {
 
   std::atomic<int> asked{0};
   std::atomic<bool> away{false};
+  std::chrono::nanoseconds waits_for{0};  // the last who asked
 
  private:
   const std::string address_;
@@ -55,6 +61,28 @@ TEST(EtcdTest, WhoDoesNotAnswerIsNotAskedFirstAgain) {
   EXPECT_EQ(a.asked, 2);
   a.away = true;
   EXPECT_TRUE(absl::IsUnavailable(ask()));
+}
+
+// Or a host whose etcd has a quorum would lose its lease, which has 5 s.
+TEST(EtcdTest, SeveralThatSayNothingTakeNoLongerThanALeaseHas) {
+  auto folder = TempDirectory::Make();
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  std::vector<std::unique_ptr<Member>> members;
+  std::vector<std::string> addresses;
+  for (int i = 0; i < 5; ++i) {
+    addresses.push_back(fmt::format("unix:{}/{}", folder->path(), i));
+    members.push_back(std::make_unique<Member>(addresses.back()));
+    members.back()->away = true;
+  }
+  const auto etcd = Etcd::Make(addresses, {});
+  ASSERT_TRUE(etcd.ok()) << etcd.status();
+  EXPECT_TRUE(absl::IsUnavailable((*etcd)->List("key").status()));
+  std::chrono::nanoseconds all{0};
+  for (const auto& member : members) {
+    EXPECT_EQ(member->asked, 1);
+    all += member->waits_for;
+  }
+  EXPECT_LT(all, std::chrono::milliseconds(3100));
 }
 
 }  // namespace
