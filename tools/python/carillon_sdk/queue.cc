@@ -18,8 +18,6 @@ namespace {
 
 using edge::ValueType;
 
-// After so long a wait looks whether Ctrl-C was pressed.
-constexpr std::chrono::milliseconds kLookForSignals{50};
 // As EventQueue::Wait() has it: shorter ones are looks, not waits.
 constexpr std::chrono::milliseconds kLongWait{100};
 
