@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "absl/status/statusor.h"
+#include "devices/sdk/cancelled_call.h"
 #include "devices/sdk/rpc_status.h"
 #include "proto/devices.grpc.pb.h"
 #include "proto/events.grpc.pb.h"
@@ -17,7 +18,7 @@
 namespace carillon::edge {
 
 // Thread safe. Errors: as gpud gives them; Unavailable when nobody listens,
-// DeadlineExceeded.
+// DeadlineExceeded, Cancelled (CancelCalls).
 class ControlClient {
  public:
   ControlClient(std::string socket_path, std::chrono::milliseconds timeout);
@@ -33,6 +34,7 @@ class ControlClient {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + timeout);
     Response response;
+    const CancelledCall cancelled(&context);
     const grpc::Status status = (*std::get<std::unique_ptr<Stub>>(stubs_).*
                                  method)(&context, request, &response);
     if (status.ok()) return response;

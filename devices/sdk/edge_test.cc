@@ -194,13 +194,16 @@ TEST_F(EdgeTest, ErrorsKeepTheirCodeAndSayTheHintAndTheReason) {
   Device& device = Attach();
   v1::ErrorDetail detail;
   detail.set_reason("EKT_FULL");
-  detail.set_hint("unregister one (carillon ekt)");
-  Refuse(grpc::StatusCode::RESOURCE_EXHAUSTED, "the EKT is full",
+  detail.set_hint("unregister one; or start gpud with more --ekt");
+  Refuse(grpc::StatusCode::RESOURCE_EXHAUSTED, "the EKT is full; 8 entries",
          detail.SerializeAsString());
   const absl::Status status = edgeRegisterEvent(device, Echo()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(Message(status), "the EKT is full; unregister one (carillon ekt)");
+  EXPECT_EQ(Message(status),
+            "the EKT is full; 8 entries; unregister one; or start gpud with "
+            "more --ekt");
   EXPECT_EQ(ErrorReason(status), "EKT_FULL");
+  EXPECT_EQ(ErrorHint(status), "unregister one; or start gpud with more --ekt");
   // What a program prints.
   EXPECT_THAT(status.ToString(), HasSubstr("[reason='EKT_FULL']"));
 }
@@ -212,6 +215,7 @@ TEST_F(EdgeTest, AGarbledErrorTrailerCostsOnlyTheHint) {
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(Message(status), HasSubstr("no kernel 'ecko'"));
   EXPECT_EQ(ErrorReason(status), "");
+  EXPECT_EQ(ErrorHint(status), "");
 }
 
 TEST_F(EdgeTest, ReleaseBarrierPassesUnimplementedOn) {

@@ -10,8 +10,9 @@ namespace carillon::edge {
 namespace {
 
 constexpr char kTrailer[] = "carillon-error-bin";
-// A word of text, since status.ToString() shows it.
-constexpr char kPayload[] = "reason";
+// Text, since status.ToString() shows them.
+constexpr char kReason[] = "reason";
+constexpr char kHint[] = "hint";
 
 std::optional<v1::ErrorDetail> DetailOf(const grpc::ClientContext& context) {
   const auto& trailers = context.GetServerTrailingMetadata();
@@ -23,6 +24,11 @@ std::optional<v1::ErrorDetail> DetailOf(const grpc::ClientContext& context) {
     return std::nullopt;
   }
   return detail;
+}
+
+std::string PayloadOf(const absl::Status& status, const char* type) {
+  const auto payload = status.GetPayload(type);
+  return payload ? std::string(*payload) : "";
 }
 
 }  // namespace
@@ -37,7 +43,10 @@ absl::Status ToStatus(const grpc::Status& status,
         detail->hint().empty()
             ? status.error_message()
             : fmt::format("{}; {}", status.error_message(), detail->hint()));
-    result.SetPayload(kPayload, absl::Cord(detail->reason()));
+    result.SetPayload(kReason, absl::Cord(detail->reason()));
+    if (!detail->hint().empty()) {
+      result.SetPayload(kHint, absl::Cord(detail->hint()));
+    }
     return result;
   }
   switch (status.error_code()) {
@@ -57,8 +66,11 @@ absl::Status ToStatus(const grpc::Status& status,
 }
 
 std::string ErrorReason(const absl::Status& status) {
-  const auto payload = status.GetPayload(kPayload);
-  return payload ? std::string(*payload) : "";
+  return PayloadOf(status, kReason);
+}
+
+std::string ErrorHint(const absl::Status& status) {
+  return PayloadOf(status, kHint);
 }
 
 }  // namespace carillon::edge

@@ -31,6 +31,9 @@ absl::Status ToStatus(const grpc::Status& status,
 // ErrorDetail.reason of a status that came from gpud ("EKT_FULL"), empty if it
 // has none.
 std::string ErrorReason(const absl::Status& status);
+// ErrorDetail.hint of such a status, which its message ends with, too. Empty if it
+// has none: gpud's sentence may say what to do itself.
+std::string ErrorHint(const absl::Status& status);
 
 }  // namespace carillon::edge
 

@@ -44,7 +44,7 @@ ARROWS = {
         "gpu_daemon/options"],
     "tools/plots": ["base"],
     # Devices in Python.
-    "tools/python": ["shm", "devices/sdk"],
+    "tools/python": ["base", "shm", "devices/sdk"],
     # Its test compares it with the kernels of memcached.
     "tools/cfg_sim": ["base", "kernels", "sim"],
     "tools/hash_sim": ["base", "kernels/memcached"],

@@ -20,6 +20,7 @@ from carillon_sdk import COMPLETION, Error, PerEvent
 from carillon_testbed import Testbed, TestbedError, programs
 
 BOUND_S = 60
+LONG_S = 120  # nothing here waits so long
 GPU = "gpu: {backend: cpu, memory: 256MiB}\n"
 RESTARTED_GPU = "gpu: {backend: cpu, memory: 256MiB, restart: on_failure}\n"
 SENSOR = pathlib.Path("devices/example/sensor.py").absolute()
@@ -413,6 +414,42 @@ class DeviceTest(TestCase):
         thread.join()
         queue.ring()
         self.assertTrue(queue.wait(BOUND_S).ok)
+
+    def interrupt(self, call, ready):
+        """Presses Ctrl-C in `call` once `ready()`; it must end long before its own deadline does that."""
+        def press():
+            wait_until(ready)
+            os.kill(os.getpid(), signal.SIGINT)
+        thread = threading.Thread(target=press)
+        start = time.monotonic()
+        thread.start()
+        with self.assertRaises(KeyboardInterrupt):
+            call()
+        thread.join()
+        self.assertLess(time.monotonic() - start, LONG_S)
+
+    def test_ctrl_c_ends_a_launch_here_and_in_gpud(self):
+        device = self.attach()
+        self.interrupt(lambda: device.launch("busy", {"iterations": 1_000_000}, grid=10_000_000, timeout=LONG_S),
+                       lambda: self.lab.status().longest_wait.kernel == "busy")
+        wait_until(lambda: self.lab.status().longest_wait.kernel == "")
+        device.launch("busy", {"iterations": 1}, timeout=BOUND_S)
+
+    def test_ctrl_c_ends_calls_that_gpud_does_not_answer(self):
+        device = self.attach()
+        data, memory = device.buffer("input", 64), device.buffer("gpu", 64)
+
+        def runs():
+            try:
+                device.resume(0)
+            except Error as error:
+                return error.reason == "BUSY"
+        self.lab.signal("gpud", signal.SIGSTOP)
+        try:
+            self.interrupt(lambda: device.copy(data.part(), memory.part(), timeout=LONG_S), runs)
+        finally:
+            self.lab.signal("gpud", signal.SIGCONT)
+        device.copy(data.part(), memory.part(), timeout=BOUND_S)
 
     @staticmethod
     def is_busy(queue):

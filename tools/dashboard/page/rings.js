@@ -148,7 +148,8 @@ export function takenOf(steps) {
     .map(({ring, event_id, sequence, time_ns}) => [`${ringKey({...ring, event_id})}\u0000${sequence}`, time_ns]));
 }
 
-/** @param {{ring: string, life: Life}[]} lives @param {Map<string, number>} taken */
+/** @template {{ring: string, life: Life}} T
+ * @param {T[]} lives @param {Map<string, number>} taken */
 export const withTaken = (lives, taken) => lives.map((one) => {
   const taken_ns = taken.get(`${one.ring}\u0000${one.life.sequence}`);
   return taken_ns === undefined ? one : {...one, life: {...one.life, taken_ns}};

@@ -47,9 +47,11 @@ class Device:
         PerEvent or Taken."""
     def launch(self, kernel: str, parameters: _Parameters = ..., *, grid: _Dim3 = 1, block: _Dim3 = 32, shared_bytes: int = 0,
                priority: int = 0, timeout: float = 60.0) -> None:
-        """Runs a background kernel to its end."""
+        """Runs a background kernel to its end. Ctrl-C cuts it short: its blocks that run end, no other begins, and what it has
+        written stays."""
     def copy(self, source: Part, target: Part, *, priority: int = 0, timeout: float = 60.0) -> None:
-        """From an input buffer to GPU memory, or from there to an output or durable buffer."""
+        """From an input buffer to GPU memory, or from there to an output or durable buffer. Ctrl-C cuts it short: some of the bytes
+        are copied."""
     def kernels(self) -> dict[str, str]:
         """What can be registered or launched: name and summary."""
     def count(self, counter: str, by: int = 1) -> None:

@@ -55,7 +55,9 @@ EdgeError::EdgeError(const absl::Status& status)
     reason_ = absl::StatusCodeToString(status.code());
     return;
   }
-  // A refusal of gpud's ends with its hint, as ToStatus() writes it.
+  remedy_ = edge::ErrorHint(status);
+  if (!remedy_.empty()) return;
+  // Without a hint, the sentence itself ends with what to do.
   const size_t last = message_.rfind("; ");
   if (last != std::string::npos) remedy_ = message_.substr(last + 2);
 }

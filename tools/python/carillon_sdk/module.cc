@@ -84,7 +84,7 @@ void Launch(Session& session, const std::string& kernel,
       .priority = priority,
       .parameters = ParametersOf(parameters, session),
       .timeout = Milliseconds(timeout)};
-  Must(session.Run(
+  Must(session.RunUntilInterrupted(
       [&](edge::Device& device) { return device.LaunchKernel(spec); }));
 }
 
@@ -103,12 +103,13 @@ void Copy(Session& session, const Part& from, const Part& to, uint32_t priority,
                                     .bytes = from.length,
                                     .priority = priority,
                                     .timeout = Milliseconds(timeout)};
-  Must(session.Run([&](edge::Device& device) { return device.Copy(spec); }));
+  Must(session.RunUntilInterrupted(
+      [&](edge::Device& device) { return device.Copy(spec); }));
 }
 
 std::map<std::string, std::string> Kernels(Session& session) {
   std::map<std::string, std::string> kernels;
-  for (const auto& kernel : Must(session.Run(
+  for (const auto& kernel : Must(session.RunUntilInterrupted(
            [](edge::Device& device) { return device.ListKernels(); })))
     kernels[kernel.name] = kernel.summary;
   return kernels;

@@ -18,8 +18,6 @@ namespace {
 
 using edge::ValueType;
 
-// After so long a wait looks whether Ctrl-C was pressed.
-constexpr std::chrono::milliseconds kLookForSignals{50};
 // As EventQueue::Wait() has it: shorter ones are looks, not waits.
 constexpr std::chrono::milliseconds kLongWait{100};
 
@@ -59,7 +57,7 @@ py::dtype DtypeOf(const py::object& format) {
   return py::module_::import("numpy").attr("dtype")(format);
 }
 
-[[noreturn]] void RefuseValue(const std::string& name, py::handle value,
+[[noreturn]] void RefuseValue(std::string_view name, py::handle value,
                               std::string_view expected) {
   throw EdgeError(
       fmt::format("parameter '{}' cannot hold {}", name, Repr(value)),
@@ -68,7 +66,7 @@ py::dtype DtypeOf(const py::object& format) {
 
 // An integer of Python's or NumPy's that T can hold.
 template <class T>
-T IntegerOf(const std::string& name, py::handle value,
+T IntegerOf(std::string_view name, py::handle value,
             std::string_view expected) {
   const auto integer =
       py::reinterpret_steal<py::object>(PyNumber_Index(value.ptr()));
@@ -96,8 +94,7 @@ T IntegerOf(const std::string& name, py::handle value,
 }
 
 template <class T>
-T FloatOf(const std::string& name, py::handle value,
-          std::string_view expected) {
+T FloatOf(std::string_view name, py::handle value, std::string_view expected) {
   const double number = PyFloat_AsDouble(value.ptr());
   if (PyErr_Occurred() != nullptr) {
     PyErr_Clear();
@@ -399,10 +396,11 @@ uint64_t Queue::RingBatch(const py::object& events) {
           "BAD_PARAMETER", "give an array of the queue's event_dtype");
     }
   }
+  // What converted the number may have unregistered this queue, or rung.
   edge::EventQueue& queue = Use();
   const uint64_t count = std::min<uint64_t>(queue.free_slots(), records.count);
-  for (uint64_t i = 0; i < count; ++i) {
-    SetFields(queue, records.bytes + static_cast<int64_t>(i) * records.stride);
+  for (uint64_t i = 0; i < count; ++i, records.bytes += records.stride) {
+    if (!fields_.empty()) SetFields(queue, records.bytes);
     queue.Commit();
   }
   if (count > 0) queue.RingCommitted();
@@ -474,19 +472,22 @@ Completion Queue::Wait(std::optional<double> timeout) {
 
 uint64_t Queue::Take(const py::array& array, double timeout) {
   edge::EventQueue& queue = Use();
-  const Records before = RecordsOf(array, CompletionDtype(), /*writable=*/true);
-  if (before.count == 0 || !WaitForOne(queue, timeout)) return 0;
-  // The array may have got other memory meanwhile.
-  const Records records =
-      RecordsOf(array, CompletionDtype(), /*writable=*/true);
+  Records records = RecordsOf(array, CompletionDtype(), /*writable=*/true);
+  if (records.count == 0) return 0;
+  auto done = queue.Poll();
+  if (!done) {
+    if (!WaitForOne(queue, timeout)) return 0;
+    // The array may have got other memory meanwhile.
+    records = RecordsOf(array, CompletionDtype(), /*writable=*/true);
+    done = queue.Poll();
+  }
   uint64_t count = 0;
-  while (count < records.count) {
-    const auto done = queue.Poll();
-    if (!done) break;
+  while (done && count < records.count) {
     const Completion completion = TakeOne(queue, *done);
-    std::memcpy(records.bytes + static_cast<int64_t>(count) * records.stride,
-                &completion, sizeof(completion));
+    std::memcpy(records.bytes, &completion, sizeof(completion));
+    records.bytes += records.stride;
     ++count;
+    done = queue.Poll();
   }
   return count;
 }

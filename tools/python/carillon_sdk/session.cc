@@ -14,8 +14,6 @@
 namespace carillon::python {
 namespace {
 
-// After so long a wait looks whether Ctrl-C was pressed.
-constexpr std::chrono::milliseconds kLookForSignals{50};
 constexpr double kMaxSeconds = 1e9;
 constexpr size_t kMostAxes = 32;  // NumPy's
 

@@ -9,15 +9,19 @@
 
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
+#include <sys/eventfd.h>
 
 #include <chrono>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/unique_fd.h"
+#include "devices/sdk/cancel_calls.h"
 #include "devices/sdk/edge.h"
 #include "tools/python/carillon_sdk/errors.h"
 
@@ -35,6 +39,9 @@ auto Unlocked(Call call) {
   PyEval_RestoreThread(state);
   return result;
 }
+
+// After so long a wait looks whether Ctrl-C was pressed.
+constexpr std::chrono::milliseconds kLookForSignals{50};
 
 // Has Session::Use() refuse what a fork() has copied. Once.
 void NoteForks();
@@ -55,6 +62,31 @@ class Session {
     edge::Device& device = Use();
     const Running running(*this);
     return Unlocked([&] { return call(device); });
+  }
+  // The same for a call that may take long and whose outcome nobody needs once
+  // the user wants to end: another thread makes it, this one looks for Ctrl-C, has
+  // gpud end the call and throws KeyboardInterrupt.
+  template <class Call>
+  auto RunUntilInterrupted(Call call) {
+    edge::Device& device = Use();
+    const Running running(*this);
+    const UniqueFd stop(eventfd(0, EFD_CLOEXEC));
+    auto outcome = std::async(std::launch::async, [&] {
+      const edge::CancelCalls cancel_calls(stop.get());
+      return call(device);
+    });
+    while (Unlocked([&] { return outcome.wait_for(kLookForSignals); }) !=
+           std::future_status::ready) {
+      if (PyErr_CheckSignals() == 0) continue;
+      const py::error_already_set interrupt;
+      eventfd_write(stop.get(), 1);
+      Unlocked([&] {
+        outcome.wait();
+        return true;
+      });
+      throw interrupt;
+    }
+    return outcome.get();
   }
   // Resume() is refused while there is one.
   class Running {

@@ -17,8 +17,8 @@
 namespace carillon::testbed {
 
 // Every call takes at most `timeout`. Errors: Unavailable (no server),
-// DeadlineExceeded, Unauthenticated (over TCP: see Diagnose()), and those of
-// gpud. Thread safe.
+// DeadlineExceeded, Cancelled (CancelCalls), Unauthenticated (over TCP: see
+// Diagnose()), and those of gpud. Thread safe.
 class AdminClient {
  public:
   explicit AdminClient(

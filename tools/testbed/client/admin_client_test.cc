@@ -5,12 +5,14 @@
 #include <grpcpp/health_check_service_interface.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
 #include <thread>
 
 #include "base/unique_fd.h"
+#include "devices/sdk/cancel_calls.h"
 #include "devices/sdk/unix_target.h"
 #include "proto/admin.grpc.pb.h"
 #include "shm/layout.h"
@@ -206,6 +208,32 @@ TEST_F(AdminClientTest, CarriesTheServersHint) {
   EXPECT_EQ(previous.status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(previous.status().message(),
             "no such policy; did you mean 'priority'?");
+}
+
+// A gpud that is stopped takes no connection.
+TEST_F(AdminClientTest, CallsEndWhenTheUserWishesIt) {
+  const UniqueFd gpud(socket(AF_UNIX, SOCK_STREAM, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  paths_.operator_socket().copy(address.sun_path, sizeof(address.sun_path) - 1);
+  ASSERT_EQ(bind(gpud.get(), reinterpret_cast<const sockaddr*>(&address),
+                 sizeof(address)),
+            0);
+  ASSERT_EQ(listen(gpud.get(), 1), 0);
+  // Longer than a test may take.
+  AdminClient client(paths_, std::chrono::hours(1));
+  const UniqueFd wish(eventfd(0, EFD_CLOEXEC));
+  const edge::CancelCalls cancel_calls(wish.get());
+  UniqueFd taken;
+  std::thread user([&] {
+    // The connection is there when the call is on its way.
+    taken.reset(accept(gpud.get(), nullptr, nullptr));
+    eventfd_write(wish.get(), 1);
+  });
+  EXPECT_TRUE(absl::IsCancelled(client.GetStatus().status()));
+  user.join();
+  EXPECT_TRUE(absl::IsCancelled(client.GetStatus().status()))
+      << "a call to come";
 }
 
 TEST_F(AdminClientTest, ProbesReadiness) {

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "devices/sdk/cancelled_call.h"
 #include "tools/testbed/client/remote_gpud.h"
 
 namespace carillon::testbed {
@@ -37,6 +38,7 @@ class GpudChannel {
                     std::chrono::milliseconds timeout) const {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + timeout);
+    const edge::CancelledCall cancelled(&context);
     const grpc::Status status = (stub.*method)(&context, request, response);
     return ToStatus(status, context, name, timeout);
   }

@@ -39,6 +39,8 @@ absl::Status Blocks::Draw(const std::function<absl::Status()>& show,
                           const std::function<bool()>& may_return) {
   console_->BeginBlock(title_);
   const absl::Status status = show();
+  // It was for nobody any more.
+  if (absl::IsCancelled(status) && Stopped()) return absl::OkStatus();
   const bool passes =
       absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
   if (!status.ok() && (!shown_ || !passes || !may_return())) return status;

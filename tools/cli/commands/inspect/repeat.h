@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "devices/sdk/cancel_calls.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/ui/console.h"
 #include "tools/testbed/supervisor/stop_signals.h"
@@ -33,6 +34,7 @@ class Blocks {
   const std::string title_;
   Console* const console_;
   testbed::StopSignals signals_;
+  const edge::CancelCalls cancel_calls_{signals_.fd()};
   bool stopped_ = false;
   bool shown_ = false;
 };

@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "devices/sdk/cancel_calls.h"
 #include "tools/cli/commands/inspect/commands.h"
 #include "tools/cli/commands/inspect/inspect.h"
 #include "tools/cli/top/figures.h"
@@ -226,11 +227,14 @@ Run MakeTop(Arguments& arguments, Console& console) {
     }
     // Made before gRPC starts its threads.
     testbed::StopSignals signals;
+    const edge::CancelCalls cancel_calls(signals.fd());
     ASSIGN_OR_RETURN(auto open, open_testbed());
     std::unique_ptr<top::Terminal> terminal;
     if (!text) {
       // The error that there is no gpud is for the screen of the shell.
-      RETURN_IF_ERROR(open.client->CheckHealth());
+      const absl::Status health = open.client->CheckHealth();
+      if (absl::IsCancelled(health)) return absl::OkStatus();  // Ctrl-C
+      RETURN_IF_ERROR(health);
       ASSIGN_OR_RETURN(terminal, top::Terminal::Open());
     }
     return Top(std::move(open), std::move(terminal), *options, &signals,

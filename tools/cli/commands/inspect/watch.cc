@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "devices/sdk/cancel_calls.h"
 #include "tools/cli/commands/inspect/commands.h"
 #include "tools/cli/commands/inspect/inspect.h"
 #include "tools/cli/ui/proto_json.h"
@@ -109,6 +110,7 @@ Run MakeWatch(Arguments& arguments, Console& console) {
   return [requests, open_testbed = AddTestbedOption(arguments),
           &console]() -> absl::Status {
     *requests = std::make_unique<testbed::StopSignals>();
+    const edge::CancelCalls cancel_calls((*requests)->fd());
     ASSIGN_OR_RETURN(auto open, open_testbed());
     std::optional<StopTeller> teller;
     const auto show = [&](const v1::TelemetryEvent* event) {
