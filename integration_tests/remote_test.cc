@@ -3,19 +3,26 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "base/clock.h"
+#include "base/incarnation.h"
 #include "base/mutex.h"
 #include "base/temp_directory.h"
 #include "base/testing/eventually.h"
@@ -316,6 +323,122 @@ TEST_F(RemoteTest, AGpudOfTheDevicesHostThatIsKilledLosesAndDoublesNothing) {
     ASSERT_TRUE(restarted.ok()) << Message(restarted);
   }
   EndWell(*echo);
+}
+
+TEST_F(RemoteTest, AClockThatGoesBackKeepsNoGpudAndNoLinkdOut) {
+  const auto echo = StartEcho();
+  ASSERT_TRUE(GoesOn());
+  // Those before them had a clock that was an hour ahead.
+  const auto next_of = [](const Testbed& testbed, uint64_t now) {
+    return NextIncarnation(
+               fmt::format("{}/{}", testbed.directory(), kIncarnationFile), now)
+        .value_or(0);
+  };
+  const uint64_t ahead =
+      static_cast<uint64_t>(time(nullptr) + 3600) * 1'000'000'000;
+  EXPECT_EQ(next_of(*a_, ahead), ahead);
+  EXPECT_EQ(next_of(*b_, ahead), ahead);
+  for (int i = 0; i < 2; ++i) {
+    a_->gpud().Kill();
+    const auto restarted = a_->RestartGpud(NearFlags());
+    ASSERT_TRUE(restarted.ok()) << Message(restarted);
+    ASSERT_TRUE(GoesOn());
+    linkd_->Kill();
+    ASSERT_NO_FATAL_FAILURE(StartLinkd(linkd_address_));
+    ASSERT_TRUE(GoesOn());
+  }
+  EndWell(*echo);
+  // Each of the two has said a number of its own that follows.
+  EXPECT_EQ(next_of(*a_, 0), ahead + 3 * kIncarnationRoom);
+  EXPECT_EQ(next_of(*b_, 0), ahead + 3 * kIncarnationRoom);
+}
+
+uint64_t NumberFrom(const char* variable, uint64_t otherwise) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+// CARILLON_LINK_KILLS=1000 is a soak: seven or so a pair of testbeds, and each
+// pair's events are counted at its end. CARILLON_LINK_SEED draws others.
+TEST_F(RemoteTest, SeededKillsAndCutsLoseAndDoubleNothing) {
+  constexpr uint64_t kAPair = 7;
+  constexpr const char* kNames[] = {
+      "cut",   "cut amid bytes", "silence",
+      "linkd", "gpud of host b", "gpud of host a"};
+  const uint64_t wanted = NumberFrom("CARILLON_LINK_KILLS", kAPair);
+  std::mt19937_64 random(NumberFrom("CARILLON_LINK_SEED", 1));
+  std::map<std::string, std::vector<double>> took_ms;
+  uint64_t events = 0;
+  for (uint64_t done = 0; done < wanted;) {
+    if (done > 0) {
+      a_.reset();
+      relay_.reset();
+      linkd_.reset();
+      ASSERT_NO_FATAL_FAILURE(SetUp());
+      taken_ = 0;
+    }
+    const auto echo = StartEcho();
+    ASSERT_NE(echo, nullptr);
+    ASSERT_TRUE(GoesOn(50));
+    for (uint64_t i = 0; i < kAPair && done < wanted; ++i, ++done) {
+      const uint64_t what = random() % std::size(kNames);
+      // Not at the same step each time.
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % 20'000));
+      SCOPED_TRACE(fmt::format("number {}: {}", done + 1, kNames[what]));
+      const Nanoseconds begin = NowNs();
+      const uint64_t before = relay_->connections();
+      const auto connects = [&](uint64_t times) {
+        return Eventually(
+            [&] { return relay_->connections() >= before + times; });
+      };
+      switch (what) {
+        case 0:
+          relay_->Cut(true);
+          std::this_thread::sleep_for(
+              std::chrono::milliseconds(random() % 200));
+          relay_->Cut(false);
+          ASSERT_TRUE(connects(1));
+          break;
+        case 1:
+          relay_->CutAfter(1 + static_cast<uint32_t>(random() % 20'000));
+          relay_->Cut(true);
+          relay_->Cut(false);
+          ASSERT_TRUE(connects(3));
+          relay_->CutAfter(0);
+          break;
+        case 2:
+          relay_->Silence();
+          ASSERT_TRUE(connects(1));
+          break;
+        case 3:
+          linkd_->Kill();
+          ASSERT_NO_FATAL_FAILURE(StartLinkd(linkd_address_));
+          break;
+        case 4: {
+          b_->gpud().Kill();
+          const auto restarted = b_->RestartGpud(far_flags_);
+          ASSERT_TRUE(restarted.ok()) << Message(restarted);
+          break;
+        }
+        default: {
+          a_->gpud().Kill();
+          const auto restarted = a_->RestartGpud(NearFlags());
+          ASSERT_TRUE(restarted.ok()) << Message(restarted);
+        }
+      }
+      ASSERT_TRUE(GoesOn(50)) << echo->output() << linkd_->output();
+      took_ms[kNames[what]].push_back(static_cast<double>(NowNs() - begin) /
+                                      1e6);
+    }
+    events += EndWell(*echo);
+    ASSERT_FALSE(HasFailure()) << "after " << done;
+  }
+  fmt::print("{} kills and cuts, {} events, each ended once\n", wanted, events);
+  for (auto& [what, ms] : took_ms) {
+    std::ranges::sort(ms);
+    fmt::print("{}: {}, goes on after {:.0f} ms [{:.0f} to {:.0f}]\n", what,
+               ms.size(), ms[ms.size() / 2], ms.front(), ms.back());
+  }
 }
 
 TEST_F(RemoteTest, AnOldGpudIsFencedAndItsDevicesEnd) {

@@ -65,19 +65,20 @@ void TcpRelay::Run() {
     pollfd ready{listener_.get(), POLLIN, 0};
     if (poll(&ready, 1, 10) != 1) continue;
     const UniqueFd near(accept(listener_.get(), nullptr, nullptr));
+    const uint64_t cuts = cuts_;
     if (cut_) continue;
     const UniqueFd far = DialLoopback(to_);
     if (!far) continue;
     ++connections_;
-    Carry(near.get(), far.get());
+    Carry(near.get(), far.get(), cuts);
   }
 }
 
-void TcpRelay::Carry(int near, int far) {
+void TcpRelay::Carry(int near, int far, uint64_t cuts) {
   int64_t left = cut_after_ == 0 ? INT64_MAX : 1 + random_() % cut_after_;
   bool carries = true;
   char bytes[4096];
-  while (!stop_ && !closed_ && !cut_ && left > 0) {
+  while (!stop_ && !closed_ && cuts == cuts_ && left > 0) {
     if (silence_.exchange(false)) carries = false;
     pollfd fds[] = {{near, POLLIN, 0}, {far, POLLIN, 0}};
     if (poll(fds, 2, 10) <= 0) continue;

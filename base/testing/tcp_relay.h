@@ -33,8 +33,11 @@ class TcpRelay {
   void Silence() { silence_ = true; }
   // What comes goes on so much later.
   void Delay(uint32_t ms) { delay_ms_ = ms; }
-  // While it is on, each connection is cut at once.
-  void Cut(bool on) { cut_ = on; }
+  // The connection that is open now is cut, and while it is on, each other one.
+  void Cut(bool on) {
+    cut_ = on;
+    ++cuts_;
+  }
   // No connection comes up any more.
   void Close() { closed_ = true; }
   // Connections that were carried.
@@ -42,7 +45,7 @@ class TcpRelay {
 
  private:
   void Run();
-  void Carry(int near, int far);
+  void Carry(int near, int far, uint64_t cuts);
 
   const std::string to_;
   std::string address_;
@@ -53,6 +56,7 @@ class TcpRelay {
   std::atomic<uint64_t> connections_ = 0;
   std::atomic<bool> silence_ = false;
   std::atomic<bool> cut_ = false;
+  std::atomic<uint64_t> cuts_ = 0;
   std::atomic<bool> closed_ = false;
   std::atomic<bool> stop_ = false;
   std::thread thread_;

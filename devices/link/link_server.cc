@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/incarnation.h"
 #include "base/status.h"
 #include "fmt/format.h"
 #include "proto/link.pb.h"
@@ -36,13 +37,6 @@ constexpr uint64_t kMaxKeptBytes = 1 << 30;
 std::vector<std::string> CounterNames() {
   return {"up",    "connections", "refused",  "rtt_ns",
           "downs", "down_ns",     "in_flight"};
-}
-
-uint64_t NewIncarnation() {
-  timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u +
-         static_cast<uint64_t>(now.tv_nsec);
 }
 
 }  // namespace
@@ -70,6 +64,8 @@ absl::StatusOr<std::unique_ptr<LinkServer>> LinkServer::Start(
     }
     std::this_thread::sleep_for(kStartLook);
   }
+  ASSIGN_OR_RETURN(const uint64_t incarnation,
+                   NextIncarnation(context.directory + "/" + kIncarnationFile));
   ASSIGN_OR_RETURN(
       server->link_,
       mesh::TlsFarLink::Start(
@@ -79,7 +75,7 @@ absl::StatusOr<std::unique_ptr<LinkServer>> LinkServer::Start(
                              .host = options.host,
                              .build = mesh::OwnBuild(),
                              .catalogue = server->self_->catalogue(),
-                             .incarnation = NewIncarnation()},
+                             .incarnation = incarnation},
                     .peer = options.peer,
                     .times = options.times}},
           server.get()));

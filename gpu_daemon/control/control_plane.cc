@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/incarnation.h"
 #include "base/module_folder.h"
 #include "base/status.h"
 #include "base/testbed_paths.h"
@@ -186,6 +187,8 @@ absl::Status ControlPlane::Open() {
 
   BackendOptions backend_options = options_.backend_options;
   backend_options.remote.testbed = options_.testbed;
+  backend_options.remote.incarnation_file =
+      fmt::format("{}/{}", paths.directory(), kIncarnationFile);
   backend_options.restart_mark = paths.restart_mark();
   if (options_.record != 0) {
     backend_options.remote.recorder_directory = paths.recorder_directory();

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/cleanup/cleanup.h"
+#include "base/temp_directory.h"
 #include "base/testing/eventually.h"
 #include "base/testing/test_ca.h"
 #include "gpu_daemon/options/backend_options.h"
@@ -55,9 +56,11 @@ class RemoteBackendTest : public ::testing::Test {
             .host = "a",
             .peer = "b",
             .testbed = "lab",
-            .tls = near_files_};
+            .tls = near_files_,
+            .incarnation_file = folder_.path() + "/incarnation"};
   }
 
+  const TempDirectory folder_;
   const TestCa ca_{testing::TempDir()};
   const TlsFiles near_files_ = Files("a");
   EmptyHost host_;

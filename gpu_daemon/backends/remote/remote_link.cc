@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_replace.h"
 #include "base/clock.h"
+#include "base/incarnation.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "fmt/format.h"
@@ -37,20 +38,14 @@ constexpr milliseconds kNewLinkPause{500};
 constexpr milliseconds kAgainPause{100};
 constexpr milliseconds kStatusLook{500};
 
-// Of this gpud's registration at the other host: a later gpud has a higher one.
-uint64_t NewIncarnation() {
-  timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u +
-         static_cast<uint64_t>(now.tv_nsec);
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RemoteLink>> RemoteLink::Start(
     const RemoteOptions& options, OnLost on_lost) {
   std::unique_ptr<RemoteLink> remote(
       new RemoteLink(options, std::move(on_lost)));
+  ASSIGN_OR_RETURN(remote->incarnation_,
+                   NextIncarnation(options.incarnation_file));
   RETURN_IF_ERROR(remote->Connect());
   const Nanoseconds deadline =
       NowNs() + std::chrono::nanoseconds(kConnectWithin).count();
@@ -70,9 +65,7 @@ absl::StatusOr<std::unique_ptr<RemoteLink>> RemoteLink::Start(
 }
 
 RemoteLink::RemoteLink(const RemoteOptions& options, OnLost on_lost)
-    : options_(options),
-      on_lost_(std::move(on_lost)),
-      incarnation_(NewIncarnation()) {}
+    : options_(options), on_lost_(std::move(on_lost)) {}
 
 RemoteLink::~RemoteLink() {
   std::shared_ptr<mesh::TlsNearLink> link;

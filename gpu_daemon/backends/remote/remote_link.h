@@ -142,10 +142,9 @@ class RemoteLink final : private mesh::NearHost {
 
   const RemoteOptions options_;
   const OnLost on_lost_;
-  // Of the newest link: by the time at which this gpud was started, so that a
-  // later one's is higher however many links this one begins. Start()'s thread,
-  // then keeper_.
-  uint64_t incarnation_;
+  // Of the next link: from that of this gpud's start on, so that a later one's is
+  // higher however many links this one begins. Start()'s thread, then keeper_.
+  uint64_t incarnation_ = 0;
 
   // Whoever holds it must not call the link, whose lock comes first.
   mutable Mutex mutex_;

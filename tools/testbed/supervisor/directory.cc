@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/incarnation.h"
 #include "base/module_folder.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -49,6 +50,10 @@ std::string BaseName(const std::string& path) {
   return path.substr(path.rfind('/') + 1);
 }
 
+std::string IncarnationFileOf(const TestbedPaths& paths) {
+  return fmt::format("{}/{}", paths.directory(), kIncarnationFile);
+}
+
 // The names of the files in a testbed's directory, outside of its folders.
 std::vector<std::string> OwnFiles(const TestbedPaths& paths) {
   return {paths.control_socket(),      paths.operator_socket(),
@@ -57,7 +62,8 @@ std::vector<std::string> OwnFiles(const TestbedPaths& paths) {
           paths.state_file(),          paths.state_file() + ".tmp",
           SupervisorSocketOf(paths),   paths.fault_board(),
           DashboardTokenFile(paths),   DashboardTokenFile(paths) + ".tmp",
-          DashboardAddressFile(paths), DashboardAddressFile(paths) + ".tmp"};
+          DashboardAddressFile(paths), DashboardAddressFile(paths) + ".tmp",
+          IncarnationFileOf(paths)};
 }
 
 bool IsLog(const fs::path& path) { return path.extension() == ".log"; }
@@ -366,6 +372,8 @@ std::vector<std::string> LockedDirectory::ForeignFiles() const {
 
 void LockedDirectory::RemoveContents(bool logs) {
   for (const std::string& path : OwnFiles(paths_)) {
+    // What comes next in it is newer, too.
+    if (path == IncarnationFileOf(paths_)) continue;
     if (logs || path != paths_.state_file()) unlink(path.c_str());
   }
   if (!logs) return;
@@ -393,6 +401,7 @@ absl::Status LockedDirectory::Remove() {
                                     paths_.directory(), JoinWords(foreign))),
                     "move it away, then: carillon cleanup");
   }
+  unlink(IncarnationFileOf(paths_).c_str());
   unlink(paths_.lock_file().c_str());
   if (rmdir(paths_.directory().c_str()) != 0 && errno != ENOENT) {
     return absl::FailedPreconditionError(fmt::format(
