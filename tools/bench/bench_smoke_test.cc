@@ -310,20 +310,25 @@ TEST(BenchSmoke, NarrowBenchRunsOnEveryPathOfASimulatedGpu) {
   const Json document = Json::parse(text, nullptr, false);
   ASSERT_TRUE(document.is_object()) << text;
   EXPECT_EQ(document.at("conditions").at("kdu"), 32);
-  const Json paths = {"baseline", "edge",    "pagoda",        "pagoda_copy",
-                      "fusion",   "batches", "pagoda_batches"};
+  const Json paths = {"baseline",    "edge",   "pagoda",  "pagoda_copy",
+                      "pagoda_ring", "fusion", "batches", "pagoda_batches"};
   EXPECT_EQ(document.at("paths"), paths);
   size_t of_threads = 0, irregular = 0;
   for (const Json& cell : document.at("cells")) {
     SCOPED_TRACE(cell.dump());
+    of_threads += cell.at("part") == "threads";
+    irregular += cell.at("part") == "irregular";
+    // No MTB holds so many threads.
+    if (cell.value("threads", 0) == 1024 && cell.at("path") != "baseline") {
+      EXPECT_EQ(cell.at("status"), "refused");
+      continue;
+    }
     ASSERT_EQ(cell.at("status"), "measured");
     EXPECT_GT(cell.at("tasks_per_second").at("median"), 0);
     EXPECT_GT(cell.at("launches"), 0);
-    of_threads += cell.at("part") == "threads";
-    irregular += cell.at("part") == "irregular";
   }
-  EXPECT_EQ(of_threads, 4u);
-  EXPECT_EQ(irregular, 2u * 3);
+  EXPECT_EQ(of_threads, 3u * 3);
+  EXPECT_EQ(irregular, 2u * 5);
   EXPECT_EQ(document.at("cells").size(),
             2 * 2 * paths.size() + of_threads + irregular);
   EXPECT_GT(std::filesystem::file_size(out + "/narrow.png"), 0u);
