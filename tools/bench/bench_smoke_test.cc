@@ -351,8 +351,8 @@ TEST(BenchSmoke, NarrowBenchRefusesWhatThereIsNot) {
               Pair(3, HasSubstr("it has baseline, edge")));
   EXPECT_THAT(refused("--paths fusion"), Pair(3, HasSubstr("no fused form")));
   EXPECT_THAT(refused("--paths graph"), Pair(3, HasSubstr("CUDA graphs")));
-  EXPECT_THAT(refused("--backend sim --paths pagoda_ring"),
-              Pair(3, HasSubstr("rings no doorbell")));
+  EXPECT_THAT(refused("--backend sim --paths graph"),
+              Pair(3, HasSubstr("CUDA graphs are the cuda")));
   EXPECT_THAT(refused("--backend sim --workloads mm --timing nope"),
               Pair(1, HasSubstr("no preset")));
   EXPECT_EQ(refused("--backend vax").first, 2);
