@@ -58,7 +58,8 @@ ARROWS = {
     # launches them.
     "tools/bench/narrow": [
         "base", "devices/sdk", "kernels", "sim", "gpu_daemon/backends/cuda/pagoda",
-        "gpu_daemon/backends/cuda/driver", "gpu_daemon/backends/cuda/edge", "tools/bench", "tools/cli/ui"],
+        "gpu_daemon/backends/cuda/driver", "gpu_daemon/backends/cuda/edge", "gpu_daemon/event", "shm",
+        "tools/bench", "tools/cli/ui"],
     "tools/gpu_check": [
         "base", "shm", "kernels", "sim/exec", "gpu_daemon", "devices/sdk", "tools/bench",
         "tools/plots"],

@@ -32,12 +32,18 @@ Range RangeOf(const NarrowCell& cell, double NarrowSummary::*field,
   return Scaled(bench::RangeOf(std::move(runs)), scale);
 }
 
-// Of tasks a second; no runs if one of them was not measured.
-Range Ratio(const NarrowCell* of, const NarrowCell* to) {
+// No runs if one of them was not measured.
+Range Ratio(const NarrowCell* of, const NarrowCell* to,
+            double NarrowSummary::*field = &NarrowSummary::tasks_per_second) {
   if (of == nullptr || to == nullptr) return {};
-  return bench::RangeOf(
-      PairRatios(ValuesOf(*of, &NarrowSummary::tasks_per_second),
-                 ValuesOf(*to, &NarrowSummary::tasks_per_second)));
+  return bench::RangeOf(PairRatios(ValuesOf(*of, field), ValuesOf(*to, field)));
+}
+
+// What the paper's Fig. 8 has of irregular tasks, over HyperQ.
+std::string_view PaperOfIrregular(std::string_view path) {
+  if (path == "pagoda") return " (paper: 1.8)";
+  if (path == "fusion") return " (paper: 0.9)";
+  return "";
 }
 
 }  // namespace
@@ -95,11 +101,13 @@ Json NarrowReport::ToJson(const NarrowCell& cell) const {
 
 // Over all workloads that both were measured with.
 Range NarrowReport::Geomean(std::string_view part, std::string_view of,
-                            std::string_view to) const {
+                            std::string_view to,
+                            double NarrowSummary::*field) const {
   double sum = 0;
   size_t count = 0;
   for (const std::string& name : workloads) {
-    const Range ratio = Ratio(Find(part, name, of), Find(part, name, to));
+    const Range ratio =
+        Ratio(Find(part, name, of), Find(part, name, to), field);
     if (ratio.runs == 0) continue;
     sum += std::log(ratio.median);
     ++count;
@@ -124,7 +132,8 @@ std::vector<Figure> NarrowReport::FiguresOf(const std::string& part) const {
     if (mean.runs == 0) continue;
     Figure figure{
         .name = fmt::format("geomean_{}_over_{}{}", path, base, suffix),
-        .what = fmt::format("{} over {}{}, tasks/s, geomean", path, base, with),
+        .what = fmt::format("{} over {}{}, tasks/s, geomean{}", path, base,
+                            with, irregular ? PaperOfIrregular(path) : ""),
         .unit = "x",
         .value = mean};
     // Pagoda's Fig. 6.
@@ -134,6 +143,7 @@ std::vector<Figure> NarrowReport::FiguresOf(const std::string& part) const {
     }
     figures.push_back(std::move(figure));
   }
+  if (irregular) AddResponses(figures);
   const Range batching = Geomean(part, "pagoda", "pagoda_batches");
   if (batching.runs == 0) return figures;
   Figure figure{.name = "geomean_pagoda_over_pagoda_batches" + suffix,
@@ -147,6 +157,21 @@ std::vector<Figure> NarrowReport::FiguresOf(const std::string& part) const {
   }
   figures.push_back(std::move(figure));
   return figures;
+}
+
+void NarrowReport::AddResponses(std::vector<Figure>& figures) const {
+  for (const char* const path : {"fusion", "batches"}) {
+    const Range mean =
+        Geomean("irregular", path, "pagoda", &NarrowSummary::mean_ns);
+    if (mean.runs == 0) continue;
+    figures.push_back(
+        {.name = fmt::format("response_{}_over_pagoda_irregular", path),
+         .what = fmt::format("{}'s mean response over pagoda's, irregular "
+                             "tasks, geomean (paper: 1.4 to 5.4)",
+                             path),
+         .unit = "x",
+         .value = mean});
+  }
 }
 
 BenchResult NarrowReport::ToResult() const {

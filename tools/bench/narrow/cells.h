@@ -65,8 +65,12 @@ struct NarrowReport {
                          std::string_view path, uint32_t threads = 0) const;
   // Of tasks a second, to the base; no runs if one of them was not measured.
   Range OverBase(const NarrowCell& cell) const;
-  Range Geomean(std::string_view part, std::string_view of,
-                std::string_view to) const;
+  // Of tasks a second, or another field.
+  Range Geomean(
+      std::string_view part, std::string_view of, std::string_view to,
+      double NarrowSummary::*field = &NarrowSummary::tasks_per_second) const;
+  // Fig. 9: by how much tasks wait longer on paths that fuse them.
+  void AddResponses(std::vector<Figure>& figures) const;
   Json ToJson(const NarrowCell& cell) const;
   std::vector<Figure> FiguresOf(const std::string& part) const;
   std::string Tables() const;

@@ -66,6 +66,25 @@ TEST(NarrowReport, ACellThatWasOverBehindARoundCountsNowhere) {
   }
 }
 
+TEST(NarrowReport, OfIrregularTasksItSaysWhatThePaperHas) {
+  NarrowReport report = Report();
+  report.backend = "sim";
+  report.base = "baseline";
+  report.paths = {"baseline", "pagoda", "fusion"};
+  report.cells = {Measured("baseline", 100), Measured("pagoda", 180),
+                  Measured("fusion", 90)};
+  for (NarrowCell& cell : report.cells) cell.part = "irregular";
+  report.cells[2].rounds[0][0].mean_ns = 3e3;
+  const BenchResult result = report.ToResult();
+  ASSERT_EQ(result.figures.size(), 3u);
+  EXPECT_THAT(result.figures[0].what, HasSubstr("(paper: 1.8)"));
+  EXPECT_THAT(result.figures[1].what, HasSubstr("(paper: 0.9)"));
+  // Pagoda's tasks wait 1 us, fused ones 3.
+  EXPECT_EQ(result.figures[2].name, "response_fusion_over_pagoda_irregular");
+  EXPECT_NEAR(result.figures[2].value.median, 3, 1e-9);
+  EXPECT_THAT(result.figures[2].what, HasSubstr("(paper: 1.4 to 5.4)"));
+}
+
 TEST(NarrowReport, WhatAPartLeavesOutNamesThePart) {
   NarrowReport report = Report();
   report.left_out = {{"graph", "no graphs"},

@@ -46,8 +46,9 @@ constexpr uint64_t kRingBytes = 32ull << 20;
 // what no MTB holds.
 constexpr uint32_t kThreads[] = {32, 64, 128, 256, 512, 992, 1024};
 constexpr uint32_t kMostMtbThreads = 992;
-// Pagoda's Figs. 8 and 9 compare these, Fig. 11 all but the last.
-constexpr const char* kComparedPaths[] = {kBaseline, "pagoda", "fusion"};
+// Pagoda's Figs. 8 and 9 compare these, Fig. 11 those that fuse nothing.
+constexpr const char* kComparedPaths[] = {kBaseline, "pagoda", "pagoda_ring",
+                                          "fusion", "batches"};
 constexpr const char* kComparedOnCuda[] = {"hyperq", "edge", "pagoda",
                                            "pagoda_ring", "fusion"};
 
@@ -81,10 +82,6 @@ std::string WhyNot(std::string_view path, std::string_view backend) {
   if (std::ranges::find(kAllPaths, path) == std::end(kAllPaths)) return {};
   if (backend == "sim") {
     if (path == "graph") return "CUDA graphs are the cuda back-end's";
-    if (path == "pagoda_ring") {
-      return "this bench's host fills a TaskTable there and rings no doorbell; "
-             "gpud --driver sim runs that path's PTX";
-    }
     if (path == kHyperQ) return "HyperQ is path baseline there";
     return "a CPU's time beside simulated time says nothing";
   }
@@ -276,10 +273,10 @@ class NarrowRun {
     std::vector<std::string> paths;
     std::span<const char* const> compared = kComparedPaths;
     if (cuda()) compared = kComparedOnCuda;
-    if (!with_fusion) compared = compared.first(compared.size() - 1);
-    for (const char* const path : compared) {
+    for (const std::string_view path : compared) {
+      if (!with_fusion && (path == kFusion || path == "batches")) continue;
       if (std::ranges::find(report_.paths, path) != report_.paths.end()) {
-        paths.push_back(path);
+        paths.emplace_back(path);
       }
     }
     return paths;
@@ -306,7 +303,9 @@ class NarrowRun {
     return absl::InvalidArgumentError(
         "nothing is left to measure: the cpu back-end has part tasks alone; "
         "path threads is of part tasks; part threads is of mm and conv; it and "
-        "part irregular compare baseline, pagoda and fusion on sim, and "
+        "part irregular compare baseline, pagoda, pagoda_ring, fusion and "
+        "batches "
+        "on sim, and "
         "hyperq, edge, pagoda, pagoda_ring and fusion on cuda");
   }
   absl::Status AddThreads() {
@@ -317,7 +316,6 @@ class NarrowRun {
         continue;
       }
       for (const uint32_t threads : kThreads) {
-        if (simulated() && threads > kMostMtbThreads) break;
         if (run_.quick && threads > kThreads[1] && threads <= kMostMtbThreads) {
           continue;
         }
@@ -329,7 +327,7 @@ class NarrowRun {
   }
 
   // gpud's; that of a driver without the code; or a simulated GPU's that has no
-  // room for the MasterKernel.
+  // room for the MasterKernel, or for a task in one of its MTBs.
   bool IsRefusal(const NarrowCell& cell, const absl::Status& status) const {
     if (simulated()) return absl::IsResourceExhausted(status);
     if (IsOnDriver(cell.path)) return absl::IsUnimplemented(status);
@@ -413,6 +411,7 @@ class NarrowRun {
         {"link_chunk_ns", options.config.pcie.chunk_ns},
         {"call_us", options_.call_us},
         {"store_us", options_.store_us},
+        {"host_read_us", options.host_read_us},
         {"empty_update_us", options_.empty_update_us},
         {"copy_back_us", options_.copy_back_us}};
     return absl::OkStatus();

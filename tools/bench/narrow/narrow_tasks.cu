@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "gpu_daemon/backends/cuda/pagoda/pagoda_ring_scheduler.h"
 #include "gpu_daemon/backends/cuda/pagoda/pagoda_warp_port.cuh"
 #include "tools/bench/narrow/narrow_tasks.h"
 
@@ -156,6 +157,72 @@ extern "C" __global__ void __launch_bounds__(1024)
     gpud::MtbScheduler<NarrowPort>(port, table, block, blockIdx.x).Run();
   } else {
     gpud::MtbExecutor<NarrowPort>(port, table, block, blockIdx.x, warp - 1)
+        .Run();
+  }
+}
+
+// The same for tasks that scheduler warps take from doorbells (launch path
+// pagoda_ring). All memory of a simulated GPU is near: what it reads of a host's,
+// doorbells, commands and entries, has a way there and a way back.
+class NarrowRingPort : public NarrowPort {
+ public:
+  __device__ NarrowRingPort(const gpud::PagodaRingTable& table,
+                            uint32_t host_way_ns, std::byte* shared)
+      : NarrowPort(shared), table_(table), host_way_ns_(host_way_ns) {}
+
+  __device__ uint32_t PollWord(const uint32_t* word) {
+    __nanosleep(host_way_ns_);
+    const uint32_t value = NarrowPort::PollWord(word);
+    __nanosleep(host_way_ns_);
+    return value;
+  }
+  __device__ void CopyEntry(std::byte* to, const std::byte* from,
+                            uint32_t bytes) {
+    __nanosleep(host_way_ns_);
+    NarrowPort::CopyEntry(to, from, bytes);
+    __nanosleep(host_way_ns_);
+  }
+  __device__ bool TakeDevice64(uint64_t* word, uint64_t from, uint64_t to) {
+    uint64_t before;
+    asm volatile("atom.acquire.gpu.global.cas.b64 %0, [%1], %2, %3;"
+                 : "=l"(before)
+                 : "l"(word), "l"(from), "l"(to)
+                 : "memory");
+    return before == from;
+  }
+  __device__ void EndTask(const TaskEntry& task) {
+    gpud::EndRingTask(*this, table_.records[&task - table_.tasks.entries]);
+  }
+
+ private:
+  const gpud::PagodaRingTable& table_;
+  const uint32_t host_way_ns_;
+};
+
+extern "C" __global__ void __launch_bounds__(1024)
+    narrow_ring_master(const __grid_constant__ gpud::PagodaRingTable table,
+                       uint32_t host_way_ns) {
+  __shared__ gpud::MtbBlock block;
+  __shared__ alignas(16) std::byte copy[gpud::kPagodaEntryBytes];
+  __shared__ alignas(gpud::kTaskSharedBytes / 64)
+      std::byte shared[gpud::kTaskSharedBytes];
+  auto* words = reinterpret_cast<uint32_t*>(&block);
+  for (uint32_t i = threadIdx.x; i < sizeof(block) / 4; i += blockDim.x) {
+    words[i] = 0;
+  }
+  __syncthreads();
+  const uint32_t warp = threadIdx.x / simt::kWarpSize;
+  // A Port each: the scheduler's lies in local memory, and an executor would read
+  // that in each look.
+  if (warp == 0) {
+    NarrowRingPort port(table, host_way_ns, shared);
+    gpud::PagodaRingScheduler<NarrowRingPort>(port, table, block, copy,
+                                              blockIdx.x)
+        .Run();
+  } else {
+    NarrowRingPort port(table, host_way_ns, shared);
+    gpud::MtbExecutor<NarrowRingPort>(port, table.tasks, block, blockIdx.x,
+                                      warp - 1)
         .Run();
   }
 }

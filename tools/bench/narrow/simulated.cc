@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
@@ -17,248 +16,31 @@
 #include "gpu_daemon/backends/cuda/pagoda/task_link.h"
 #include "gpu_daemon/backends/cuda/pagoda/task_spawner.h"
 #include "gpu_daemon/backends/cuda/pagoda/task_table.h"
-#include "kernels/own_kernels_ptx.h"
-#include "sim/lower/lower.h"
 #include "sim/timing/gpu.h"
-#include "tools/bench/narrow/narrow_ptx.h"
 #include "tools/bench/narrow/narrow_tasks.h"
-#include "tools/bench/narrow/order.h"
 #include "tools/bench/narrow/record.h"
+#include "tools/bench/narrow/simulated_ring.h"
+#include "tools/bench/narrow/simulated_run.h"
 
 namespace carillon::bench {
 namespace {
 
 using gpud::TaskEntry;
 using gpud::TaskState;
-using sim::timing::Cycle;
-using sim::timing::GridId;
 
-// How exactly the end of Pagoda's tasks is known.
-constexpr Cycle kLook = 64;
-// The run is asked after so many whether it may go on.
-constexpr Cycle kTurn = 1 << 16;
-// A step of a host that waits.
-constexpr Cycle kWaitCycles = 128;
-// Tasks whose inputs the host has copied ahead of their spawn.
-constexpr size_t kCopiesAhead = 64;
-// MasterKernel (Pagoda 4.1).
-constexpr uint32_t kMtbThreads = 1024;
-constexpr uint32_t kMtbRegisters = 32;
-constexpr uint32_t kMtbsOfAnSm = 2;
 constexpr Nanoseconds kLongestFull = 10'000'000'000;
 
 Nanoseconds NsOf(double us) {
   return static_cast<Nanoseconds>(std::llround(us * 1000));
 }
 
-using Module = absl::StatusOr<std::shared_ptr<const sim::ptx::Module>>;
-
-Module Parse(std::span<const std::byte> text, const char* file) {
-  ASSIGN_OR_RETURN(
-      auto module,
-      sim::ptx::ParseModule(
-          std::string(reinterpret_cast<const char*>(text.data()), text.size()),
-          file));
-  return std::make_shared<const sim::ptx::Module>(std::move(module));
-}
-// Many runs need them.
-const Module& OwnKernels() {
-  static const auto* const module =
-      new Module(Parse(kernels::OwnKernelsPtx(), "kernels.ptx"));
-  return *module;
-}
-const Module& NarrowKernels() {
-  static const auto* const module =
-      new Module(Parse(NarrowPtx(), "narrow_tasks.ptx"));
-  return *module;
-}
-
-absl::StatusOr<std::shared_ptr<const sim::Program>> Load(
-    const Module& module, std::string_view kernel, sim::Memory* memory) {
-  if (!module.ok()) return module.status();
-  return sim::Lower(*module, memory, {.kernel = kernel});
-}
-
-// A copy engine: one copy after another.
-class Link {
- public:
-  Link(const sim::timing::Config& config)
-      : cycles_per_byte_(config.clock.core_mhz /
-                         static_cast<double>(config.pcie.megabytes_per_second)),
-        chunk_(config.pcie.chunk_ns * config.clock.core_mhz / 1000) {}
-  // When a copy ends that could begin at `at`.
-  Cycle Copy(Cycle at, uint64_t bytes) {
-    if (bytes == 0) return at;
-    free_ = std::max(free_, at) + chunk_ +
-            static_cast<Cycle>(static_cast<double>(bytes) * cycles_per_byte_);
-    return free_;
-  }
-
- private:
-  const double cycles_per_byte_;
-  const Cycle chunk_;
-  Cycle free_ = 0;
-};
-
-// A GPU, its memory with the workload's data, and the host's one thread.
-class Run {
- public:
-  Run(const NarrowWorkload& workload, const SimulatedOptions& options)
-      : workload_(workload),
-        options_(options),
-        order_(workload),
-        in_(options.config),
-        times_(workload.tasks().size()) {}
-  virtual ~Run() = default;
-
-  absl::StatusOr<NarrowOutcome> Execute() {
-    const auto begun = std::chrono::steady_clock::now();
-    ASSIGN_OR_RETURN(data_, memory_.Allocate(workload_.bytes(), "data"));
-    ASSIGN_OR_RETURN(const auto data,
-                     memory_.At(data_, workload_.bytes(), true));
-    std::ranges::copy(workload_.initial(), data.begin());
-    const uint64_t count = workload_.tasks().size();
-    ASSIGN_OR_RETURN(status_at_,
-                     memory_.Allocate(count * sizeof(uint32_t), "status"));
-    gpu_ = std::make_unique<sim::timing::Gpu>(
-        options_.config, &memory_,
-        sim::timing::Gpu::Options{
-            // Idle warps of a MasterKernel look for tasks all the time.
-            .no_progress_limit = ~uint64_t{0},
-            .ended = [this](const sim::timing::GridResult& grid) {
-              error_.Update(grid.status);
-              instructions_ += grid.warp_instructions;
-              GridEnded(grid);
-            }});
-    RETURN_IF_ERROR(RunTasks());
-    RETURN_IF_ERROR(error_);
-    ASSIGN_OR_RETURN(const auto status,
-                     memory_.At(status_at_, count * sizeof(uint32_t)));
-    for (size_t i = 0; i < count; ++i) {
-      uint32_t word;
-      std::memcpy(&word, &status[i * sizeof(word)], sizeof(word));
-      if (word == 0) continue;
-      return absl::InternalError(
-          fmt::format("{}: task {} ({}) failed with status {}",
-                      workload_.name(), i, Task(i).kernel->name, word));
-    }
-    RETURN_IF_ERROR(workload_.Check(data));
-    if (options_.copies) CopyOutputs();
-    NarrowOutcome outcome;
-    for (const Times& times : times_) {
-      outcome.tasks.push_back(
-          {gpu_->NanosecondsAt(times.begun), gpu_->NanosecondsAt(times.ended)});
-    }
-    outcome.launches = launches_;
-    outcome.warp_instructions = instructions_;
-    outcome.wall_seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - begun)
-            .count();
-    return outcome;
-  }
-
- protected:
-  struct Times {
-    Cycle begun = 0;
-    Cycle ended = 0;
-  };
-
-  // Begins all tasks and returns when all have ended.
-  virtual absl::Status RunTasks() = 0;
-  virtual void GridEnded(const sim::timing::GridResult& grid) = 0;
-
-  const NarrowUnit& Task(size_t task) const { return workload_.tasks()[task]; }
-  Cycle Cycles(double us) const {
-    return static_cast<Cycle>(
-        std::llround(us * options_.config.clock.core_mhz));
-  }
-  Cycle Call() const { return Cycles(options_.call_us); }
-  Cycle Store() const { return Cycles(options_.store_us); }
-
-  // The host does something until then. Without a grid the GPU's own time stands
-  // still.
-  void AdvanceTo(Cycle cycle) {
-    host_ = std::max(host_, cycle);
-    while (gpu_->cycle() < host_ && !gpu_->Run(host_)) {
-    }
-  }
-  // The host waits until a grid has ended, and sees it at once. Internal: none
-  // runs.
-  absl::Status AwaitEnd() {
-    const uint64_t before = ends_;
-    while (ends_ == before) {
-      RETURN_IF_ERROR(options_.may_go_on());
-      const bool none_left = gpu_->Run(gpu_->cycle() + kTurn);
-      gpu_->ForgetResults();
-      if (ends_ == before && none_left) {
-        return absl::InternalError("no kernel runs, and tasks have not ended");
-      }
-    }
-    host_ = std::max(host_, gpu_->cycle());
-    return error_;
-  }
-  // In GridEnded().
-  void Stop() {
-    ++ends_;
-    gpu_->Stop();
-  }
-  void TaskEnded(size_t task, Cycle cycle) {
-    times_[task].ended = cycle;
-    order_.Ended(task);
-  }
-  // The host copies a task's input: when that has arrived.
-  Cycle CopyInput(size_t task) {
-    times_[task].begun = host_;
-    if (!options_.copies || Task(task).in.bytes == 0) return host_;
-    const Cycle arrived = in_.Copy(host_, Task(task).in.bytes);
-    AdvanceTo(host_ + Call());
-    return arrived;
-  }
-  NarrowRecord RecordOf(size_t task) const {
-    return bench::RecordOf(Task(task), data_, StatusOf(task));
-  }
-  uint64_t StatusOf(size_t task) const {
-    return status_at_ + task * sizeof(uint32_t);
-  }
-
-  const NarrowWorkload& workload_;
-  const SimulatedOptions& options_;
-  NarrowOrder order_;
-  Link in_;
-  std::vector<Times> times_;
-  sim::Memory memory_;
-  sim::DeviceAddress data_ = 0;
-  sim::DeviceAddress status_at_ = 0;
-  std::unique_ptr<sim::timing::Gpu> gpu_;
-  Cycle host_ = 0;  // the host's time, not before the GPU's
-  uint64_t launches_ = 0;
-  absl::Status error_;
-
- private:
-  // In the order of the tasks' ends, beside what else happens: the calls for it
-  // are another thread's.
-  void CopyOutputs() {
-    std::vector<size_t> order(times_.size());
-    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-    std::ranges::stable_sort(order, {},
-                             [&](size_t i) { return times_[i].ended; });
-    Link out(options_.config);
-    for (const size_t task : order) {
-      times_[task].ended = out.Copy(times_[task].ended, Task(task).out.bytes);
-    }
-  }
-
-  uint64_t ends_ = 0;
-  uint64_t instructions_ = 0;
-};
-
 // A launch for each task. HyperQ: a stream for each, and a KDU of 32 entries;
 // `edge`: the same, but a doorbell is rung in place of the driver's call.
-class LaunchRun : public Run {
+class LaunchRun : public SimulatedRun {
  public:
   LaunchRun(const NarrowWorkload& workload, const SimulatedOptions& options,
             bool doorbells)
-      : Run(workload, options), doorbells_(doorbells) {}
+      : SimulatedRun(workload, options), doorbells_(doorbells) {}
 
  private:
   absl::Status RunTasks() override {
@@ -294,7 +76,7 @@ class LaunchRun : public Run {
     const std::string name = fmt::format("carillon_{}", task.kernel->name);
     auto& program = programs_[name];
     if (program == nullptr) {
-      ASSIGN_OR_RETURN(program, Load(OwnKernels(), name, &memory_));
+      ASSIGN_OR_RETURN(program, LoadOwnKernel(name, &memory_));
     }
     sim::Launch launch{
         .program = program.get(),
@@ -317,11 +99,11 @@ class LaunchRun : public Run {
 
 // Launches of many tasks, a block each: as many as there are (static fusion), or
 // batches, of which the next begins when the last one has ended (GeMTC).
-class FusedRun : public Run {
+class FusedRun : public SimulatedRun {
  public:
   FusedRun(const NarrowWorkload& workload, const SimulatedOptions& options,
            size_t most)
-      : Run(workload, options), most_(most) {}
+      : SimulatedRun(workload, options), most_(most) {}
 
  private:
   absl::Status RunTasks() override {
@@ -357,7 +139,7 @@ class FusedRun : public Run {
     const FusedLaunch fused = FusedLaunchOf(records);
     auto& program = programs_[fused.kernel];
     if (program == nullptr) {
-      ASSIGN_OR_RETURN(program, Load(NarrowKernels(), fused.kernel, &memory_));
+      ASSIGN_OR_RETURN(program, LoadNarrowKernel(fused.kernel, &memory_));
     }
     sim::Launch launch{.program = program.get(),
                        .kernel = program->FindEntry(fused.kernel),
@@ -386,12 +168,12 @@ class FusedRun : public Run {
 };
 
 // Pagoda: tasks spawned into the table of a MasterKernel.
-class PagodaRun : public Run, private gpud::TaskLink {
+class PagodaRun : public SimulatedRun, private gpud::TaskLink {
  public:
   // `most`: tasks of a batch, as with FusedRun.
   PagodaRun(const NarrowWorkload& workload, const SimulatedOptions& options,
             gpud::TaskWrite write, size_t most)
-      : Run(workload, options),
+      : SimulatedRun(workload, options),
         write_(write),
         most_(most),
         back_(options.config) {}
@@ -433,21 +215,10 @@ class PagodaRun : public Run, private gpud::TaskLink {
 
   absl::Status Start() {
     constexpr char kName[] = "narrow_master";
-    ASSIGN_OR_RETURN(program_, Load(NarrowKernels(), kName, &memory_));
+    ASSIGN_OR_RETURN(program_, LoadNarrowKernel(kName, &memory_));
     const sim::ProgramFunction* const kernel = program_->FindEntry(kName);
-    const auto& sm = options_.config.sm;
-    const uint32_t shared = kernel->static_shared_bytes;
-    const uint32_t mtbs =
-        std::min({kMtbsOfAnSm, sm.warps * sim::kLanes / kMtbThreads,
-                  sm.registers / (kMtbThreads * kMtbRegisters),
-                  sm.shared_bytes / shared});
-    if (mtbs == 0) {
-      return absl::ResourceExhaustedError(fmt::format(
-          "an SM of {} has no room for an MTB: {} threads, {} "
-          "registers each, {} bytes of shared memory",
-          options_.config.name, kMtbThreads, kMtbRegisters, shared));
-    }
-    columns_ = mtbs * sm.count;
+    ASSIGN_OR_RETURN(columns_, MtbsFor(workload_, options_.config,
+                                       kernel->static_shared_bytes));
     const uint64_t entries = uint64_t{columns_} * gpud::kTaskMaxRows;
     ASSIGN_OR_RETURN(
         const auto entries_at,
@@ -622,8 +393,8 @@ class PagodaRun : public Run, private gpud::TaskLink {
 
 const std::vector<std::string>& SimulatedPaths() {
   static const auto* const paths = new std::vector<std::string>{
-      "baseline", "edge",    "pagoda",        "pagoda_copy",
-      "fusion",   "batches", "pagoda_batches"};
+      "baseline",    "edge",   "pagoda",  "pagoda_copy",
+      "pagoda_ring", "fusion", "batches", "pagoda_batches"};
   return *paths;
 }
 
@@ -637,7 +408,7 @@ absl::StatusOr<NarrowOutcome> RunSimulated(const NarrowWorkload& workload,
                                            const SimulatedOptions& options) {
   constexpr size_t kAll = ~size_t{0};
   using gpud::TaskWrite;
-  std::unique_ptr<Run> run;
+  std::unique_ptr<SimulatedRun> run;
   if (path == "baseline" || path == "edge") {
     run = std::make_unique<LaunchRun>(workload, options, path == "edge");
   } else if (path == "fusion") {
@@ -650,6 +421,8 @@ absl::StatusOr<NarrowOutcome> RunSimulated(const NarrowWorkload& workload,
   } else if (path == "pagoda_copy") {
     run =
         std::make_unique<PagodaRun>(workload, options, TaskWrite::kCopy, kAll);
+  } else if (path == "pagoda_ring") {
+    run = MakeRingRun(workload, options);
   } else if (path == "pagoda_batches") {
     run = std::make_unique<PagodaRun>(workload, options, TaskWrite::kMapped,
                                       options.batch);

@@ -24,6 +24,9 @@ struct SimulatedOptions {
   double call_us = 5;  // a call of the driver: a launch, a copy
   double store_us =
       0.5;  // a task's entry, or an event's, and a doorbell: stores
+  // A read of the host's memory by a warp, as of a doorbell or an entry
+  // (pagoda_ring).
+  double host_read_us = 1;
   // After so long Pagoda's host releases its last task, and does not trust what it
   // knows of the table any more. The paper's 30 ms and 10 ms are longer than these
   // runs.

@@ -52,7 +52,8 @@ class EveryWorkload : public ::testing::TestWithParam<std::string> {};
 TEST_P(EveryWorkload, HasRightResultsAndEachTaskATime) {
   const NarrowWorkload workload = Workload(GetParam(), 1);
   // Those that share no code; matrix products, which are short, try them all.
-  std::vector<std::string> paths = {"baseline", "pagoda", "fusion"};
+  std::vector<std::string> paths = {"baseline", "pagoda", "pagoda_ring",
+                                    "fusion"};
   if (GetParam() == "mm") paths = SimulatedPaths();
   for (const std::string& path : paths) {
     SCOPED_TRACE(path);
@@ -72,7 +73,8 @@ INSTANTIATE_TEST_SUITE_P(Simulated, EveryWorkload,
 
 TEST(Simulated, ATaskBeginsWhenThoseThatItNeedsHaveEnded) {
   const NarrowWorkload workload = Workload("conv", 4);
-  for (const char* const path : {"baseline", "pagoda", "batches"}) {
+  for (const char* const path :
+       {"baseline", "pagoda", "pagoda_ring", "batches"}) {
     SCOPED_TRACE(path);
     const NarrowOutcome outcome = Outcome(workload, path, SmallGpu());
     for (size_t i = 0; i < outcome.tasks.size(); i += 2) {
@@ -115,7 +117,8 @@ TEST(Simulated, CopiesTakeTheLinksTime) {
   SimulatedOptions options = SmallGpu();
   options.config.pcie.megabytes_per_second = 500;
   options.config.pcie.chunk_ns = 1000;
-  for (const std::string path : {"baseline", "pagoda", "fusion"}) {
+  for (const std::string path :
+       {"baseline", "pagoda", "pagoda_ring", "fusion"}) {
     SCOPED_TRACE(path);
     const uint64_t without = End(Outcome(workload, path, options));
     options.copies = true;
@@ -137,8 +140,10 @@ TEST(Simulated, AHostThatNeedsLongerForALaunchMakesTheBaselineSlower) {
   options.call_us = 100;
   EXPECT_GE(End(Outcome(workload, "baseline", options)), 800'000u);
   EXPECT_LT(End(Outcome(workload, "pagoda", options)), 800'000u);
+  EXPECT_LT(End(Outcome(workload, "pagoda_ring", options)), 800'000u);
   options.store_us = 200;
   EXPECT_GE(End(Outcome(workload, "pagoda", options)), 1'600'000u);
+  EXPECT_GE(End(Outcome(workload, "pagoda_ring", options)), 1'600'000u);
   EXPECT_GE(End(Outcome(workload, "edge", options)), 1'600'000u);
 }
 
@@ -157,7 +162,7 @@ TEST(Simulated, PagodasThresholdsAreThoseThatWereAskedFor) {
 
 TEST(Simulated, ARunIsTheSameTwice) {
   const NarrowWorkload workload = Workload("fb", 4);
-  for (const char* const path : {"baseline", "pagoda"}) {
+  for (const char* const path : {"baseline", "pagoda", "pagoda_ring"}) {
     const NarrowOutcome one = Outcome(workload, path, SmallGpu());
     const NarrowOutcome two = Outcome(workload, path, SmallGpu());
     for (size_t i = 0; i < 4; ++i) {
@@ -168,15 +173,65 @@ TEST(Simulated, ARunIsTheSameTwice) {
 
 TEST(Simulated, WhatThereIsNotIsRefusedByName) {
   const NarrowWorkload workload = Workload("mm", 1);
-  const auto ring = RunSimulated(workload, "pagoda_ring", SmallGpu());
-  EXPECT_TRUE(absl::IsNotFound(ring.status()));
-  EXPECT_THAT(ring.status().message(), HasSubstr("baseline, edge, pagoda"));
+  const auto graph = RunSimulated(workload, "graph", SmallGpu());
+  EXPECT_TRUE(absl::IsNotFound(graph.status()));
+  EXPECT_THAT(graph.status().message(), HasSubstr("baseline, edge, pagoda"));
   SimulatedOptions small = SmallGpu();
   small.config.sm.shared_bytes = 16 << 10;
-  const auto mtb = RunSimulated(workload, "pagoda", small);
-  EXPECT_TRUE(absl::IsResourceExhausted(mtb.status())) << mtb.status();
-  EXPECT_THAT(mtb.status().message(),
-              HasSubstr("1024 threads, 32 registers each"));
+  for (const char* const path : {"pagoda", "pagoda_ring"}) {
+    SCOPED_TRACE(path);
+    const auto mtb = RunSimulated(workload, path, small);
+    EXPECT_TRUE(absl::IsResourceExhausted(mtb.status())) << mtb.status();
+    EXPECT_THAT(mtb.status().message(),
+                HasSubstr("1024 threads, 32 registers each"));
+  }
+}
+
+TEST(Simulated, ATaskOf1024ThreadsIsForPathsWithoutMtbs) {
+  const NarrowWorkload workload = Workload("mm", 1, 1024);
+  EXPECT_GT(End(Outcome(workload, "baseline", SmallGpu())), 0u);
+  for (const char* const path : {"pagoda", "pagoda_ring"}) {
+    SCOPED_TRACE(path);
+    const auto mtb = RunSimulated(workload, path, SmallGpu());
+    EXPECT_TRUE(absl::IsResourceExhausted(mtb.status())) << mtb.status();
+    EXPECT_THAT(mtb.status().message(),
+                HasSubstr("a task has 1024 threads: an MTB has 992"));
+  }
+}
+
+// Column 0 looks at the trap, the command and the doorbells, a read of the host's
+// memory each; who takes the task reads its entry. What the task itself needs is
+// known from a host whose memory is near.
+TEST(Simulated, ARungTaskTakesThePollsThatItWaitsForAndOneReadOfItsEntry) {
+  const NarrowWorkload workload = Workload("mm", 1);
+  SimulatedOptions options = SmallGpu();
+  options.store_us = 0;
+  options.host_read_us = 0;
+  const uint64_t near = End(Outcome(workload, "pagoda_ring", options));
+  constexpr uint64_t kRead = 100'000;
+  options.host_read_us = 100;
+  std::vector<uint64_t> after_bell;
+  for (uint64_t half = 0; half < 6; ++half) {
+    options.store_us = static_cast<double>(half) * 50;
+    const uint64_t bell = half * kRead / 2;
+    after_bell.push_back(End(Outcome(workload, "pagoda_ring", options)) - bell);
+    EXPECT_GE(after_bell.back() + near / 2, near + kRead * 3 / 2);
+    EXPECT_LE(after_bell.back(), near + near / 2 + kRead * 9 / 2);
+  }
+  // Rung at all moments of a look, it waits for up to three reads: the longest
+  // and the shortest way are nearly so far apart.
+  const auto [least, most] = std::ranges::minmax(after_bell);
+  EXPECT_GE(most - least, kRead * 2);
+  EXPECT_LE(most - least, kRead * 3 + near / 2);
+}
+
+// The run itself compares what was rung, taken and done, and fails if they differ.
+TEST(Simulated, ARingRunsEachTaskOnceByOneLaunch) {
+  SimulatedOptions options = SmallGpu();
+  const NarrowWorkload workload = Workload("dct", 40);
+  const NarrowOutcome outcome = Outcome(workload, "pagoda_ring", options);
+  EXPECT_EQ(outcome.tasks.size(), workload.tasks().size());
+  EXPECT_EQ(outcome.launches, 1u);
 }
 
 }  // namespace
