@@ -6,13 +6,13 @@
 #include <sysexits.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
 #include <utility>
 
 #include "devices/sdk/edge.h"
+#include "integration_tests/fake_driver.h"
 #include "integration_tests/testbed_process.h"
 #include "shm/layout.h"
 
@@ -50,9 +50,6 @@ struct Player {
 class GpuLossTest : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    const auto driver = std::filesystem::absolute(
-        Program("gpu_daemon/backends/cuda/fake/libcuda.so.1"));
-    setenv("LD_LIBRARY_PATH", driver.parent_path().c_str(), 1);
     setenv("CARILLON_FAKE_CUDA", "sms=8,fault=fail_if:=77,hang=fail_if:=78", 1);
     auto testbed = Testbed::Start({"--backend", "cuda"});
     ASSERT_TRUE(testbed.ok()) << testbed.status();
@@ -109,6 +106,7 @@ class GpuLossTest : public ::testing::TestWithParam<const char*> {
     honest_.TakeOne(EventState::kDone, 0);
   }
 
+  const testing::FakeDriver driver_;
   std::unique_ptr<Testbed> testbed_;
   Player rogue_;
   Player honest_;

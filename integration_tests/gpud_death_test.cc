@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "devices/sdk/edge.h"
+#include "integration_tests/fake_driver.h"
 #include "integration_tests/testbed_process.h"
 
 namespace carillon {
@@ -169,18 +171,15 @@ class GpudDeathUnderLoadTest : public GpudDeathTest,
 
   void SetUp() override {
     if (GetParam().backend == std::string("cuda")) {
-      const std::string library =
-          testing::Program("gpu_daemon/backends/cuda/fake/libcuda.so.1");
-      setenv("LD_LIBRARY_PATH", library.substr(0, library.rfind('/')).c_str(),
-             1);
+      driver_.emplace();
     }
     flags_.back() = GetParam().backend;
     GpudDeathTest::SetUp();
   }
-  void TearDown() override { unsetenv("LD_LIBRARY_PATH"); }
   // One gpud after the other, by these signals.
   void EndGpudsAmidEvents(const std::vector<int>& signals);
 
+  std::optional<testing::FakeDriver> driver_;
   std::vector<std::unique_ptr<Load>> loads_;
 };
 
@@ -297,10 +296,7 @@ class GpudDeathUnderAPolicyTest : public GpudDeathUnderLoadTest {
     flags_.insert(flags_.begin(), {"--policy", GetParam().policy});
     GpudDeathUnderLoadTest::SetUp();
   }
-  void TearDown() override {
-    unsetenv("CARILLON_FAKE_CUDA");
-    GpudDeathUnderLoadTest::TearDown();
-  }
+  void TearDown() override { unsetenv("CARILLON_FAKE_CUDA"); }
 };
 
 std::string PolicyOf(const ::testing::TestParamInfo<Served>& info) {

@@ -4,16 +4,18 @@
 #include <gmock/gmock.h>
 #include <grpcpp/client_context.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <chrono>
 #include <cstring>
+#include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "devices/sdk/edge.h"
+#include "integration_tests/fake_driver.h"
 #include "integration_tests/testbed_process.h"
 
 namespace carillon {
@@ -44,10 +46,7 @@ class LaunchPathsTest : public ::testing::TestWithParam<std::string> {
       arguments = {"--backend", "cuda", "--driver", "sim"};
     }
     if (GetParam() == "cuda") {
-      const std::string library =
-          testing::Program("gpu_daemon/backends/cuda/fake/libcuda.so.1");
-      setenv("LD_LIBRARY_PATH", library.substr(0, library.rfind('/')).c_str(),
-             1);
+      driver_.emplace();
     }
     auto testbed = Testbed::Start(arguments);
     ASSERT_TRUE(testbed.ok()) << Message(testbed.status());
@@ -59,7 +58,6 @@ class LaunchPathsTest : public ::testing::TestWithParam<std::string> {
     ASSERT_FALSE(paths_.empty());
     EXPECT_EQ(paths_[0], "edge");
   }
-  void TearDown() override { unsetenv("LD_LIBRARY_PATH"); }
 
   std::unique_ptr<edge::Device> Attach(const std::string& name) {
     edge::AttachOptions options;
@@ -81,6 +79,7 @@ class LaunchPathsTest : public ::testing::TestWithParam<std::string> {
         testbed_->admin().SetTracing(&context, request, &response).ok());
   }
 
+  std::optional<testing::FakeDriver> driver_;
   std::unique_ptr<Testbed> testbed_;
   std::vector<std::string> paths_;
 };

@@ -6,15 +6,16 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "devices/sdk/edge.h"
+#include "integration_tests/fake_driver.h"
 #include "integration_tests/testbed_process.h"
 
 namespace carillon {
@@ -50,10 +51,7 @@ class NarrowTasksTest : public ::testing::TestWithParam<std::string> {
       arguments = {"--backend", "cuda", "--driver", "sim"};
     }
     if (GetParam() == "cuda") {
-      const std::string library =
-          testing::Program("gpu_daemon/backends/cuda/fake/libcuda.so.1");
-      setenv("LD_LIBRARY_PATH", library.substr(0, library.rfind('/')).c_str(),
-             1);
+      driver_.emplace();
     }
     auto testbed = Testbed::Start(arguments);
     ASSERT_TRUE(testbed.ok()) << Message(testbed.status());
@@ -66,7 +64,6 @@ class NarrowTasksTest : public ::testing::TestWithParam<std::string> {
     ASSERT_TRUE(device.ok()) << Message(device.status());
     device_ = *std::move(device);
   }
-  void TearDown() override { unsetenv("LD_LIBRARY_PATH"); }
 
   template <class T>
   edge::Buffer Input(const std::vector<T>& values) {
@@ -129,6 +126,7 @@ class NarrowTasksTest : public ::testing::TestWithParam<std::string> {
   }
 
   std::string launch_path_;  // empty: background kernels
+  std::optional<testing::FakeDriver> driver_;
   std::unique_ptr<Testbed> testbed_;
   std::unique_ptr<edge::Device> device_;
 };

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@
 
 #include "devices/sdk/edge.h"
 #include "devices/sdk/pagoda.h"
+#include "integration_tests/fake_driver.h"
 #include "integration_tests/testbed_process.h"
 
 namespace carillon {
@@ -36,10 +38,7 @@ class PagodaTasksTest : public ::testing::TestWithParam<Served> {
   static bool LaunchesWhatNoMtbHolds() { return GetParam().backend != "cuda"; }
   void SetUp() override {
     if (GetParam().backend == "cuda") {
-      const std::string library =
-          testing::Program("gpu_daemon/backends/cuda/fake/libcuda.so.1");
-      setenv("LD_LIBRARY_PATH", library.substr(0, library.rfind('/')).c_str(),
-             1);
+      driver_.emplace();
     }
     auto testbed =
         Testbed::Start({"--backend", GetParam().backend, "--workers", "3"});
@@ -53,8 +52,6 @@ class PagodaTasksTest : public ::testing::TestWithParam<Served> {
     ASSERT_TRUE(device.ok()) << device.status();
     device_ = *std::move(device);
   }
-
-  void TearDown() override { unsetenv("LD_LIBRARY_PATH"); }
 
   edge::Buffer Allocate(Place place, uint64_t bytes) {
     const auto buffer = device_->AllocateBuffer(place, bytes);
@@ -73,6 +70,7 @@ class PagodaTasksTest : public ::testing::TestWithParam<Served> {
     return 0;
   }
 
+  std::optional<testing::FakeDriver> driver_;
   std::unique_ptr<Testbed> testbed_;
   std::unique_ptr<edge::Device> device_;
 };

@@ -5,9 +5,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -16,6 +14,7 @@
 
 #include "base/json.h"
 #include "devices/sdk/edge.h"
+#include "integration_tests/fake_driver.h"
 #include "integration_tests/testbed_process.h"
 
 namespace carillon {
@@ -36,10 +35,6 @@ constexpr uint32_t kFloats = 64;
 class UserKernelTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    // Lets gpud find libcuda.so.1.
-    const auto driver = std::filesystem::absolute(
-        Program("gpu_daemon/backends/cuda/fake/libcuda.so.1"));
-    setenv("LD_LIBRARY_PATH", driver.parent_path().c_str(), 1);
     auto testbed = Testbed::Start({"--backend", "cuda"});
     ASSERT_TRUE(testbed.ok()) << testbed.status();
     testbed_ = *std::move(testbed);
@@ -68,6 +63,7 @@ class UserKernelTest : public ::testing::Test {
     return Carillon(arguments);
   }
 
+  const testing::FakeDriver driver_;
   std::unique_ptr<Testbed> testbed_;
 };
 

@@ -68,12 +68,14 @@ class CudaBackendFixture : public ::testing::Test {
   void Open(const Gpu::Options& gpu = GpuOptions()) {
     BackendOptions options;
     options.tracing = tracing_;
+    options.preempt_us = preempt_us_;
     options.on_violation = [this](const std::shared_ptr<DeviceMemory>& memory,
                                   std::string reason) {
       std::lock_guard lock(mutex_);
       violations_.emplace_back(memory, std::move(reason));
     };
-    auto backend = CudaBackend::CreateOn(fake_.driver(), options, gpu);
+    auto backend = CudaBackend::CreateOn(driver_ ? *driver_ : fake_.driver(),
+                                         options, gpu);
     ASSERT_TRUE(backend.ok()) << backend.status();
     backend_ = *std::move(backend);
     device_.emplace(*backend_);
@@ -162,6 +164,8 @@ class CudaBackendFixture : public ::testing::Test {
   }
 
   bool tracing_ = false;  // from the start
+  uint32_t preempt_us_ = 0;
+  std::optional<Driver> driver_;  // in place of fake_'s own
   FakeGpu fake_;
   std::mutex mutex_;
   std::vector<std::pair<std::shared_ptr<DeviceMemory>, std::string>>

@@ -63,7 +63,7 @@ absl::Status Background::Settle() {
       DeviceBytes::Make(gpu_->driver(), kStreams * sizeof(simt::EventScratch)));
   ASSIGN_OR_RETURN(
       completions_,
-      PinnedBytes::Make(gpu_->driver(), kStreams * sizeof(shm::EcqEntry)));
+      PinnedBytes::Make(gpu_->driver(), 2 * kStreams * sizeof(shm::EcqEntry)));
   ASSIGN_OR_RETURN(ptb_words_, PtbWords::Make(gpu_->driver(), kStreams));
   return absl::OkStatus();
 }
@@ -427,15 +427,14 @@ absl::Status Background::Start(StreamSlot& slot, LaunchGate::Grant grant) {
   } else if (grant == LaunchGate::Grant::kPtb && sequence.has_ptb()) {
     resident = gate_->ptb().Resident(kmd);
   }
-  simt::EventFrame frame{};
-  frame.ecq = CompletionOf(slot);
-  frame.scratch = scratch_.as<simt::EventScratch>() + (&slot - slots_.data());
-  frame.sequence = 1;
+  simt::EventFrame frame =
+      FrameOf(slot, slot.slices ? slot.slices->slices() : 0);
   slot.launched_ns = NowNs();
   if (slot.launch->life.dispatched_ns == 0) {
     slot.launch->life.dispatched_ns = slot.launched_ns;
   }
   slot.overdue = false;
+  slot.queue_refused = false;
   slot.on_part = slot.part_stream && gate_->reserves();
   GridSlice slice = {.size = kmd.grid};
   if (slot.slices && resident == 0) {
@@ -451,6 +450,43 @@ absl::Status Background::Start(StreamSlot& slot, LaunchGate::Grant grant) {
   slot.launched = gpu_->Check(result);
   if (slot.launched || IsContextFault(result)) return absl::OkStatus();
   return ToStatus(driver, result, "launch");
+}
+
+simt::EventFrame Background::FrameOf(const StreamSlot& slot,
+                                     uint64_t ended_slices) const {
+  simt::EventFrame frame{};
+  frame.ecq = CompletionOf(slot, ended_slices);
+  // One of a slot: what is in one stream runs one after another.
+  frame.scratch = scratch_.as<simt::EventScratch>() + (&slot - slots_.data());
+  frame.sequence = 1;
+  return frame;
+}
+
+void Background::QueueSlice(StreamSlot& slot) {
+  SlicedRun& run = *slot.slices;
+  const KernelMetadata& kmd = slot.launch->kmd;
+  if (!slot.in_slices || slot.launch->cancelled || slot.queue_refused ||
+      !run.HasMore(kmd.grid)) {
+    return;
+  }
+  SliceSizes& sizes = gate_->slices();
+  const auto after = sizes.QueueAfter(kmd, slot.wave, run.slice()->blocks());
+  if (!after || NowNs() < run.began_ns() + *after ||
+      !gate_->MayQueue(*slot.place)) {
+    return;
+  }
+  const auto sequence = LaunchSequence::Make(*gpu_, kmd);
+  if (!sequence.ok()) return;
+  const GridSlice& slice = run.Queue(kmd.grid, sizes.Next(kmd, slot.wave));
+  simt::EventFrame frame = FrameOf(slot, run.slices() + 1);
+  frame.sequence = run.queued_sequence();
+  const CUresult result =
+      sequence->LaunchSlice(gpu_->driver(), kmd, frame, slot.launch->args.get(),
+                            StreamOf(slot), slice);
+  if (gpu_->Check(result)) return;
+  // It is launched again at the end of the one that runs; then a refusal counts.
+  run.Unqueue();
+  slot.queue_refused = true;
 }
 
 CUresult Background::LaunchPtb(StreamSlot& slot, const LaunchSequence& sequence,
@@ -479,11 +515,21 @@ void Background::LookAtSlice(StreamSlot& slot, std::vector<Ended>& ended) {
   if (!slot.slices->HasEnded(completion)) return;
   const KernelMetadata& kmd = slot.launch->kmd;
   const auto place = static_cast<size_t>(&slot - slots_.data());
-  const Nanoseconds took_ns =
-      slot.slices->End(completion, ptb_words_.ended(place));
+  const bool late = slot.slices->QueuedHasEnded(
+      *CompletionOf(slot, slot.slices->slices() + 1));
+  const uint64_t blocks =
+      slot.slices->slice() ? slot.slices->slice()->blocks() : 0;
+  const bool had_queued = slot.slices->has_queued();
+  const auto took_ns =
+      slot.slices->End(completion, ptb_words_.ended(place), late);
   if (slot.in_slices) {
-    gate_->slices().Ran(kmd, slot.wave, slot.slices->slice()->blocks(),
-                        took_ns);
+    gate_->slices().Ran(kmd, slot.wave, blocks, took_ns);
+  }
+  if (had_queued) {
+    // That one runs now, and has its own time.
+    slot.launched_ns = NowNs();
+    slot.overdue = false;
+    return;
   }
   const bool all = slot.slices->ended_blocks() == kmd.blocks();
   if (!all && !slot.slices->slice()) gate_->ptb().Stopped();
@@ -513,6 +559,9 @@ void Background::Look(std::vector<Ended>& ended) {
     if (slot.launch == nullptr || !slot.launched) continue;
     if (slot.slices) {
       LookAtSlice(slot, ended);
+      if (slot.launch != nullptr && slot.launched && slot.slices) {
+        QueueSlice(slot);
+      }
       continue;
     }
     const CUresult result = gpu_->driver().cuStreamQuery(StreamOf(slot));
@@ -602,6 +651,11 @@ bool Background::MarkOverdue(Nanoseconds since) {
   StreamSlot* const oldest = Oldest();
   if (oldest == nullptr || oldest->launched_ns >= since) return false;
   const Gpu::ContextLease use = gpu_->TryEnter();
+  // Its stream is not ready while a queued slice runs, whose time that is not.
+  if (use && oldest->slices &&
+      oldest->slices->HasEnded(*CompletionOf(*oldest))) {
+    return false;
+  }
   if (!use ||
       gpu_->driver().cuStreamQuery(StreamOf(*oldest)) != CUDA_ERROR_NOT_READY) {
     return false;

@@ -80,6 +80,7 @@ class Background : private Gpu::ContextUser {
     // Under gpes, if it has several; under ptb, if it has persistent blocks.
     std::optional<SlicedRun> slices;
     bool in_slices = false;          // so it was launched last
+    bool queue_refused = false;      // by the driver, behind this slice
     uint32_t ptb_blocks = 0;         // as in HostLauncher::Flight
     bool between_slices = false;     // it waits at the gate
     uint64_t wave = 0;               // of its slices
@@ -130,14 +131,28 @@ class Background : private Gpu::ContextUser {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void LookAtSlice(StreamSlot& slot, std::vector<Ended>& ended)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Queues the next slice behind the one that runs, if it is time for it, and
+  // nobody waits who would be next.
+  void QueueSlice(StreamSlot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of what is launched next, or behind one that runs.
+  simt::EventFrame FrameOf(const StreamSlot& slot, uint64_t ended_slices) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Enters the slot's frame and launches all that is left as persistent blocks.
   CUresult LaunchPtb(StreamSlot& slot, const LaunchSequence& sequence,
                      simt::EventFrame frame, uint32_t resident)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool ASliceRuns() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Two of a slot: a slice that is queued has the other one.
+  shm::EcqEntry* CompletionOf(const StreamSlot& slot,
+                              uint64_t ended_slices) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return completions_.as<shm::EcqEntry>() + 2 * (&slot - slots_.data()) +
+           ended_slices % 2;
+  }
+  // Of what runs.
   shm::EcqEntry* CompletionOf(const StreamSlot& slot) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return completions_.as<shm::EcqEntry>() + (&slot - slots_.data());
+    return CompletionOf(slot, slot.slices ? slot.slices->slices() : 0);
   }
   void Look(std::vector<Ended>& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -161,7 +176,7 @@ class Background : private Gpu::ContextUser {
   std::array<std::deque<Waiting>, kPriorities> waiting_ ABSL_GUARDED_BY(mutex_);
   std::array<StreamSlot, kStreams> slots_ ABSL_GUARDED_BY(mutex_);
   DeviceBytes scratch_ ABSL_GUARDED_BY(mutex_);  // EventScratch, a slot each
-  PinnedBytes completions_ ABSL_GUARDED_BY(mutex_);  // EcqEntry, a slot each
+  PinnedBytes completions_ ABSL_GUARDED_BY(mutex_);  // EcqEntry, a slot two
   PtbWords ptb_words_ ABSL_GUARDED_BY(mutex_);       // a slot each
   size_t running_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t replaying_ ABSL_GUARDED_BY(mutex_) = 0;

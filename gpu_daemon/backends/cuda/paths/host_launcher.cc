@@ -313,8 +313,8 @@ bool HostLauncher::GoesOn(Flight& flight) {
   SlicedRun& slices = *flight.slices;
   const Resources& resources = *tenancies_[flight.event.get()].resources;
   const uint32_t slot = flight.event->ring().layout().SlotOf(flight.sequence);
-  const Nanoseconds took_ns = slices.End(CompletionOf(flight, resources),
-                                         resources.ptb_words.ended(slot));
+  const auto took_ns = slices.End(CompletionOf(flight, resources),
+                                  resources.ptb_words.ended(slot));
   if (flight.grant == LaunchGate::Grant::kSlice) {
     gate_->slices().Ran(flight.kmd, WaveOf(resources, flight),
                         slices.slice()->blocks(), took_ns);

@@ -147,10 +147,7 @@ LaunchGate::Choice LaunchGate::ChooseLocked() {
     // A slice has the GPU, whoever's it is, and so has a launch that runs whole.
     if (running_ != 0) return choice;
     for (const Place* place : waiting_) {
-      const Place* const best = choice.one_;
-      if (best == nullptr || place->priority_ > best->priority_ ||
-          (place->priority_ == best->priority_ &&
-           place->arrival_ < best->arrival_)) {
+      if (choice.one_ == nullptr || IsBefore(*place, *choice.one_)) {
         choice.one_ = place;
       }
     }
@@ -175,6 +172,14 @@ LaunchGate::Grant LaunchGate::TryBegin(Place& place) {
   }
   if (policy_->name == kGpesPolicy) return Grant::kSlice;
   return policy_->name == kPtbPolicy ? Grant::kPtb : Grant::kAll;
+}
+
+bool LaunchGate::MayQueue(const Place& place) const {
+  MutexLock lock(mutex_);
+  return policy_->name == kGpesPolicy && place.runs_ &&
+         std::ranges::none_of(waiting_, [&](const Place* waits) {
+           return IsBefore(*waits, place);
+         });
 }
 
 void LaunchGate::EndSlice(Place& place) {

@@ -5,7 +5,8 @@
 //   place    of one launch: it waits, runs, and under gpes waits again between
 //            its slices, under ptb when it was stopped; it ends with its place
 //   grant    the right to launch: all that is left of it, one slice, or all that
-//            is left as persistent blocks, which can be stopped
+//            is left as persistent blocks, which can be stopped. While nobody waits
+//            who would be next, one more slice may be queued behind a slice
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_PATHS_LAUNCH_GATE_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_CUDA_PATHS_LAUNCH_GATE_H_
 
@@ -95,6 +96,9 @@ class LaunchGate {
   Choice Choose() ABSL_LOCKS_EXCLUDED(mutex_);
   // Of one that waits; with a grant it runs.
   Grant TryBegin(Place& place) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Of one that runs a slice: whether its next may be queued behind that now, as
+  // nobody waits who would come before it.
+  bool MayQueue(const Place& place) const ABSL_LOCKS_EXCLUDED(mutex_);
   // Of one that runs: its slice has ended, or it was stopped, and it waits.
   void EndSlice(Place& place) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -134,6 +138,11 @@ class LaunchGate {
   Device& DeviceOf(const Place& place) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Wait(Place& place) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Unwait(Place& place) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Under gpes, of two that may take the GPU.
+  static bool IsBefore(const Place& a, const Place& b) {
+    return a.priority_ > b.priority_ ||
+           (a.priority_ == b.priority_ && a.arrival_ < b.arrival_);
+  }
   Choice ChooseLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetStopLocked(Place& place) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The highest priority of all places; 0: there is none.

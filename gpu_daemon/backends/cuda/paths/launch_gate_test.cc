@@ -67,6 +67,23 @@ TEST_F(LaunchGateTest, ATurnEndsWhenItIsSpentAndWhatHasBegunHasEnded) {
   EXPECT_FALSE(Begins(third));
 }
 
+TEST_F(LaunchGateTest, ASliceIsQueuedWhileNobodyWaitsWhoWouldBeNext) {
+  ASSERT_TRUE(gate_.SetPolicy("gpes").ok());
+  auto runs = gate_.Enter(a_.memory.get(), 3);
+  EXPECT_FALSE(gate_.MayQueue(*runs)) << "it waits itself";
+  ASSERT_EQ(gate_.TryBegin(*runs), LaunchGate::Grant::kSlice);
+  EXPECT_TRUE(gate_.MayQueue(*runs));
+  const auto lower = gate_.Enter(b_.memory.get(), 2);
+  const auto later = gate_.Enter(b_.memory.get(), 3);
+  EXPECT_TRUE(gate_.MayQueue(*runs)) << "they come after it in any case";
+  auto urgent = gate_.Enter(b_.memory.get(), 4);
+  EXPECT_FALSE(gate_.MayQueue(*runs));
+  urgent.reset();
+  EXPECT_TRUE(gate_.MayQueue(*runs));
+  ASSERT_TRUE(gate_.SetPolicy("priority").ok());
+  EXPECT_FALSE(gate_.MayQueue(*runs));
+}
+
 TEST_F(LaunchGateTest, TimeInWhichTheGpuIsNobodysIsNotPaidBack) {
   ASSERT_TRUE(gate_.SetPolicy("exclusive").ok());
   const TestDevice c("c");
@@ -328,14 +345,54 @@ TEST_F(SliceSizesTest, WithABoundASliceIsAsManyWavesAsItsTimeAllows) {
   SliceSizes sizes(kGpu, 100'000);
   const KernelMetadata kmd = Kmd(own_, 1000);
   EXPECT_EQ(sizes.First(kmd, kWave), kWave) << "nothing is measured yet";
+  // Less what is still there of the slice before it.
   sizes.Ran(kmd, kWave, kWave, 20'000);
-  EXPECT_EQ(sizes.Next(kmd, kWave), 5 * kWave);
-  sizes.Ran(kmd, kWave, 5 * kWave, 100'000);
-  EXPECT_EQ(sizes.Next(kmd, kWave), 5 * kWave);
+  EXPECT_EQ(sizes.Next(kmd, kWave), 3 * kWave);
+  sizes.Ran(kmd, kWave, 3 * kWave, 60'000);
+  EXPECT_EQ(sizes.Next(kmd, kWave), 3 * kWave);
   // Now its blocks take longer.
-  for (int i = 0; i < 40; ++i) sizes.Ran(kmd, kWave, kWave, 45'000);
+  for (int i = 0; i < 40; ++i) sizes.Ran(kmd, kWave, kWave, 35'000);
   EXPECT_EQ(sizes.Next(kmd, kWave), 2 * kWave);
   EXPECT_EQ(sizes.figures().over_bound, 0u);
+}
+
+TEST_F(SliceSizesTest, ASliceIsQueuedShortlyBeforeTheOneThatRunsEnds) {
+  const KernelMetadata kmd = Kmd(own_, 1000);
+  SliceSizes sizes(kGpu, 0);
+  EXPECT_EQ(sizes.QueueAfter(kmd, kWave, kWave), std::nullopt)
+      << "nothing is measured yet";
+  sizes.Ran(kmd, kWave, kWave, std::nullopt);
+  EXPECT_EQ(sizes.QueueAfter(kmd, kWave, kWave), std::nullopt);
+  sizes.Ran(kmd, kWave, kWave, 1'000'000);
+  EXPECT_EQ(sizes.QueueAfter(kmd, kWave, kWave),
+            1'000'000 - SliceSizes::kAheadNs);
+  EXPECT_EQ(sizes.figures().slices, 2u);
+  SliceSizes shorter(kGpu, 0);
+  shorter.Ran(kmd, kWave, kWave, 10'000);
+  EXPECT_EQ(shorter.QueueAfter(kmd, kWave, kWave), 0u);
+}
+
+// What is left of the slice that runs and the queued one, for all lengths.
+TEST_F(SliceSizesTest, TwoInFlightKeepTheBoundOrThereIsOne) {
+  const KernelMetadata kmd = Kmd(own_, 1000);
+  for (const Nanoseconds bound : {10'000, 50'000, 100'000, 2'000'000}) {
+    for (Nanoseconds each = 1'000; each <= 2 * bound; each += 1'000) {
+      SliceSizes sizes(kGpu, bound);
+      sizes.Ran(kmd, kWave, kWave, each);
+      const uint64_t blocks = sizes.Next(kmd, kWave);
+      const Nanoseconds slice = blocks / kWave * each;
+      const auto after = sizes.QueueAfter(kmd, kWave, blocks);
+      EXPECT_EQ(after.has_value(),
+                2 * each <= bound || each + SliceSizes::kAheadNs <= bound)
+          << bound << " " << each;
+      if (after) {
+        EXPECT_LE(slice - *after + slice, bound) << bound << " " << each;
+      } else {
+        EXPECT_EQ(blocks, kWave);
+        EXPECT_EQ(sizes.figures().over_bound, each > bound ? 1u : 0u);
+      }
+    }
+  }
 }
 
 TEST_F(SliceSizesTest, ABoundBelowOneWaveIsNotKeptAndSaidSo) {

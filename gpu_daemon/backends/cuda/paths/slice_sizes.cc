@@ -46,16 +46,40 @@ SliceFigures SliceSizes::figures() const {
 uint64_t SliceSizes::Next(const KernelMetadata& kmd, uint64_t wave) const {
   MutexLock lock(mutex_);
   const auto known = wave_ns_.find(KeyOf(kmd));
-  if (bound_ns_ == 0 || known == wave_ns_.end()) return wave;
-  return wave * std::max<uint64_t>(bound_ns_ / known->second, 1);
+  if (known == wave_ns_.end()) return wave;
+  return wave * WavesNow(known->second);
+}
+
+// So that a slice and the rest of the one before it keep the bound, if a wave can.
+uint64_t SliceSizes::WavesNow(Nanoseconds wave_ns) const {
+  if (bound_ns_ == 0) return 1;
+  const Nanoseconds most_ns =
+      std::max(bound_ns_ / 2, bound_ns_ - std::min(kAheadNs, bound_ns_));
+  return std::max<uint64_t>(most_ns / wave_ns, 1);
+}
+
+std::optional<Nanoseconds> SliceSizes::QueueAfter(const KernelMetadata& kmd,
+                                                  uint64_t wave,
+                                                  uint64_t blocks) const {
+  MutexLock lock(mutex_);
+  const auto known = wave_ns_.find(KeyOf(kmd));
+  if (known == wave_ns_.end()) return std::nullopt;
+  const Nanoseconds wave_ns = known->second;
+  const Nanoseconds runs_ns = (blocks + wave - 1) / wave * wave_ns;
+  const Nanoseconds ahead_ns = std::min(kAheadNs, runs_ns);
+  if (bound_ns_ != 0 && ahead_ns + WavesNow(wave_ns) * wave_ns > bound_ns_) {
+    return std::nullopt;
+  }
+  return runs_ns - ahead_ns;
 }
 
 void SliceSizes::Ran(const KernelMetadata& kmd, uint64_t wave, uint64_t blocks,
-                     Nanoseconds took_ns) {
-  const uint64_t waves = (blocks + wave - 1) / wave;
-  const Nanoseconds each = std::max<Nanoseconds>(took_ns / waves, 1);
+                     std::optional<Nanoseconds> took_ns) {
   MutexLock lock(mutex_);
   ++figures_.slices;
+  if (!took_ns) return;
+  const uint64_t waves = (blocks + wave - 1) / wave;
+  const Nanoseconds each = std::max<Nanoseconds>(*took_ns / waves, 1);
   if (bound_ns_ != 0 && each > bound_ns_) ++figures_.over_bound;
   if (wave_ns_.size() >= kMostShapes) wave_ns_.clear();
   const auto [known, fresh] = wave_ns_.emplace(KeyOf(kmd), each);

@@ -3,8 +3,9 @@
 //
 // A slice is as many blocks as the GPU holds at once, a wave, which the paper
 // advises (GPES V-B). Where the operator bounds the wait of a more urgent launch
-// (--preempt-us), it is as many waves as ended within that, as measured on the
-// slices before it; one wave at least, as a smaller one would leave SMs empty.
+// (--preempt-us), it is as many waves as ended within that, less the time for which
+// the slice before it is still there when it is queued, as measured on the slices
+// before them; one wave at least, as a smaller one would leave SMs empty.
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_PATHS_SLICE_SIZES_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_CUDA_PATHS_SLICE_SIZES_H_
 
@@ -27,6 +28,10 @@ namespace carillon::gpud::cuda {
 // Thread safe.
 class SliceSizes {
  public:
+  // More than the 12 us that an H200's CPU needs from a slice's end to the begin of
+  // the next one that it launches then.
+  static constexpr Nanoseconds kAheadNs = 30'000;
+
   // `gpu`: the SMs that launches may have. `bound_ns` 0: none, one wave.
   SliceSizes(const GpuModel& gpu, Nanoseconds bound_ns)
       : gpu_(gpu), bound_ns_(bound_ns) {}
@@ -43,10 +48,17 @@ class SliceSizes {
   // The blocks of a slice now.
   uint64_t Next(const KernelMetadata& kmd, uint64_t wave) const
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // A slice of so many blocks took so long, its launch and its end's notice
-  // with it.
+  // How long after the begin of a slice of so many blocks the next one may be
+  // queued behind it, so that the GPU finds that at its end: kAheadNs before the
+  // end, at most a slice. nullopt: not at all, as both together would take longer
+  // than the bound, or nobody knows how long they take.
+  std::optional<Nanoseconds> QueueAfter(const KernelMetadata& kmd,
+                                        uint64_t wave, uint64_t blocks) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // A slice of so many blocks took so long, its end's notice with it, and its
+  // launch where it was not queued. nullopt: it is not known.
   void Ran(const KernelMetadata& kmd, uint64_t wave, uint64_t blocks,
-           Nanoseconds took_ns) ABSL_LOCKS_EXCLUDED(mutex_);
+           std::optional<Nanoseconds> took_ns) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // A slice of the kernel has not ended: its blocks may wait for those of later
   // slices. It runs whole from now on.
@@ -60,6 +72,8 @@ class SliceSizes {
   static Key KeyOf(const KernelMetadata& kmd) {
     return {kmd.kernel, kmd.threads(), kmd.shared_bytes};
   }
+
+  uint64_t WavesNow(Nanoseconds wave_ns) const;
 
   const GpuModel gpu_;
   const Nanoseconds bound_ns_;
