@@ -78,6 +78,7 @@ void TcpRelay::Carry(int near, int far) {
   char bytes[4096];
   while (!stop_ && !closed_ && left > 0) {
     if (silence_.exchange(false)) carries = false;
+    if (cut_.exchange(false)) return;
     pollfd fds[] = {{near, POLLIN, 0}, {far, POLLIN, 0}};
     if (poll(fds, 2, 10) <= 0) continue;
     for (int i = 0; i < 2; ++i) {

@@ -31,6 +31,8 @@ class TcpRelay {
   void CutAfter(uint32_t most) { cut_after_ = most; }
   // The connection that is open now carries nothing any more, and stays open.
   void Silence() { silence_ = true; }
+  // The connection that is open now ends.
+  void Cut() { cut_ = true; }
   // What comes goes on so much later.
   void Delay(uint32_t ms) { delay_ms_ = ms; }
   // No connection comes up any more.
@@ -50,6 +52,7 @@ class TcpRelay {
   std::atomic<uint32_t> delay_ms_ = 0;
   std::atomic<uint64_t> connections_ = 0;
   std::atomic<bool> silence_ = false;
+  std::atomic<bool> cut_ = false;
   std::atomic<bool> closed_ = false;
   std::atomic<bool> stop_ = false;
   std::thread thread_;

@@ -81,7 +81,8 @@ absl::StatusOr<std::unique_ptr<LinkServer>> LinkServer::Start(
                              .catalogue = server->self_->catalogue(),
                              .incarnation = NewIncarnation()},
                     .peer = options.peer,
-                    .times = options.times}},
+                    .times = options.times},
+           .engine = options.engine.engine()},
           server.get()));
   server->catalogue_ = server->self_->catalogue();
   const std::string note =

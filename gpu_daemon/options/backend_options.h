@@ -15,6 +15,7 @@
 #include "base/tls_files.h"
 #include "gpu_daemon/event/gpu_model.h"
 #include "gpu_daemon/options/policy_names.h"
+#include "mesh/link_engine.h"
 
 namespace carillon::gpud {
 
@@ -40,6 +41,7 @@ struct RemoteOptions {
   std::string peer;     // linkd's host, as its certificate has it
   std::string testbed;
   TlsFiles tls;
+  mesh::EngineChoice engine;
   Nanoseconds timeout = 1'000'000'000;
   Nanoseconds lease = 60'000'000'000;
   // Where the other host's clock is noted (shm/recorder/peer_clock.h); empty:

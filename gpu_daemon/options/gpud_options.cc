@@ -78,6 +78,14 @@ void AddLink(RemoteOptions& remote, std::vector<Option>& table) {
                              "its key, PEM, without a passphrase"));
   table.push_back(PathOption("--link-ca", "", &remote.tls.ca,
                              "whose certificate the other host shows, PEM"));
+  table.push_back(ChoiceOption("--link-engine", "", &remote.engine.name,
+                               {mesh::kTlsEngine, mesh::kUcxEngine},
+                               "what carries the events, the same on both "
+                               "hosts; ucx is not encrypted, and needs "
+                               "--link-trusted"));
+  table.push_back(BooleanOption("--link-trusted", "", &remote.engine.trusted,
+                                "everybody on the hosts' network may read and "
+                                "forge events, which ucx lets them"));
   const auto seconds = [&](std::string_view flag, Nanoseconds* field,
                            uint64_t max, std::string_view help) {
     Option option = IntegerOption(flag, "", field, 1, max, help);

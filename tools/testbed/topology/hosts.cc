@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "mesh/link_engine.h"
 
 namespace carillon::testbed {
 namespace {
@@ -261,6 +262,16 @@ std::vector<std::string> CheckHosts(const Topology& topology) {
         fmt::format("mesh: lease {} is to be longer than timeout {}, after "
                     "which a connection is made again",
                     lease, timeout));
+  }
+  mesh::EngineChoice engine;
+  if (const Setting* const name = FindSetting(topology.mesh, "engine")) {
+    engine.name = name->text;
+  }
+  if (const Setting* const trusted = FindSetting(topology.mesh, "trusted")) {
+    engine.trusted = trusted->number != 0;
+  }
+  if (!engine.Complaint().empty()) {
+    add(fmt::format("mesh: engine: {}", engine.Complaint()));
   }
   add(CheckGpusHost(topology, links));
   if (!tls) {
