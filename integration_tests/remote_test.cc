@@ -261,6 +261,23 @@ TEST_F(RemoteByUcxTest, WhoeverIsKilledLosesAndDoublesNothing) {
   EndWell(*echo);
 }
 
+TEST_F(RemoteByUcxTest, UcxIsForThoseWhoSayTrusted) {
+  const auto linkd = b_->StartDevice(
+      "linkd-x", "devices/link/linkd",
+      {"--listen", "127.0.0.1:0", "--host", "b", "--peer", "a", "--tls-cert",
+       far_files_.certificate, "--tls-key", far_files_.key, "--tls-ca",
+       far_files_.ca, "--engine", "ucx"});
+  ASSERT_TRUE(linkd.ok()) << Message(linkd.status());
+  EXPECT_NE((*linkd)->Wait(), 0);
+  EXPECT_THAT((*linkd)->output(),
+              HasSubstr("--engine: the engine ucx sends events in plaintext"));
+  auto flags = NearFlags();
+  std::erase(flags, "--link-trusted");
+  const auto gpud = Testbed::Start(flags);
+  EXPECT_THAT(Message(gpud.status()),
+              HasSubstr("--link-engine: the engine ucx sends events in"));
+}
+
 class RemoteFaultsTest : public RemoteTest {
  protected:
   RemoteFaultsTest() { far_flags_.push_back("--faults"); }

@@ -49,6 +49,10 @@ uint64_t NewIncarnation() {
 
 absl::StatusOr<std::unique_ptr<LinkServer>> LinkServer::Start(
     const edge::DeviceContext& context, const LinkdOptions& options) {
+  if (!options.engine.Complaint().empty()) {
+    return absl::InvalidArgumentError(
+        fmt::format("--engine: {}", options.engine.Complaint()));
+  }
   std::unique_ptr<LinkServer> server(new LinkServer(context, options));
   // Before the other host can ask for devices.
   std::string said;

@@ -50,8 +50,8 @@ std::vector<Option> OptionTable(LinkdOptions& options) {
                    "what carries the events, the same on both hosts; ucx is "
                    "not encrypted, and needs trusted"),
       BooleanOption("--trusted", "trusted", &options.engine.trusted,
-                    "everybody on the hosts' network may read and forge "
-                    "events, which ucx lets them"),
+                    "say it where everybody on the hosts' network is trusted: "
+                    "they can read and forge what ucx carries"),
       seconds("--timeout", "timeout", &options.times.timeout, 60,
               "after so many seconds without a sign of life a connection is "
               "cut, and made again"),

@@ -83,9 +83,10 @@ void AddLink(RemoteOptions& remote, std::vector<Option>& table) {
                                "what carries the events, the same on both "
                                "hosts; ucx is not encrypted, and needs "
                                "--link-trusted"));
-  table.push_back(BooleanOption("--link-trusted", "", &remote.engine.trusted,
-                                "everybody on the hosts' network may read and "
-                                "forge events, which ucx lets them"));
+  table.push_back(
+      BooleanOption("--link-trusted", "", &remote.engine.trusted,
+                    "say it where everybody on the hosts' network is trusted: "
+                    "they can read and forge what ucx carries"));
   const auto seconds = [&](std::string_view flag, Nanoseconds* field,
                            uint64_t max, std::string_view help) {
     Option option = IntegerOption(flag, "", field, 1, max, help);

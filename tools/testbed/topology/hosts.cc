@@ -10,7 +10,6 @@
 #include "absl/strings/match.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "mesh/link_engine.h"
 
 namespace carillon::testbed {
 namespace {
@@ -263,7 +262,7 @@ std::vector<std::string> CheckHosts(const Topology& topology) {
                     "which a connection is made again",
                     lease, timeout));
   }
-  mesh::EngineChoice engine;
+  auto engine = defaults.engine;
   if (const Setting* const name = FindSetting(topology.mesh, "engine")) {
     engine.name = name->text;
   }
