@@ -33,6 +33,10 @@ class KeptSignals {
 // It stays: UCX's own threads and handlers cannot be unloaded.
 absl::StatusOr<UcxFunctions> Load(const std::string& path) {
   const KeptSignals signals;
+  // Else it rewrites the process's mmap() and others, which crashes under
+  // ThreadSanitizer. Only the first of these calls changes the environment.
+  setenv("UCX_MEM_EVENTS", "n", 0);
+  setenv("UCX_MEM_MMAP_HOOK_MODE", "none", 0);
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     return absl::FailedPreconditionError(fmt::format(
