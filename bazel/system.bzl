@@ -34,6 +34,9 @@ _XDP = {
     "/usr/include/xdp/xsk.h": "libxdp-dev",
 }
 
+# Used by a link with the engine ucx; the library is loaded when it is asked for.
+_UCX = {"/usr/include/ucp/api/ucp.h": "libucx-dev"}
+
 # Used by `carillon top`.
 _NCURSES = {"/usr/include/ncurses.h": "libncurses-dev"}
 
@@ -74,7 +77,7 @@ def _python(ctx):
 def _system_impl(ctx):
     missing = [
         package
-        for path, package in _PACKAGES.items() + _OPENSSL.items() + _PCAP.items() + _PROMETHEUS.items() + _XDP.items() + _NCURSES.items()
+        for path, package in _PACKAGES.items() + _OPENSSL.items() + _PCAP.items() + _PROMETHEUS.items() + _XDP.items() + _UCX.items() + _NCURSES.items()
         if not ctx.path(path).exists
     ]
     if missing:
@@ -86,6 +89,7 @@ def _system_impl(ctx):
     pcap = ctx.execute(["dpkg-query", "-W", "-f", "${Version}"] + _PCAP.values())
     prometheus = ctx.execute(["dpkg-query", "-W", "-f", "${Version}"] + _PROMETHEUS.values())
     xdp = ctx.execute(["dpkg-query", "-W", "-f", "${Version}"] + _XDP.values())
+    ucx = ctx.execute(["dpkg-query", "-W", "-f", "${Version}"] + _UCX.values())
     ncurses = ctx.execute(["dpkg-query", "-W", "-f", "${Version}"] + _NCURSES.values())
     python = ctx.execute(["dpkg-query", "-W", "-f", "${Version} "] + _PYTHON)
     ctx.file("defs.bzl", "PYBIND11_PRESENT = %s\n" % _python(ctx), executable = False)
@@ -96,6 +100,7 @@ def _system_impl(ctx):
         "%{pcap_version}": str(hash(pcap.stdout)),
         "%{prometheus_version}": str(hash(prometheus.stdout)),
         "%{xdp_version}": str(hash(xdp.stdout)),
+        "%{ucx_version}": str(hash(ucx.stdout)),
         "%{ncurses_version}": str(hash(ncurses.stdout)),
         "%{python_version}": str(hash(python.stdout)),
         "%{versions}": str(hash(versions)),

@@ -1,4 +1,4 @@
-// Debian's gRPC, ZeroMQ and what they are made of are not instrumented:
+// Debian's gRPC, ZeroMQ, UCX and what they are made of are not instrumented:
 // ThreadSanitizer sees what they read and write through libc, and none of the
 // locks that they hold meanwhile. So what such a library does itself is not
 // reported, nor what its inline code in our programs passes to it.
@@ -9,6 +9,7 @@ extern "C" const char* __tsan_default_suppressions() {
          "race:libcrypto\n"
          "race:libssl\n"
          "race:libzmq\n"
+         "race:libuc\n"
          "race:libgrpc.so\n"
          // Not the whole of libgrpc++, which calls the services' handlers.
          "race:grpc::internal::CallOpSet\n"

@@ -81,24 +81,27 @@ class RemoteTest : public ::testing::Test {
   }
 
   void StartLinkd(const std::string& address) {
-    auto linkd = b_->StartDevice(
-        "linkd", "devices/link/linkd",
-        {"--listen", address, "--host", "b", "--peer", "a", "--tls-cert",
-         far_files_.certificate, "--tls-key", far_files_.key, "--tls-ca",
-         far_files_.ca, "--lease", far_lease_s_});
+    auto linkd =
+        b_->StartDevice("linkd", "devices/link/linkd",
+                        {"--listen", address, "--host", "b", "--peer", "a",
+                         "--tls-cert", far_files_.certificate, "--tls-key",
+                         far_files_.key, "--tls-ca", far_files_.ca, "--lease",
+                         far_lease_s_, "--engine", engine_, "--trusted"});
     ASSERT_TRUE(linkd.ok()) << Message(linkd.status());
     linkd_ = *std::move(linkd);
     ASSERT_TRUE(linkd_->WaitForOutput("serves for host a")) << linkd_->output();
   }
   std::vector<std::string> NearFlags() const {
-    return {"--backend",    "remote",
-            "--link",       relay_->address(),
-            "--link-host",  "a",
-            "--link-peer",  "b",
-            "--link-cert",  near_files_.certificate,
-            "--link-key",   near_files_.key,
-            "--link-ca",    near_files_.ca,
-            "--link-lease", lease_s_};
+    return {"--backend",     "remote",
+            "--link",        relay_->address(),
+            "--link-host",   "a",
+            "--link-peer",   "b",
+            "--link-cert",   near_files_.certificate,
+            "--link-key",    near_files_.key,
+            "--link-ca",     near_files_.ca,
+            "--link-lease",  lease_s_,
+            "--link-engine", engine_,
+            "--link-trusted"};
   }
 
   // Rings for a ring full of events again and again, and judges each answer.
@@ -160,6 +163,7 @@ class RemoteTest : public ::testing::Test {
   static std::unique_ptr<TempDirectory> files_;
   static TlsFiles near_files_;
   static TlsFiles far_files_;
+  std::string engine_ = "tls";
   std::string lease_s_ = "60";
   std::string far_lease_s_ = "60";
   std::vector<std::string> far_flags_ = {"--backend", "cpu", "--workers", "1"};
@@ -219,6 +223,68 @@ TEST_F(RemoteTest, ALinkdThatIsKilledLosesAndDoublesNothing) {
     ASSERT_NO_FATAL_FAILURE(StartLinkd(linkd_address_));
   }
   EndWell(*echo);
+}
+
+class RemoteByUcxTest : public RemoteTest {
+ protected:
+  RemoteByUcxTest() {
+    setenv("UCX_NET_DEVICES", "lo", 1);
+    engine_ = "ucx";
+  }
+};
+
+TEST_F(RemoteByUcxTest, ALinkThatIsCutOrStoppedLosesAndRunsNothingTwice) {
+  const auto echo = StartEcho();
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(GoesOn());
+    const auto before = relay_->connections();
+    relay_->Cut();
+    ASSERT_TRUE(Eventually([&] { return relay_->connections() > before; }));
+  }
+  ASSERT_TRUE(GoesOn());
+  const auto before = relay_->connections();
+  linkd_->Signal(SIGSTOP);
+  // The relay has taken the next connection, and nobody answers there.
+  EXPECT_TRUE(Eventually([&] { return relay_->connections() > before; }));
+  linkd_->Signal(SIGCONT);
+  ASSERT_TRUE(GoesOn());
+  const uint64_t events = EndWell(*echo);
+  ExpectEachEndedOnce(*b_, events);
+}
+
+TEST_F(RemoteByUcxTest, WhoeverIsKilledLosesAndDoublesNothing) {
+  const auto echo = StartEcho();
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(GoesOn());
+    linkd_->Kill();
+    ASSERT_NO_FATAL_FAILURE(StartLinkd(linkd_address_));
+    ASSERT_TRUE(GoesOn());
+    b_->gpud().Kill();
+    const auto far = b_->RestartGpud(far_flags_);
+    ASSERT_TRUE(far.ok()) << Message(far);
+    ASSERT_TRUE(GoesOn());
+    a_->gpud().Kill();
+    const auto near = a_->RestartGpud(NearFlags());
+    ASSERT_TRUE(near.ok()) << Message(near);
+  }
+  EndWell(*echo);
+}
+
+TEST_F(RemoteByUcxTest, UcxIsForThoseWhoSayTrusted) {
+  const auto linkd = b_->StartDevice(
+      "linkd-x", "devices/link/linkd",
+      {"--listen", "127.0.0.1:0", "--host", "b", "--peer", "a", "--tls-cert",
+       far_files_.certificate, "--tls-key", far_files_.key, "--tls-ca",
+       far_files_.ca, "--engine", "ucx"});
+  ASSERT_TRUE(linkd.ok()) << Message(linkd.status());
+  EXPECT_NE((*linkd)->Wait(), 0);
+  EXPECT_THAT((*linkd)->output(),
+              HasSubstr("--engine: the engine ucx sends events in plaintext"));
+  auto flags = NearFlags();
+  std::erase(flags, "--link-trusted");
+  const auto gpud = Testbed::Start(flags);
+  EXPECT_THAT(Message(gpud.status()),
+              HasSubstr("--link-engine: the engine ucx sends events in"));
 }
 
 class RemoteFaultsTest : public RemoteTest {

@@ -28,6 +28,7 @@ enum class Type : uint8_t {
   kPing = 7,
   kData = 8,
   kNamed = 9,
+  kMeet = 10,
 };
 
 struct Header {
@@ -110,6 +111,11 @@ struct DataHead {
   uint64_t number;
 };
 static_assert(sizeof(DataHead) == 16);
+
+// Then the ticket and the address.
+struct MeetHead {
+  uint32_t ticket_bytes;
+};
 
 static_assert(kMaxItemBytes + sizeof(EventsHead) + sizeof(uint32_t) <=
               kMaxPayloadBytes);
@@ -325,6 +331,22 @@ absl::StatusOr<Frame> ReadNamed(Payload in) {
   return Named{};
 }
 
+absl::StatusOr<Frame> ReadMeet(Payload in) {
+  ASSIGN_OR_RETURN(const auto head, in.Take<MeetHead>());
+  if (head.ticket_bytes != 0 && head.ticket_bytes != kTicketBytes) {
+    return Broken("frame MEET has a ticket of {} bytes: 0 or {}",
+                  head.ticket_bytes, kTicketBytes);
+  }
+  ASSIGN_OR_RETURN(const std::string_view ticket,
+                   in.TakeBytes(head.ticket_bytes));
+  ASSIGN_OR_RETURN(const std::string_view address, in.TakeBytes(in.size()));
+  if (address.empty() || address.size() > kMaxUcxAddressBytes) {
+    return Broken("frame MEET has an address of {} bytes: 1 to {}",
+                  address.size(), kMaxUcxAddressBytes);
+  }
+  return Meet{std::string(ticket), std::string(address)};
+}
+
 absl::StatusOr<Frame> ReadPayload(Type type, std::string_view bytes) {
   switch (type) {
     case Type::kHello:
@@ -345,6 +367,8 @@ absl::StatusOr<Frame> ReadPayload(Type type, std::string_view bytes) {
       return ReadData({"DATA", bytes});
     case Type::kNamed:
       return ReadNamed({"NAMED", bytes});
+    case Type::kMeet:
+      return ReadMeet({"MEET", bytes});
   }
   return Broken("a frame has the unknown type {}", static_cast<int>(type));
 }
@@ -422,6 +446,12 @@ struct Writer {
     return Type::kData;
   }
   Type operator()(const Named&) const { return Type::kNamed; }
+  Type operator()(const Meet& meet) const {
+    AppendPlain(MeetHead{static_cast<uint32_t>(meet.ticket.size())}, to);
+    *to += meet.ticket;
+    *to += meet.address;
+    return Type::kMeet;
+  }
 };
 
 }  // namespace
@@ -445,9 +475,9 @@ absl::Status CheckLimits(const RingLimits& limits) {
 }
 
 std::string_view NameOf(const Frame& frame) {
-  constexpr std::string_view kNames[] = {"HELLO", "REFUSAL", "RING",
-                                         "CLOSE", "EVENTS",  "DONE",
-                                         "PING",  "DATA",    "NAMED"};
+  constexpr std::string_view kNames[] = {"HELLO",  "REFUSAL", "RING", "CLOSE",
+                                         "EVENTS", "DONE",    "PING", "DATA",
+                                         "NAMED",  "MEET"};
   static_assert(std::size(kNames) == std::variant_size_v<Frame>);
   return kNames[frame.index()];
 }
@@ -502,7 +532,7 @@ absl::StatusOr<std::optional<Frame>> FrameDecoder::Read() {
                   header.payload_bytes, kMaxPayloadBytes);
   }
   const auto type = static_cast<Type>(header.type);
-  if (type < Type::kHello || type > Type::kNamed) {
+  if (type < Type::kHello || type > Type::kMeet) {
     return Broken("a frame has the unknown type {}", header.type);
   }
   if ((header.zero[0] | header.zero[1] | header.zero[2]) != 0) {

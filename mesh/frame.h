@@ -22,6 +22,8 @@
 //   DATA     both      a part of an event, or of its output, that is larger than
 //                      a frame; its last part comes as an item of those two
 //   PING     both      I live
+//   MEET     both      where UCX finds me; over TLS, before HELLO, and only with the
+//                      engine `ucx` (mesh/ucx_stream.h)
 #ifndef CARILLON_MESH_FRAME_H_
 #define CARILLON_MESH_FRAME_H_
 
@@ -43,7 +45,7 @@ namespace carillon::mesh {
 // A ring of a near host. No two rings of one incarnation have the same.
 using RingId = shm::Strong<struct RingIdTag, uint64_t>;
 
-inline constexpr uint32_t kProtocol = 3;
+inline constexpr uint32_t kProtocol = 4;
 inline constexpr size_t kHeaderBytes = 8;
 inline constexpr size_t kMaxPayloadBytes = 64 << 10;
 // Events or completions of one frame.
@@ -55,6 +57,9 @@ inline constexpr size_t kMaxEventBytes = 16 << 20;
 // A text of HELLO; of REFUSAL and CLOSE.
 inline constexpr size_t kMaxNameBytes = 128;
 inline constexpr size_t kMaxReasonBytes = 512;
+// Of where UCX finds an end.
+inline constexpr size_t kMaxUcxAddressBytes = 8 << 10;
+inline constexpr size_t kTicketBytes = 32;
 // Of what a ring is for.
 inline constexpr size_t kMaxPurposeBytes = 16 << 10;
 
@@ -166,8 +171,15 @@ struct Ping {
   bool operator==(const Ping&) const = default;
 };
 
-using Frame =
-    std::variant<Hello, Refusal, Ring, Close, Events, Done, Ping, Data, Named>;
+// The near end asks without a ticket, and the far end answers with one.
+struct Meet {
+  std::string ticket;   // kTicketBytes; or empty
+  std::string address;  // of a worker of UCX's
+  bool operator==(const Meet&) const = default;
+};
+
+using Frame = std::variant<Hello, Refusal, Ring, Close, Events, Done, Ping,
+                           Data, Named, Meet>;
 
 // "EVENTS"
 std::string_view NameOf(const Frame& frame);

@@ -42,7 +42,7 @@ Frame AnyFrame(Owned& owned) {
   const RingId ring(AnyNumber());
   const Sequence number(
       *rc::gen::inRange<uint64_t>(1, std::numeric_limits<uint64_t>::max() - 9));
-  switch (*rc::gen::inRange(0, 9)) {
+  switch (*rc::gen::inRange(0, 10)) {
     case 0:
       return Hello{AnyText(kMaxNameBytes), AnyText(kMaxNameBytes),
                    AnyText(kMaxNameBytes), AnyText(kMaxNameBytes),
@@ -81,6 +81,11 @@ Frame AnyFrame(Owned& owned) {
     }
     case 7:
       return Named{};
+    case 8: {
+      const std::string_view bytes = AnyBytes(owned);
+      return Meet{std::string(*rc::gen::element<size_t>(0, kTicketBytes), 'T'),
+                  bytes.empty() ? "where" : std::string(bytes)};
+    }
     default:
       return Ping{AnyNumber(), AnyNumber(), AnyNumber()};
   }
@@ -182,8 +187,8 @@ TEST(FrameTest, EachBrokenRuleHasItsSentence) {
   const Ring ring{RingId(1), Sequence(0), {8, 64, 64}};
   EXPECT_EQ(Complaint(hello, Put(0, 1)),
             "frame HELLO has the magic number 0x1, not 0x4b4e4c43");
-  EXPECT_EQ(Complaint(hello, Put(4, 4)),
-            "the other end speaks protocol 4 of links, this one 3: install "
+  EXPECT_EQ(Complaint(hello, Put(4, 5)),
+            "the other end speaks protocol 5 of links, this one 4: install "
             "the same Carillon on both hosts");
   EXPECT_EQ(Complaint(hello, Put(24, 129)),
             "frame HELLO has a text of 129 bytes: at most 128");
@@ -232,9 +237,18 @@ TEST(FrameTest, EachBrokenRuleHasItsSentence) {
   EXPECT_EQ(Complaint(data, Resize(-4)),
             "frame DATA is too short: 1 bytes are missing");
   EXPECT_EQ(Complaint(data, Put(8, 0)), "frame DATA begins with number 0");
+  const Meet meet{"", "w"};
+  EXPECT_EQ(Complaint(meet, Put(0, 7)),
+            "frame MEET has a ticket of 7 bytes: 0 or 32");
+  EXPECT_EQ(Complaint(meet, Put(0, 32)),
+            "frame MEET is too short: 31 bytes are missing");
+  EXPECT_EQ(Complaint(meet, Resize(-1)),
+            "frame MEET has an address of 0 bytes: 1 to 8192");
+  EXPECT_EQ(Complaint(meet, Resize(kMaxUcxAddressBytes)),
+            "frame MEET has an address of 8193 bytes: 1 to 8192");
   EXPECT_EQ(Complaint(Ping{}, Resize(1)), "frame PING is too long by 1 bytes");
-  EXPECT_EQ(Complaint(Ping{}, [](std::string& b) { b[4] = 10; }),
-            "a frame has the unknown type 10");
+  EXPECT_EQ(Complaint(Ping{}, [](std::string& b) { b[4] = 11; }),
+            "a frame has the unknown type 11");
   EXPECT_EQ(Complaint(Ping{}, [](std::string& b) { b[4] = 9; }),
             "frame NAMED is too long by 24 bytes");
   EXPECT_EQ(Complaint(Ping{}, [](std::string& b) { b[4] = 0; }),

@@ -31,7 +31,7 @@ struct LinkOptions {
 // Rings that a far end holds at most; a near end has no use for more.
 inline constexpr size_t kMaxRings = 1024;
 
-// HELLO's build: "0.1.0, frames 3, events 1". Two ends of which it differs may
+// HELLO's build: "0.1.0, frames 4, events 1". Two ends of which it differs may
 // not understand each other.
 std::string OwnBuild();
 

@@ -98,6 +98,19 @@ std::string ListensAt(int fd) {
   return HostPort{host, static_cast<uint16_t>(std::atoi(port))}.ToString();
 }
 
+std::string OtherEngine(Engine theirs, Engine mine) {
+  return fmt::format(
+      "the other end's engine is '{}', and '{}' is expected: say the same in "
+      "mesh: engine on both hosts",
+      NameOf(theirs), NameOf(mine));
+}
+
+// Null: the engine needs none.
+absl::StatusOr<std::shared_ptr<UcxContext>> UcxFor(Engine engine) {
+  if (engine != Engine::kUcx) return std::shared_ptr<UcxContext>();
+  return UcxContext::Create();
+}
+
 absl::Status SilentFor(Nanoseconds timeout) {
   return absl::DeadlineExceededError(
       fmt::format("nothing came for {}", FormatExactDuration(timeout)));
@@ -123,15 +136,17 @@ absl::StatusOr<std::unique_ptr<TlsNearLink>> TlsNearLink::Start(
   ASSIGN_OR_RETURN(TlsContext context, TlsContext::Create(settings.tls));
   ASSIGN_OR_RETURN(const HostPort address, ReadListenAddress(settings.address));
   RETURN_IF_ERROR(Resolve(address).status());
-  std::unique_ptr<TlsNearLink> link(
-      new TlsNearLink(std::move(context), address, settings.link, host));
+  ASSIGN_OR_RETURN(std::shared_ptr<UcxContext> ucx, UcxFor(settings.engine));
+  std::unique_ptr<TlsNearLink> link(new TlsNearLink(
+      std::move(context), std::move(ucx), address, settings.link, host));
   link->thread_ = std::thread([self = link.get()] { self->Run(); });
   return link;
 }
 
-TlsNearLink::TlsNearLink(TlsContext context, HostPort address, LinkOptions link,
-                         NearHost* host)
+TlsNearLink::TlsNearLink(TlsContext context, std::shared_ptr<UcxContext> ucx,
+                         HostPort address, LinkOptions link, NearHost* host)
     : context_(std::move(context)),
+      ucx_(std::move(ucx)),
       address_(std::move(address)),
       link_(std::move(link)),
       near_(link_, host, NowNs()) {}
@@ -148,7 +163,10 @@ void TlsNearLink::With(const std::function<void(NearEnd&)>& use) {
   {
     const Turns::Turn turn(turns_, mutex_);
     use(near_);
-    if (stream_ != nullptr) sent = SendSome(near_, *stream_, NowNs(), out_);
+    if (stream_ != nullptr) {
+      sent = SendSome(near_, *stream_, NowNs(), out_);
+      if (stream_->NeedsRead()) alarm_.Ring();
+    }
   }
   // The thread goes on, and finds out itself why a connection has ended.
   if (!sent.ok() || *sent != Sent::kAll) alarm_.Ring();
@@ -241,12 +259,17 @@ absl::Status TlsNearLink::Connect() {
     Wait(stream.fd(), stream.poll_events(), deadline);
   }
   RETURN_IF_ERROR(stream.CheckPeer(link_.peer));
+  std::unique_ptr<UcxStream> ucx;
+  if (ucx_ != nullptr) {
+    ASSIGN_OR_RETURN(ucx, Meet(stream, deadline));
+  }
   Epoch epoch;
   {
     MutexLock lock(mutex_);
     ASSIGN_OR_RETURN(epoch, near_.Open(NowNs()));
   }
-  const absl::Status why = Serve(stream, epoch);
+  LinkStream& carrier = ucx ? static_cast<LinkStream&>(*ucx) : stream;
+  const absl::Status why = Serve(carrier, epoch);
   MutexLock lock(mutex_);
   stream_ = nullptr;
   if (counted_) down_.GoDown(NowNs());
@@ -254,7 +277,41 @@ absl::Status TlsNearLink::Connect() {
   return why;
 }
 
-absl::Status TlsNearLink::Serve(TlsStream& stream, Epoch epoch) {
+absl::StatusOr<std::unique_ptr<UcxStream>> TlsNearLink::Meet(
+    TlsStream& stream, Nanoseconds deadline) {
+  ASSIGN_OR_RETURN(auto ucx, UcxStream::Create(ucx_, UcxSide::kNear));
+  std::string out;
+  AppendFrame(mesh::Meet{.ticket = "", .address = ucx->address()}, &out);
+  FrameDecoder decoder;
+  const auto buffer = std::make_unique_for_overwrite<char[]>(kReadBytes);
+  while (!IsOver() && NowNs() < deadline) {
+    RETURN_IF_ERROR(Flush(stream, out));
+    ASSIGN_OR_RETURN(const size_t got, stream.Read({buffer.get(), kReadBytes}));
+    decoder.Append({buffer.get(), got});
+    ASSIGN_OR_RETURN(const std::optional<Frame> frame, decoder.Next());
+    if (!frame) {
+      if (stream.MayWait(got))
+        Wait(stream.fd(), stream.poll_events(), deadline);
+      continue;
+    }
+    if (const auto* const refusal = std::get_if<Refusal>(&*frame)) {
+      return absl::FailedPreconditionError(fmt::format(
+          "host {} refuses the link: {}", link_.peer, refusal->why));
+    }
+    const auto* const answer = std::get_if<mesh::Meet>(&*frame);
+    if (answer == nullptr) {
+      return absl::FailedPreconditionError(fmt::format(
+          "the far end sends {} in place of a ticket", NameOf(*frame)));
+    }
+    RETURN_IF_ERROR(ucx->Connect(answer->ticket, answer->address, &stream));
+    return ucx;
+  }
+  return absl::DeadlineExceededError(
+      fmt::format("{}: no ticket for UCX within {}", address_.ToString(),
+                  FormatExactDuration(kHelloTimeout)));
+}
+
+absl::Status TlsNearLink::Serve(LinkStream& stream, Epoch epoch) {
   const auto buffer = std::make_unique_for_overwrite<char[]>(kReadBytes);
   {
     MutexLock lock(mutex_);
@@ -301,7 +358,7 @@ absl::Status TlsNearLink::Step(Epoch epoch, std::span<char> buffer,
     return sent.status();
   }
   if (*sent == Sent::kMore) return absl::OkStatus();
-  if (*got > 0 && stream_->has_pending()) return absl::OkStatus();
+  if (!stream_->MayWait(*got)) return absl::OkStatus();
   const short writing =
       out_.empty() ? short{0} : static_cast<short>(stream_->poll_events());
   *wait = static_cast<short>(POLLIN | writing);
@@ -313,14 +370,20 @@ struct TlsFarLink::Peer {
   Peer(const TlsContext& context, UniqueFd fd, Nanoseconds deadline)
       : stream(context, TlsSide::kServer, std::move(fd)), deadline(deadline) {}
 
+  LinkStream& carrier() {
+    return ucx ? static_cast<LinkStream&>(*ucx) : stream;
+  }
+
   TlsStream stream;
+  std::unique_ptr<UcxStream> ucx;  // of UCX, once it has a ticket
   Stage stage = Stage::kHandshake;
   Nanoseconds deadline;  // of all stages but kServed
   FrameDecoder first;    // of kHello
   Epoch epoch;           // of kServed
   std::string out;
-  bool said = false;  // of kRefused: all of it
-  bool idle = true;   // nothing came in the last step
+  uint64_t strange = 0;  // of UCX: messages that were refused
+  bool said = false;     // of kRefused: all of it
+  bool idle = true;      // nothing came in the last step
   bool ended = false;
 };
 
@@ -329,6 +392,7 @@ absl::StatusOr<std::unique_ptr<TlsFarLink>> TlsFarLink::Start(
   ASSIGN_OR_RETURN(TlsContext context, TlsContext::Create(settings.tls));
   ASSIGN_OR_RETURN(const HostPort address, ReadListenAddress(settings.address));
   ASSIGN_OR_RETURN(const Addresses found, Resolve(address));
+  ASSIGN_OR_RETURN(std::shared_ptr<UcxContext> ucx, UcxFor(settings.engine));
   UniqueFd fd = NewSocket(*found);
   const int yes = 1;
   // Lets the next one listen while connections of this one linger.
@@ -340,15 +404,17 @@ absl::StatusOr<std::unique_ptr<TlsFarLink>> TlsFarLink::Start(
   }
   std::string where = ListensAt(fd.get());
   std::unique_ptr<TlsFarLink> link(
-      new TlsFarLink(std::move(context), std::move(fd), std::move(where),
-                     settings.link, host));
+      new TlsFarLink(std::move(context), std::move(ucx), std::move(fd),
+                     std::move(where), settings.link, host));
   link->thread_ = std::thread([self = link.get()] { self->Run(); });
   return link;
 }
 
-TlsFarLink::TlsFarLink(TlsContext context, UniqueFd listener,
-                       std::string address, LinkOptions link, FarHost* host)
+TlsFarLink::TlsFarLink(TlsContext context, std::shared_ptr<UcxContext> ucx,
+                       UniqueFd listener, std::string address, LinkOptions link,
+                       FarHost* host)
     : context_(std::move(context)),
+      ucx_(std::move(ucx)),
       listener_(std::move(listener)),
       address_(std::move(address)),
       link_(std::move(link)),
@@ -367,7 +433,9 @@ void TlsFarLink::With(const std::function<void(FarEnd&)>& use) {
     const Turns::Turn turn(turns_, mutex_);
     use(far_);
     if (served_ != nullptr && far_.MayWrite({served_->epoch, {}})) {
-      sent = SendSome(far_, served_->stream, NowNs(), served_->out);
+      LinkStream& carrier = served_->carrier();
+      sent = SendSome(far_, carrier, NowNs(), served_->out);
+      if (carrier.NeedsRead()) alarm_.Ring();
     }
   }
   if (!sent.ok() || *sent != Sent::kAll) alarm_.Ring();
@@ -419,9 +487,9 @@ std::vector<pollfd> TlsFarLink::Descriptors() {
     if (peer->stage == Stage::kHandshake) {
       events = peer->stream.poll_events();
     } else if (!peer->out.empty()) {
-      events = static_cast<short>(events | peer->stream.poll_events());
+      events = static_cast<short>(events | peer->carrier().poll_events());
     }
-    fds.push_back({peer->stream.fd(), events, 0});
+    fds.push_back({peer->carrier().fd(), events, 0});
   }
   return fds;
 }
@@ -475,8 +543,11 @@ absl::Status TlsFarLink::Step(Peer& peer) {
 }
 
 absl::Status TlsFarLink::Greet(Peer& peer) {
-  ASSIGN_OR_RETURN(const size_t got, peer.stream.Read(buffer_));
-  if (got == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const size_t got, peer.carrier().Read(buffer_));
+  if (got == 0) {
+    peer.idle = peer.carrier().MayWait(got);
+    return absl::OkStatus();
+  }
   peer.idle = false;
   peer.first.Append({buffer_.data(), got});
   const auto first = peer.first.Next();
@@ -485,7 +556,17 @@ absl::Status TlsFarLink::Greet(Peer& peer) {
     return absl::OkStatus();
   }
   if (!first->has_value()) return absl::OkStatus();
+  const auto* const meet = std::get_if<Meet>(&**first);
   const auto* const hello = std::get_if<Hello>(&**first);
+  if (ucx_ == nullptr ? meet != nullptr : !peer.ucx && hello != nullptr) {
+    const Engine mine = ucx_ == nullptr ? Engine::kTls : Engine::kUcx;
+    const Engine theirs = ucx_ == nullptr ? Engine::kUcx : Engine::kTls;
+    Refuse(peer, {RefusalCode::kOther, OtherEngine(theirs, mine)});
+    return absl::OkStatus();
+  }
+  if (ucx_ != nullptr && !peer.ucx && meet != nullptr) {
+    return Admit(peer, *meet);
+  }
   if (hello == nullptr) {
     Refuse(peer, {RefusalCode::kOther,
                   fmt::format("{} comes before HELLO", NameOf(**first))});
@@ -508,27 +589,47 @@ absl::Status TlsFarLink::Greet(Peer& peer) {
   return absl::OkStatus();
 }
 
+absl::Status TlsFarLink::Admit(Peer& peer, const Meet& asked) {
+  ASSIGN_OR_RETURN(auto ucx, UcxStream::Create(ucx_, UcxSide::kFar));
+  const Meet answer{.ticket = NewTicket(), .address = ucx->address()};
+  RETURN_IF_ERROR(ucx->Connect(answer.ticket, asked.address, &peer.stream));
+  AppendFrame(answer, &peer.out);
+  // Less than what a new connection takes at once.
+  RETURN_IF_ERROR(Flush(peer.stream, peer.out));
+  if (!peer.out.empty()) return absl::UnavailableError("it takes no ticket");
+  peer.ucx = std::move(ucx);
+  return absl::OkStatus();
+}
+
 absl::Status TlsFarLink::Serve(Peer& peer) {
   MutexLock lock(mutex_);
-  const absl::StatusOr<size_t> got = peer.stream.Read(buffer_);
+  LinkStream& carrier = peer.carrier();
+  const absl::StatusOr<size_t> got = carrier.Read(buffer_);
   const Nanoseconds now = NowNs();
   if (!far_.MayWrite({peer.epoch, {}})) {
     return absl::CancelledError("another connection has taken its place");
   }
+  if (peer.ucx &&
+      peer.ucx->refused() > std::exchange(peer.strange, peer.ucx->refused())) {
+    ++status_.refused;
+    status_.refusal = "a message by UCX has no ticket that is good here";
+  }
   RETURN_IF_ERROR(got.status());
   RETURN_IF_ERROR(far_.Receive(peer.epoch, {buffer_.data(), *got}, now));
   if (far_.IsSilent(now)) return SilentFor(link_.times.timeout);
-  ASSIGN_OR_RETURN(const Sent sent, SendSome(far_, peer.stream, now, peer.out));
-  peer.idle = sent != Sent::kMore && (*got == 0 || !peer.stream.has_pending());
+  ASSIGN_OR_RETURN(const Sent sent, SendSome(far_, carrier, now, peer.out));
+  peer.idle = sent != Sent::kMore && carrier.MayWait(*got);
   return absl::OkStatus();
 }
 
 absl::Status TlsFarLink::SayWhyNot(Peer& peer) {
-  RETURN_IF_ERROR(Flush(peer.stream, peer.out));
+  LinkStream& carrier = peer.carrier();
+  RETURN_IF_ERROR(Flush(carrier, peer.out));
   if (!peer.out.empty()) return absl::OkStatus();
-  if (!peer.said) peer.stream.EndWriting();
+  peer.idle = carrier.MayWait(0);
+  if (!peer.said) carrier.EndWriting();
   peer.said = true;
-  if (peer.stream.Drain()) return absl::CancelledError("it has hung up");
+  if (carrier.Drain()) return absl::CancelledError("it has hung up");
   return absl::OkStatus();
 }
 

@@ -1,5 +1,6 @@
-// The engine `tls`: carries a link over TCP with mutual TLS 1.3. Each end is a
-// thread that connects again for as long as the link is not lost.
+// Carries a link. Each end is a thread that connects again for as long as the
+// link is not lost. A connection is one of TCP with mutual TLS 1.3; with the
+// engine `tls` the frames go there, and with `ucx` by UCX (mesh/ucx_stream.h).
 #ifndef CARILLON_MESH_TLS_ENGINE_H_
 #define CARILLON_MESH_TLS_ENGINE_H_
 
@@ -23,11 +24,14 @@
 #include "base/tls_files.h"
 #include "base/unique_fd.h"
 #include "mesh/far_end.h"
+#include "mesh/link_engine.h"
 #include "mesh/link_options.h"
 #include "mesh/near_end.h"
 #include "mesh/pulse.h"
 #include "mesh/tls_stream.h"
 #include "mesh/turns.h"
+#include "mesh/ucx_library.h"
+#include "mesh/ucx_stream.h"
 
 namespace carillon::mesh {
 
@@ -69,10 +73,12 @@ class TlsNearLink {
     TlsFiles tls;
     std::string address;  // of the far end: "10.0.0.5:4711", in numbers
     LinkOptions link;
+    Engine engine = Engine::kTls;
   };
 
   // Whether the other end is there, does not matter: see status(). Errors:
-  // InvalidArgument: the files, or the address.
+  // InvalidArgument: the files, or the address; FailedPrecondition: there is no
+  // UCX, and what to do.
   static absl::StatusOr<std::unique_ptr<TlsNearLink>> Start(
       const Settings& settings, NearHost* host);
   // The events in flight are left to the far end.
@@ -86,13 +92,16 @@ class TlsNearLink {
   LinkStatus status();
 
  private:
-  TlsNearLink(TlsContext context, HostPort address, LinkOptions link,
-              NearHost* host);
+  TlsNearLink(TlsContext context, std::shared_ptr<UcxContext> ucx,
+              HostPort address, LinkOptions link, NearHost* host);
   void Run();
   // One connection, from its beginning to its end; why it has ended.
   absl::Status Connect();
   absl::StatusOr<UniqueFd> Dial(Nanoseconds deadline);
-  absl::Status Serve(TlsStream& stream, Epoch epoch);
+  // Of UCX: asks the far end for a ticket.
+  absl::StatusOr<std::unique_ptr<UcxStream>> Meet(TlsStream& stream,
+                                                  Nanoseconds deadline);
+  absl::Status Serve(LinkStream& stream, Epoch epoch);
   // What can be done now; `wait`: for which events there is to be a wait, unless
   // there is more to do.
   absl::Status Step(Epoch epoch, std::span<char> buffer,
@@ -103,6 +112,7 @@ class TlsNearLink {
   bool IsOver();
 
   const TlsContext context_;
+  const std::shared_ptr<UcxContext> ucx_;  // null: the engine is tls
   const HostPort address_;
   const LinkOptions link_;
   const Alarm alarm_;
@@ -112,7 +122,7 @@ class TlsNearLink {
   NearEnd near_ ABSL_GUARDED_BY(mutex_);
   LinkStatus status_ ABSL_GUARDED_BY(mutex_);
   // Of the connection that is served; null: none is.
-  TlsStream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  LinkStream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;
   std::string out_ ABSL_GUARDED_BY(mutex_);  // chosen, and not yet written
   bool counted_ ABSL_GUARDED_BY(mutex_) = false;
   DownTime down_ ABSL_GUARDED_BY(mutex_);
@@ -126,10 +136,11 @@ class TlsFarLink {
     TlsFiles tls;
     std::string address;  // where to listen, in numbers; port 0: any free one
     LinkOptions link;
+    Engine engine = Engine::kTls;
   };
 
   // Errors: InvalidArgument: the files, or the address; Unavailable: the address
-  // is in use, or is not this machine's.
+  // is in use, or is not this machine's; FailedPrecondition: as above.
   static absl::StatusOr<std::unique_ptr<TlsFarLink>> Start(
       const Settings& settings, FarHost* host);
   // The rings are the host's from now on.
@@ -145,13 +156,16 @@ class TlsFarLink {
   enum class Stage { kHandshake, kHello, kServed, kRefused };
   struct Peer;
 
-  TlsFarLink(TlsContext context, UniqueFd listener, std::string address,
-             LinkOptions link, FarHost* host);
+  TlsFarLink(TlsContext context, std::shared_ptr<UcxContext> ucx,
+             UniqueFd listener, std::string address, LinkOptions link,
+             FarHost* host);
   void Run();
   void AcceptAll();
   // Does what can be done now. Errors: why the connection is to end.
   absl::Status Step(Peer& peer);
   absl::Status Greet(Peer& peer);
+  // Of UCX: gives the peer a ticket.
+  absl::Status Admit(Peer& peer, const Meet& asked);
   absl::Status Serve(Peer& peer);
   std::vector<pollfd> Descriptors();
   absl::Status SayWhyNot(Peer& peer);
@@ -159,6 +173,7 @@ class TlsFarLink {
   void End(Peer& peer, const absl::Status& why);
 
   const TlsContext context_;
+  const std::shared_ptr<UcxContext> ucx_;  // null: the engine is tls
   const UniqueFd listener_;
   const std::string address_;
   const LinkOptions link_;

@@ -1,6 +1,7 @@
 // Two ends over loopback, with certificates that the test makes.
 #include "mesh/tls_engine.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <openssl/err.h>
@@ -196,7 +197,7 @@ class RawClient {
   SSL* ssl_;
 };
 
-class TlsEngineTest : public testing::Test {
+class TlsEngineTest : public testing::TestWithParam<Engine> {
  protected:
   static void SetUpTestSuite() {
     signal(SIGPIPE, SIG_IGN);  // for RawClient
@@ -217,14 +218,16 @@ class TlsEngineTest : public testing::Test {
 
   void StartFar(const LinkOptions& options = FarOptions(),
                 const TlsFiles& files = far_files_) {
-    auto link = TlsFarLink::Start({files, "127.0.0.1:0", options}, &gpu_);
+    auto link =
+        TlsFarLink::Start({files, "127.0.0.1:0", options, engine_}, &gpu_);
     ASSERT_TRUE(link.ok()) << link.status();
     far_ = *std::move(link);
   }
   void StartNear(const std::string& address,
                  const LinkOptions& options = NearOptions(),
                  const TlsFiles& files = near_files_) {
-    auto link = TlsNearLink::Start({files, address, options}, &device_);
+    auto link =
+        TlsNearLink::Start({files, address, options, engine_}, &device_);
     ASSERT_TRUE(link.ok()) << link.status();
     near_ = *std::move(link);
     near_->With([](NearEnd& end) {
@@ -269,6 +272,7 @@ class TlsEngineTest : public testing::Test {
   static std::unique_ptr<TestCa> ca_;
   static TlsFiles near_files_;
   static TlsFiles far_files_;
+  Engine engine_ = GetParam();
   Device device_;
   Gpu gpu_;
   std::unique_ptr<TlsFarLink> far_;
@@ -279,7 +283,23 @@ std::unique_ptr<TestCa> TlsEngineTest::ca_;
 TlsFiles TlsEngineTest::near_files_;
 TlsFiles TlsEngineTest::far_files_;
 
-TEST_F(TlsEngineTest, EventsRunOnceAndTheirEndsComeBack) {
+std::string NameOfParam(const testing::TestParamInfo<Engine>& info) {
+  return std::string(NameOf(info.param));
+}
+INSTANTIATE_TEST_SUITE_P(, TlsEngineTest,
+                         testing::Values(Engine::kTls, Engine::kUcx),
+                         NameOfParam);
+
+// What a relay between the ends does to their frames, and what is said by TLS.
+class FramesOverTlsTest : public TlsEngineTest {};
+INSTANTIATE_TEST_SUITE_P(, FramesOverTlsTest, testing::Values(Engine::kTls),
+                         NameOfParam);
+
+class FramesByUcxTest : public TlsEngineTest {};
+INSTANTIATE_TEST_SUITE_P(, FramesByUcxTest, testing::Values(Engine::kUcx),
+                         NameOfParam);
+
+TEST_P(TlsEngineTest, EventsRunOnceAndTheirEndsComeBack) {
   StartFar();
   StartNear(far_->address());
   EXPECT_TRUE(RunUpTo(1'000));
@@ -290,7 +310,7 @@ TEST_F(TlsEngineTest, EventsRunOnceAndTheirEndsComeBack) {
   EXPECT_TRUE(Eventually([&] { return near_->status().rtt.has_value(); }));
 }
 
-TEST_F(TlsEngineTest, ALinkThatIsCutAtAnyByteGoesOnWhereItWas) {
+TEST_P(FramesOverTlsTest, ALinkThatIsCutAtAnyByteGoesOnWhereItWas) {
   StartFar();
   relay_ = std::make_unique<TcpRelay>(far_->address());
   relay_->CutAfter(20'000);
@@ -307,7 +327,7 @@ TEST_F(TlsEngineTest, ALinkThatIsCutAtAnyByteGoesOnWhereItWas) {
   EXPECT_EQ(device_.lost(), "");
 }
 
-TEST_F(TlsEngineTest, ASilentLinkIsCutByEitherEndAndGoesOnWhereItWas) {
+TEST_P(FramesOverTlsTest, ASilentLinkIsCutByEitherEndAndGoesOnWhereItWas) {
   const LinkTimes patient = {.ping = 20 * kMs, .timeout = 600'000 * kMs};
   LinkTimes quick = patient;
   quick.timeout = 400 * kMs;
@@ -336,7 +356,7 @@ TEST_F(TlsEngineTest, ASilentLinkIsCutByEitherEndAndGoesOnWhereItWas) {
   }
 }
 
-TEST_F(TlsEngineTest, ALinkThatStaysAwayIsLostAtBothEnds) {
+TEST_P(TlsEngineTest, ALinkThatStaysAwayIsLostAtBothEnds) {
   LinkOptions near = NearOptions();
   LinkOptions far = FarOptions();
   near.times = far.times = {
@@ -360,13 +380,13 @@ TEST_F(TlsEngineTest, ALinkThatStaysAwayIsLostAtBothEnds) {
   EXPECT_THAT(refusal, HasSubstr("its events are aborted"));
 }
 
-TEST_F(TlsEngineTest, ANearEndThatIsStartedAgainGoesOn) {
+TEST_P(TlsEngineTest, ANearEndThatIsStartedAgainGoesOn) {
   StartFar();
   StartNear(far_->address());
   ASSERT_TRUE(RunUpTo(100));
   near_.reset();
-  auto link = TlsNearLink::Start({near_files_, far_->address(), NearOptions()},
-                                 &device_);
+  auto link = TlsNearLink::Start(
+      {near_files_, far_->address(), NearOptions(), engine_}, &device_);
   ASSERT_TRUE(link.ok()) << link.status();
   near_ = *std::move(link);
   near_->With([](NearEnd& end) {
@@ -376,7 +396,7 @@ TEST_F(TlsEngineTest, ANearEndThatIsStartedAgainGoesOn) {
   ExpectEachRanOnce(200);
 }
 
-TEST_F(TlsEngineTest, AnotherRoleOpensNoLink) {
+TEST_P(TlsEngineTest, AnotherRoleOpensNoLink) {
   StartFar();
   StartNear(far_->address(), NearOptions(),
             Files("viewer",
@@ -389,7 +409,7 @@ TEST_F(TlsEngineTest, AnotherRoleOpensNoLink) {
   EXPECT_TRUE(gpu_.runs(*far_).empty());
 }
 
-TEST_F(TlsEngineTest, AnotherHostsCertificateOpensNoLink) {
+TEST_P(TlsEngineTest, AnotherHostsCertificateOpensNoLink) {
   StartFar();
   StartNear(far_->address(), NearOptions(),
             Files("c", "URI:carillon:role:link,DNS:c"));
@@ -398,7 +418,7 @@ TEST_F(TlsEngineTest, AnotherHostsCertificateOpensNoLink) {
       "ask the owner of the CA for one with DNS:a");
 }
 
-TEST_F(TlsEngineTest, ANearEndSendsNothingToAFarEndWithoutTheRoleOrName) {
+TEST_P(TlsEngineTest, ANearEndSendsNothingToAFarEndWithoutTheRoleOrName) {
   StartFar(FarOptions(), Files("far_viewer", "URI:carillon:role:viewer,DNS:b"));
   StartNear(far_->address());
   ExpectNearError("which the certificate of CN=far_viewer does not carry");
@@ -413,7 +433,7 @@ TEST_F(TlsEngineTest, ANearEndSendsNothingToAFarEndWithoutTheRoleOrName) {
   EXPECT_EQ(far_->status().connections, 0u);
 }
 
-TEST_F(TlsEngineTest, AnotherCaOpensNoLink) {
+TEST_P(TlsEngineTest, AnotherCaOpensNoLink) {
   const TestCa stranger(testing::TempDir(), "stranger");
   TlsFiles foreign = stranger.Issue(
       {.name = "a", .alternative_names = "URI:carillon:role:link,DNS:a"});
@@ -429,7 +449,7 @@ TEST_F(TlsEngineTest, AnotherCaOpensNoLink) {
   ExpectNearError("unknown ca");
 }
 
-TEST_F(TlsEngineTest, AnExpiredCertificateOpensNoLink) {
+TEST_P(TlsEngineTest, AnExpiredCertificateOpensNoLink) {
   const TlsFiles old =
       ca_->Issue({.name = "old",
                   .alternative_names = "URI:carillon:role:link,DNS:a",
@@ -445,7 +465,7 @@ TEST_F(TlsEngineTest, AnExpiredCertificateOpensNoLink) {
       "the other end's certificate does not do: certificate has expired");
 }
 
-TEST_F(TlsEngineTest, NoCertificateOrAnOlderTlsOpensNoLink) {
+TEST_P(TlsEngineTest, NoCertificateOrAnOlderTlsOpensNoLink) {
   StartFar();
   {
     RawClient client(far_->address(), nullptr);
@@ -457,7 +477,7 @@ TEST_F(TlsEngineTest, NoCertificateOrAnOlderTlsOpensNoLink) {
   ExpectFarError("unsupported protocol");
 }
 
-TEST_F(TlsEngineTest, AnotherBuildOrCatalogueIsNamed) {
+TEST_P(TlsEngineTest, AnotherBuildOrCatalogueIsNamed) {
   StartFar();
   LinkOptions other = NearOptions();
   other.self.build = "2";
@@ -473,7 +493,7 @@ TEST_F(TlsEngineTest, AnotherBuildOrCatalogueIsNamed) {
   EXPECT_FALSE(near_->status().lost) << "another build may come";
 }
 
-TEST_F(TlsEngineTest, AnAddressThatIsNobodysIsNamed) {
+TEST_P(TlsEngineTest, AnAddressThatIsNobodysIsNamed) {
   std::string address;
   ListenOnLoopback(&address).reset();
   StartNear(address);
@@ -483,7 +503,7 @@ TEST_F(TlsEngineTest, AnAddressThatIsNobodysIsNamed) {
   EXPECT_EQ(link.status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(TlsEngineTest, GarbageCostsItsConnectionOnly) {
+TEST_P(TlsEngineTest, GarbageCostsItsConnectionOnly) {
   StartFar();
   const UniqueFd plain = DialLoopback(far_->address());
   send(plain.get(), "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL);
@@ -507,7 +527,7 @@ TEST_F(TlsEngineTest, GarbageCostsItsConnectionOnly) {
   ExpectEachRanOnce(10);
 }
 
-TEST_F(TlsEngineTest, GarbageInALinkEndsItAndSaysWhy) {
+TEST_P(FramesOverTlsTest, GarbageInALinkEndsItAndSaysWhy) {
   StartFar();
   RawClient client(far_->address(), &near_files_);
   std::string bytes;
@@ -525,7 +545,120 @@ TEST_F(TlsEngineTest, GarbageInALinkEndsItAndSaysWhy) {
             "rule: the near end sends events of ring 1, which is not there");
 }
 
-TEST_F(TlsEngineTest, APeerThatSaysNothingKeepsNobodyOut) {
+TEST_P(TlsEngineTest, ALinkWhoseConnectionIsCutGoesOnWhereItWas) {
+  StartFar();
+  uint64_t events = 0;
+  for (int cut = 0; cut < 5; ++cut) {
+    near_.reset();
+    relay_ = std::make_unique<TcpRelay>(far_->address());
+    auto link = TlsNearLink::Start(
+        {near_files_, relay_->address(), NearOptions(), engine_}, &device_);
+    ASSERT_TRUE(link.ok()) << link.status();
+    near_ = *std::move(link);
+    near_->With([&](NearEnd& end) {
+      ASSERT_TRUE(
+          end.AddRing(kRing, kLimits, Sequence(events), Sequence(events)).ok());
+    });
+    ASSERT_TRUE(RunUpTo(events += 50));
+    relay_->Cut();
+    EXPECT_TRUE(Eventually([&] { return near_->status().downs == 1; }));
+    ASSERT_TRUE(RunUpTo(events += 50));
+    EXPECT_EQ(near_->status().connections, 2u);
+  }
+  ExpectEachRanOnce(events);
+}
+
+// It holds its end's lock, and with it the thread: the process is as if stopped.
+TEST_P(TlsEngineTest, AnEndThatStopsIsCutByTheOtherAndGoesOnWhereItWas) {
+  const LinkTimes patient = {.ping = 20 * kMs, .timeout = 600'000 * kMs};
+  LinkTimes quick = patient;
+  quick.timeout = 400 * kMs;
+  for (const bool near_stops : {true, false}) {
+    LinkOptions near = NearOptions();
+    LinkOptions far = FarOptions();
+    near.times = near_stops ? patient : quick;
+    far.times = near_stops ? quick : patient;
+    device_.Restart();
+    gpu_.Restart();
+    StartFar(far);
+    StartNear(far_->address(), near);
+    ASSERT_TRUE(RunUpTo(100));
+    const auto is_cut = [&] {
+      return (near_stops ? far_->status() : near_->status()).error ==
+             "nothing came for 400ms";
+    };
+    if (near_stops) {
+      near_->With([&](NearEnd&) { EXPECT_TRUE(Eventually(is_cut)); });
+    } else {
+      far_->With([&](FarEnd&) { EXPECT_TRUE(Eventually(is_cut)); });
+    }
+    EXPECT_TRUE(RunUpTo(200));
+    ExpectEachRanOnce(200);
+    EXPECT_GE(near_->status().connections, 2u);
+    near_.reset();
+    far_.reset();
+  }
+}
+
+TEST_P(TlsEngineTest, AnotherEngineIsNamed) {
+  StartFar();
+  engine_ = engine_ == Engine::kTls ? Engine::kUcx : Engine::kTls;
+  StartNear(far_->address());
+  ExpectNearError(fmt::format(
+      "host b refuses the link: the other end's engine is '{}', and '{}' is "
+      "expected: say the same in mesh: engine on both hosts",
+      NameOf(engine_), NameOf(GetParam())));
+}
+
+// A near end that has a certificate and a ticket, and keeps no other rule.
+TEST_P(FramesByUcxTest, GarbageInALinkEndsItAndSaysWhy) {
+  StartFar();
+  auto context = TlsContext::Create(near_files_);
+  ASSERT_TRUE(context.ok());
+  UniqueFd socket = DialLoopback(far_->address());
+  ASSERT_EQ(fcntl(socket.get(), F_SETFL, O_NONBLOCK), 0);
+  TlsStream tls(*context, TlsSide::kClient, std::move(socket));
+  ASSERT_TRUE(Eventually([&] { return tls.Handshake().value_or(false); }));
+  auto library = UcxContext::Create();
+  ASSERT_TRUE(library.ok()) << library.status();
+  auto ucx = UcxStream::Create(*library, UcxSide::kNear);
+  ASSERT_TRUE(ucx.ok()) << ucx.status();
+  std::string bytes;
+  AppendFrame(Meet{"", (*ucx)->address()}, &bytes);
+  ASSERT_EQ(tls.Write(bytes).value_or(0), bytes.size());
+  FrameDecoder decoder;
+  std::vector<char> buffer(64 << 10);
+  std::optional<Frame> heard;
+  const auto hears = [&](LinkStream& stream) {
+    heard.reset();
+    return Eventually([&] {
+      const auto got = stream.Read(buffer);
+      if (!got.ok()) ADD_FAILURE() << got.status();
+      if (!got.ok()) return true;
+      decoder.Append({buffer.data(), *got});
+      heard = decoder.Next().value_or(std::nullopt);
+      return heard.has_value();
+    });
+  };
+  ASSERT_TRUE(hears(tls));
+  const Meet* const meet = heard ? std::get_if<Meet>(&*heard) : nullptr;
+  ASSERT_NE(meet, nullptr);
+  ASSERT_TRUE((*ucx)->Connect(meet->ticket, meet->address, &tls).ok());
+  bytes.clear();
+  AppendFrame(NearOptions().self, &bytes);
+  AppendFrame(Close{RingId(1)}, &bytes);
+  AppendFrame(Events{RingId(1), Sequence(1), Sequence(0), {"x"}}, &bytes);
+  ASSERT_EQ((*ucx)->Write(bytes).value_or(0), bytes.size());
+  const Refusal* refusal = nullptr;
+  while (refusal == nullptr && hears(**ucx) && heard) {
+    refusal = std::get_if<Refusal>(&*heard);
+  }
+  ASSERT_NE(refusal, nullptr);
+  EXPECT_EQ(refusal->why,
+            "the near end sends events of ring 1, which is not there");
+}
+
+TEST_P(TlsEngineTest, APeerThatSaysNothingKeepsNobodyOut) {
   StartFar();
   std::vector<UniqueFd> strangers;
   for (int i = 0; i < 40; ++i)
@@ -534,7 +667,7 @@ TEST_F(TlsEngineTest, APeerThatSaysNothingKeepsNobodyOut) {
   EXPECT_TRUE(RunUpTo(10));
 }
 
-TEST_F(TlsEngineTest, AFarEndThatSpeaksNoTlsIsNamed) {
+TEST_P(TlsEngineTest, AFarEndThatSpeaksNoTlsIsNamed) {
   std::string address;
   const UniqueFd listener = ListenOnLoopback(&address);
   StartNear(address);

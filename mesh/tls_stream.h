@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "base/tls_files.h"
 #include "base/unique_fd.h"
+#include "mesh/link_stream.h"
 
 namespace carillon::mesh {
 
@@ -34,9 +35,8 @@ class TlsContext {
 
 enum class TlsSide { kClient, kServer };
 
-// Never waits: what cannot go on now goes on after a poll() for poll_events().
-// Not thread safe. SIGPIPE must be blocked or ignored in its thread.
-class TlsStream {
+// SIGPIPE must be blocked or ignored in its thread.
+class TlsStream final : public LinkStream {
  public:
   // `socket` does not block. It may still be connecting: not to be used before
   // it is.
@@ -49,23 +49,19 @@ class TlsStream {
   // Errors: PermissionDenied: another role, or another name.
   absl::Status CheckPeer(const std::string& host) const;
 
-  // Puts what has come there; how many bytes; 0: nothing now. Errors:
-  // Unavailable: the connection has ended.
-  absl::StatusOr<size_t> Read(std::span<char> to);
-  // Whether bytes have come that no poll() tells of. After a Read() of nothing
-  // they are less than what can be read.
-  bool has_pending() const { return SSL_has_pending(ssl_.get()) == 1; }
-  // How many bytes are on their way; 0: none now. Errors: the same.
-  absl::StatusOr<size_t> Write(std::string_view bytes);
-  // Says that nothing more will be sent.
-  void EndWriting();
-  // Throws away what comes; true: the other end has ended, too. To close before
-  // that would take back what was sent last.
-  bool Drain();
+  absl::StatusOr<size_t> Read(std::span<char> to) override;
+  absl::StatusOr<size_t> Write(std::string_view bytes) override;
+  // Bytes may have come that no poll() tells of. After a Read() of nothing they
+  // are less than what can be read.
+  bool MayWait(size_t got) override {
+    return got == 0 || SSL_has_pending(ssl_.get()) != 1;
+  }
+  bool NeedsRead() const override { return false; }
+  void EndWriting() override;
+  bool Drain() override;
 
-  int fd() const { return socket_.get(); }
-  // What the last call that did nothing waits for: POLLIN, or POLLOUT.
-  short poll_events() const { return events_; }
+  int fd() const override { return socket_.get(); }
+  short poll_events() const override { return events_; }
 
  private:
   struct Free {

@@ -33,7 +33,9 @@ class TcpRelay {
   void Silence() { silence_ = true; }
   // What comes goes on so much later.
   void Delay(uint32_t ms) { delay_ms_ = ms; }
-  // The connection that is open now is cut, and while it is on, each other one.
+  // The connection that is open now is cut.
+  void Cut() { ++cuts_; }
+  // And while it is on, each other one.
   void Cut(bool on) {
     cut_ = on;
     ++cuts_;

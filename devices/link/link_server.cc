@@ -43,6 +43,10 @@ std::vector<std::string> CounterNames() {
 
 absl::StatusOr<std::unique_ptr<LinkServer>> LinkServer::Start(
     const edge::DeviceContext& context, const LinkdOptions& options) {
+  if (!options.engine.Complaint().empty()) {
+    return absl::InvalidArgumentError(
+        fmt::format("--engine: {}", options.engine.Complaint()));
+  }
   std::unique_ptr<LinkServer> server(new LinkServer(context, options));
   // Before the other host can ask for devices.
   std::string said;
@@ -77,7 +81,8 @@ absl::StatusOr<std::unique_ptr<LinkServer>> LinkServer::Start(
                              .catalogue = server->self_->catalogue(),
                              .incarnation = incarnation},
                     .peer = options.peer,
-                    .times = options.times}},
+                    .times = options.times},
+           .engine = options.engine.engine()},
           server.get()));
   server->catalogue_ = server->self_->catalogue();
   const std::string note =

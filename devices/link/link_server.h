@@ -30,7 +30,8 @@ namespace carillon::link {
 // long as they take. What they share belongs to the link's lock.
 class LinkServer final : private mesh::FarHost {
  public:
-  // Waits for gpud. Errors: those of TlsFarLink::Start(); Cancelled (a stop was
+  // Waits for gpud. Errors: those of TlsFarLink::Start(); InvalidArgument:
+  // an engine that needs --trusted; Cancelled (a stop was
   // asked for); what the testbed refuses.
   static absl::StatusOr<std::unique_ptr<LinkServer>> Start(
       const edge::DeviceContext& context, const LinkdOptions& options);

@@ -45,6 +45,13 @@ std::vector<Option> OptionTable(LinkdOptions& options) {
            "its key, PEM, without a passphrase"),
       path("--tls-ca", "ca", &options.tls.ca,
            "whose certificate the other host shows, PEM"),
+      ChoiceOption("--engine", "engine", &options.engine.name,
+                   {mesh::kTlsEngine, mesh::kUcxEngine},
+                   "what carries the events, the same on both hosts; ucx is "
+                   "not encrypted, and needs trusted"),
+      BooleanOption("--trusted", "trusted", &options.engine.trusted,
+                    "say it where everybody on the hosts' network is trusted: "
+                    "they can read and forge what ucx carries"),
       seconds("--timeout", "timeout", &options.times.timeout, 60,
               "after so many seconds without a sign of life a connection is "
               "cut, and made again"),

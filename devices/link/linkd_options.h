@@ -8,6 +8,7 @@
 
 #include "base/option_table.h"
 #include "base/tls_files.h"
+#include "mesh/link_engine.h"
 #include "mesh/link_times.h"
 
 namespace carillon::link {
@@ -18,6 +19,7 @@ struct LinkdOptions {
   std::string peer;    // the devices' host, as its certificate has it
   std::string testbed = "default";
   TlsFiles tls;
+  mesh::EngineChoice engine;
   mesh::LinkTimes times;
 };
 

@@ -65,6 +65,10 @@ absl::Status CheckLink(std::string_view backend,
         "(docs/mesh.md)",
         flag));
   }
+  if (!remote.engine.Complaint().empty()) {
+    return absl::InvalidArgumentError(
+        fmt::format("--link-engine: {}", remote.engine.Complaint()));
+  }
   const BackendOptions defaults;
   for (const auto& [flag, given] :
        {std::pair("--policy", !options.policy.empty()),

@@ -16,6 +16,7 @@
 #include "base/tls_files.h"
 #include "gpu_daemon/event/gpu_model.h"
 #include "gpu_daemon/options/policy_names.h"
+#include "mesh/link_engine.h"
 
 namespace carillon::gpud {
 
@@ -41,6 +42,7 @@ struct RemoteOptions {
   std::string peer;     // linkd's host, as its certificate has it
   std::string testbed;
   TlsFiles tls;
+  mesh::EngineChoice engine;
   Nanoseconds timeout = 1'000'000'000;
   Nanoseconds lease = 60'000'000'000;
   std::string incarnation_file;  // base/incarnation.h

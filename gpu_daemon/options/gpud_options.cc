@@ -78,6 +78,15 @@ void AddLink(RemoteOptions& remote, std::vector<Option>& table) {
                              "its key, PEM, without a passphrase"));
   table.push_back(PathOption("--link-ca", "", &remote.tls.ca,
                              "whose certificate the other host shows, PEM"));
+  table.push_back(ChoiceOption("--link-engine", "", &remote.engine.name,
+                               {mesh::kTlsEngine, mesh::kUcxEngine},
+                               "what carries the events, the same on both "
+                               "hosts; ucx is not encrypted, and needs "
+                               "--link-trusted"));
+  table.push_back(
+      BooleanOption("--link-trusted", "", &remote.engine.trusted,
+                    "say it where everybody on the hosts' network is trusted: "
+                    "they can read and forge what ucx carries"));
   const auto seconds = [&](std::string_view flag, Nanoseconds* field,
                            uint64_t max, std::string_view help) {
     Option option = IntegerOption(flag, "", field, 1, max, help);

@@ -29,6 +29,7 @@ SYSTEM = {
     "openssl/": "@system//:openssl",
     "pybind11/": "@system//:pybind11",
     "pcap/": "@system//:pcap",
+    "ucp/": "@system//:ucx",
     "prometheus/": "@system//:prometheus",
     "xdp/": "@system//:xdp",
     "bpf/": "@system//:xdp",

@@ -22,6 +22,8 @@ ARROWS = {
     "kernels": ["base", "kernels"],
     "sim": ["base", "kernels", "sim"],
     "gpu_daemon": ["base", "shm", "proto", "kernels", "sim"],
+    # The names of a link's engines are values of an option.
+    "gpu_daemon/options": ["base", "shm", "proto", "kernels", "sim", "gpu_daemon", "mesh/link_engine.h"],
     "gpu_daemon/backends/remote": [
         "base", "shm", "proto", "kernels/simt", "kernels/catalogue.h", "gpu_daemon", "mesh"],
     "devices/sdk": ["base", "shm", "proto"],

@@ -93,7 +93,8 @@ absl::Status RemoteLink::Connect() {
                    .catalogue = simt::OwnCatalogue(),
                    .incarnation = incarnation_++},
           .peer = options_.peer,
-          .times = {.timeout = options_.timeout, .lease = options_.lease}}};
+          .times = {.timeout = options_.timeout, .lease = options_.lease}},
+      .engine = options_.engine.engine()};
   auto link = mesh::TlsNearLink::Start(settings, this);
   if (!link.ok()) {
     // The files are called --link-cert and so on here.

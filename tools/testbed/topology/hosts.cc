@@ -279,6 +279,16 @@ std::vector<std::string> CheckHosts(const Topology& topology) {
                     "which a connection is made again",
                     lease, timeout));
   }
+  auto engine = defaults.engine;
+  if (const Setting* const name = FindSetting(topology.mesh, "engine")) {
+    engine.name = name->text;
+  }
+  if (const Setting* const trusted = FindSetting(topology.mesh, "trusted")) {
+    engine.trusted = trusted->number != 0;
+  }
+  if (!engine.Complaint().empty()) {
+    add(fmt::format("mesh: engine: {}", engine.Complaint()));
+  }
   add(CheckGpusHost(topology, links));
   if (!tls) {
     add("hosts need mesh: {tls: {certificate: FILE, key: FILE, ca: FILE}}, "

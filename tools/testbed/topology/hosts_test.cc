@@ -253,6 +253,11 @@ INSTANTIATE_TEST_SUITE_P(
                 "'0.0.0.0:4000' is every address of a machine"},
         BadCase{"ShortLease", With("lease: 30", "lease: 2"),
                 "mesh: lease 2 is to be longer than timeout 2"},
+        BadCase{"UcxIsNotTrusted", With("lease: 30", "engine: ucx"),
+                "mesh: engine: the engine ucx sends events in plaintext, and "
+                "whoever is on that network can read and forge them: where "
+                "you trust all who are, say trusted, too"},
+        BadCase{"UnknownEngine", With("lease: 30", "engine: zmq"), "tls, ucx"},
         BadCase{"TooManyWithLinks",
                 With("  - {name: nic0",
                      "  - {name: n, kind: fpga, host: b, "
