@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/incarnation.h"
+#include "base/incarnation/incarnation.h"
 #include "base/mutex.h"
 #include "base/temp_directory.h"
 #include "base/testing/eventually.h"

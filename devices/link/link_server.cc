@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/incarnation.h"
+#include "base/incarnation/incarnation.h"
 #include "base/status.h"
 #include "fmt/format.h"
 #include "proto/link.pb.h"

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/incarnation.h"
+#include "base/incarnation/incarnation.h"
 #include "base/module_folder.h"
 #include "base/status.h"
 #include "base/testbed_paths.h"

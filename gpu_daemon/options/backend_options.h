@@ -45,7 +45,7 @@ struct RemoteOptions {
   mesh::EngineChoice engine;
   Nanoseconds timeout = 1'000'000'000;
   Nanoseconds lease = 60'000'000'000;
-  std::string incarnation_file;  // base/incarnation.h
+  std::string incarnation_file;  // base/incarnation
   // Where the other host's clock is noted (shm/recorder/peer_clock.h); empty:
   // nothing is recorded.
   std::string recorder_directory;

@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_replace.h"
 #include "base/clock.h"
-#include "base/incarnation.h"
+#include "base/incarnation/incarnation.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "fmt/format.h"

@@ -21,7 +21,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "base/incarnation.h"
+#include "base/incarnation/incarnation.h"
 #include "base/module_folder.h"
 #include "base/status.h"
 #include "base/text.h"

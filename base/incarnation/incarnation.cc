@@ -1,4 +1,4 @@
-#include "base/incarnation.h"
+#include "base/incarnation/incarnation.h"
 
 #include <fcntl.h>
 #include <sys/file.h>

@@ -1,7 +1,7 @@
 // Numbers for those who come one after the other in one place: each is higher
 // than all before, even where the clock goes back.
-#ifndef CARILLON_BASE_INCARNATION_H_
-#define CARILLON_BASE_INCARNATION_H_
+#ifndef CARILLON_BASE_INCARNATION_INCARNATION_H_
+#define CARILLON_BASE_INCARNATION_INCARNATION_H_
 
 #include <cstdint>
 #include <string>
@@ -25,4 +25,4 @@ absl::StatusOr<uint64_t> NextIncarnation(const std::string& file, uint64_t now);
 
 }  // namespace carillon
 
-#endif  // CARILLON_BASE_INCARNATION_H_
+#endif  // CARILLON_BASE_INCARNATION_INCARNATION_H_
