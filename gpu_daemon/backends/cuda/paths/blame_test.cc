@@ -128,6 +128,8 @@ class HiddenRunTest : public BlameTest,
  protected:
   HiddenRunTest() {
     fake_->FaultOn("fail_if", [this](const KernelCall&) {
+      if (spared_.exchange(false)) return false;
+      if (hides_at_once_) rogue_->doorbell(hidden_).fetch_sub(1);
       faulty_runs_.store(true);
       Until([&] { return faults_.load(); });
       return true;
@@ -149,12 +151,17 @@ class HiddenRunTest : public BlameTest,
     innocent_ = Add("baseline", *honest_,
                     {.kernel = simt::FindKernel("null_event"),
                      .bindings = {{.constant_bits = 0}}});
-    // Not before both are there: rings stand still while one comes.
+  }
+  // Not before both are there: rings stand still while one comes.
+  void RingBoth() {
     for (TestDevice::Event* event : {&hidden_, &innocent_}) {
       event->ring->Commit();
       event->ring->RingDoorbell();
     }
     EXPECT_TRUE(Until([&] { return faulty_runs_ && honest_runs_; }));
+  }
+  void RingBothUntilGpudKnows() {
+    RingBoth();
     EXPECT_TRUE(Until([&] { return hidden_.kernel->launched() == 1; }));
   }
   ~HiddenRunTest() override {
@@ -182,6 +189,8 @@ class HiddenRunTest : public BlameTest,
     return event;
   }
 
+  std::atomic<bool> spared_{false};         // the next kernel ends as it should
+  std::atomic<bool> hides_at_once_{false};  // before gpud can know that it runs
   std::atomic<bool> faulty_runs_{false};
   std::atomic<bool> honest_runs_{false};
   std::atomic<bool> faults_{false};
@@ -199,6 +208,7 @@ INSTANTIATE_TEST_SUITE_P(All, HiddenRunTest,
                          });
 
 TEST_P(HiddenRunTest, WhoseEntryIsOverwrittenMayHaveFaulted) {
+  RingBothUntilGpudKnows();
   const shm::RingLayout& layout = hidden_.kernel->ring().layout();
   std::memset(rogue_->memory->submission().At(layout.esq_offset), 0,
               layout.esq_bytes());
@@ -206,12 +216,33 @@ TEST_P(HiddenRunTest, WhoseEntryIsOverwrittenMayHaveFaulted) {
 }
 
 TEST_P(HiddenRunTest, WhoseDoorbellIsTakenBackMayHaveFaulted) {
+  RingBothUntilGpudKnows();
   rogue_->doorbell(hidden_).fetch_sub(1);
   EXPECT_THAT(SaidAtFault(), HasSubstr("by one of the 2 launches"));
 }
 
 TEST_P(HiddenRunTest, WhoseDoorbellIsOutsideTheRingMayHaveFaulted) {
+  RingBothUntilGpudKnows();
   rogue_->doorbell(hidden_).fetch_sub(1000);
+  EXPECT_THAT(SaidAtFault(), HasSubstr("by one of the 2 launches"));
+}
+
+// Where the GPU itself says what it has taken, before it runs it.
+class SaidRunTest : public HiddenRunTest {};
+INSTANTIATE_TEST_SUITE_P(All, SaidRunTest,
+                         ::testing::Values("stream_wait", "persistent"),
+                         [](const auto& info) {
+                           return std::string(info.param);
+                         });
+
+TEST_P(SaidRunTest, WhoseDoorbellIsTakenBackAtOnceMayHaveFaulted) {
+  spared_.store(true);
+  hidden_.ring->Commit();
+  hidden_.ring->RingDoorbell();
+  ASSERT_TRUE(Until([&] { return hidden_.ring->Poll().has_value(); }));
+  hidden_.ring->Consume();
+  hides_at_once_.store(true);
+  RingBoth();
   EXPECT_THAT(SaidAtFault(), HasSubstr("by one of the 2 launches"));
 }
 

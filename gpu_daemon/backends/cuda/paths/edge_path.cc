@@ -663,15 +663,17 @@ bool EdgeEngine::LookAt(ResidentEvent& resident, Nanoseconds now) {
   WakeForCompletion(event);
   const simt::EventTotals& totals = report_->totals[resident.index];
   const uint64_t ended = LoadWord(totals.done) + LoadWord(totals.failed);
-  // The doorbell after what has ended by it: it can only be behind by having
+  const uint64_t taken =
+      std::max(ended, LoadWord(totals.launched) + LoadWord(totals.refused));
+  // The doorbell after what was taken by it: it can only be behind by having
   // gone back.
-  const auto ahead =
-      static_cast<int64_t>(event.gpu_ledger().RungOf(ended) - ended);
+  const uint64_t rung = event.gpu_ledger().RungOf(taken);
   if (!resident.violation_seen &&
-      (ahead < 0 || LoadWord(report_->violations[resident.index]) != 0)) {
-    host_.NoteViolation(resident, DoorbellViolation(event));
+      (static_cast<int64_t>(rung - taken) < 0 ||
+       LoadWord(report_->violations[resident.index]) != 0)) {
+    host_.NoteViolation(resident, DoorbellViolation(event, taken));
   }
-  NoteProgress(resident, ended, ahead > 0, now);
+  NoteProgress(resident, ended, std::max(rung, taken) > ended, now);
   Row& row = Of(resident);
   if (row.mirrored_since != row.stands_still_since) {
     row.mirrored_since = row.stands_still_since;

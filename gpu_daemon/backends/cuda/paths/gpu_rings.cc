@@ -1,5 +1,6 @@
 #include "gpu_daemon/backends/cuda/paths/gpu_rings.h"
 
+#include <algorithm>
 #include <atomic>
 
 #include "fmt/format.h"
@@ -45,10 +46,10 @@ bool IsCompleted(const EventKernel& event, uint64_t sequence) {
          sequence;
 }
 
-std::string DoorbellViolation(const EventKernel& event) {
-  const uint64_t ended = event.gpu_ledger().LastEnded();
+std::string DoorbellViolation(const EventKernel& event, uint64_t taken) {
+  const uint64_t known = std::max(event.gpu_ledger().LastEnded(), taken);
   const auto ahead =
-      static_cast<int64_t>(event.gpu_ledger().RungOf(ended) - ended);
+      static_cast<int64_t>(event.gpu_ledger().RungOf(known) - known);
   return fmt::format(
       "doorbell of event {} ('{}') {}", event.event_id(),
       event.kmd().kernel->name,

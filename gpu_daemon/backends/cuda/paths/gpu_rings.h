@@ -26,8 +26,8 @@ void RingScheduled(const EventKernel& event);
 
 bool IsCompleted(const EventKernel& event, uint64_t sequence);
 
-// The sentence for OnViolation.
-std::string DoorbellViolation(const EventKernel& event);
+// The sentence for OnViolation. `taken`: so many rings were taken, if not more.
+std::string DoorbellViolation(const EventKernel& event, uint64_t taken);
 
 // Word by word, for the event kernel that follows `to`.
 void Publish(const simt::EventTotals& from, simt::EventTotals& to);

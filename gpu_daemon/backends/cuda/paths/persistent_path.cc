@@ -129,7 +129,10 @@ absl::StatusOr<ResidentEventPtr> PersistentEngine::NewEvent(
     const EventKernel& event) {
   auto blocks = std::make_unique<Blocks>(&occupancy_);
   RETURN_IF_ERROR(rings_.Enter(event, *blocks));
-  blocks->reported = &words_->reports[blocks->index].totals;
+  PersistentReport& report = words_->reports[blocks->index];
+  StoreWord(report.taken, blocks->ended);
+  blocks->taken = &report.taken;
+  blocks->reported = &report.totals;
   return blocks;
 }
 

@@ -343,7 +343,7 @@ bool ResidentPath::FailRung(ResidentEvent& resident) {
   const uint64_t rung = event.gpu_ledger().RungOf(ended);
   if (rung == ended || resident.violation_seen) return false;
   if (rung < ended || rung - ended > event.ring().layout().entries) {
-    host_.NoteViolation(resident, DoorbellViolation(event));
+    host_.NoteViolation(resident, DoorbellViolation(event, ended));
     return false;
   }
   LostWork rest;

@@ -180,6 +180,41 @@ TEST_P(RingPathsTest, ADoorbellBeyondTheRingIsAViolationOfThatDeviceOnly) {
   }
 }
 
+class PolledRingsTest : public RingPathsTest {};
+INSTANTIATE_TEST_SUITE_P(All, PolledRingsTest,
+                         ::testing::Values("edge", "stream_wait", "persistent",
+                                           "pagoda_ring"),
+                         [](const auto& info) { return info.param; });
+
+// It would hide from those who look for kernels that do not end.
+TEST_P(PolledRingsTest, WhoTakesItsDoorbellBackBehindWhatRunsIsEvicted) {
+  Open();
+  auto event = AddFailIf(*device_, 8);
+  ASSERT_EQ(RingAndWait(*device_, event).state, EventState::kDone);
+  std::atomic<bool> runs{false};
+  std::atomic<bool> may_end{false};
+  fake_.HangOn("fail_if", [&](const KernelCall& call) {
+    if (call.args().empty()) return false;
+    runs.store(true);
+    Until([&] { return may_end.load(); });
+    return false;
+  });
+  Commit(event, 0);
+  event.ring->RingDoorbell();
+  ASSERT_TRUE(Until([&] { return runs.load(); }));
+  device_->doorbell(event).fetch_sub(1);
+  EXPECT_TRUE(Until([&] { return violations() == 1; }));
+  may_end.store(true);
+  {
+    std::lock_guard lock(mutex_);
+    ASSERT_EQ(violations_.size(), 1u);
+    EXPECT_THAT(violations_.front().second, HasSubstr("went back"));
+  }
+  device_->doorbell(event).fetch_add(1);
+  EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+  TakeAway(event);
+}
+
 TEST_P(StayingPathsTest, AKernelThatDoesNotEndDoesNotKeepItsRing) {
   Open(std::chrono::milliseconds(50));
   auto event = AddFailIf(*device_, 8);

@@ -97,26 +97,26 @@ bool ServedRings::AwaitIdle(const std::function<void(ServedRing&)>& ask,
 bool ServedRings::LookAt(ServedRing& ring, Nanoseconds now,
                          const std::function<void(ServedRing&)>& tend) {
   const EventKernel& event = *ring.event;
-  // Both sides of the doorbell: it can neither be behind what had ended before
-  // it was read, nor be ahead of what has ended after it by more than a ring.
+  // Both sides of the doorbell: it can neither be behind what had been taken
+  // before it was read, nor be ahead of what has ended after it by more than a
+  // ring.
   const uint64_t ended_before = ring.ended;
-  const uint64_t taken_before = ring.totals.launched + ring.totals.refused;
+  const uint64_t taken = ring.Taken();
   const uint32_t doorbell = event.ring().LoadDoorbell();
   CountEnded(ring);
+  const uint64_t counted = ring.totals.launched + ring.totals.refused;
   WakeForCompletion(event);
   const auto ahead = static_cast<int32_t>(doorbell - ring.RingOf(ring.ended));
-  const auto behind =
-      static_cast<int32_t>(ring.RingOf(ended_before) - doorbell);
+  const auto behind = static_cast<int32_t>(ring.RingOf(taken) - doorbell);
   const auto limit = static_cast<int32_t>(event.ring().layout().entries);
   if (!ring.violation_seen && (ahead > limit || behind > 0)) {
-    host_.NoteViolation(ring, DoorbellViolation(event));
+    host_.NoteViolation(ring, DoorbellViolation(event, taken));
   }
   if (!ring.violation_seen) tend(ring);
   // The event that runs counts as launched, those behind it do not yet. It runs
   // on, too, when its device takes the doorbell back.
   ring.totals.launched =
-      std::max(taken_before, ring.ended + (ahead > 0 ? 1 : 0)) -
-      ring.totals.refused;
+      std::max(counted, ring.ended + (ahead > 0 ? 1 : 0)) - ring.totals.refused;
   Publish(ring.totals, *ring.shown);
   const bool waits = ahead > 0 && !ring.violation_seen;
   NoteProgress(ring, ring.ended, waits, now);
@@ -126,6 +126,7 @@ bool ServedRings::LookAt(ServedRing& ring, Nanoseconds now,
 void ServedRings::CountEnded(ServedRing& ring) {
   const EventKernel& event = *ring.event;
   simt::EventTotals& totals = ring.totals;
+  const uint64_t taken_before = totals.launched + totals.refused;
   // Twice: meanwhile the completions may have been a lap ahead of the count.
   for (int i = 0; i < 2; ++i) {
     if (ring.reported != nullptr) FollowReport(ring);
@@ -141,6 +142,8 @@ void ServedRings::CountEnded(ServedRing& ring) {
       if (IsRefusal(LoadWord(entry.status))) ++totals.refused;
     }
   }
+  totals.launched = std::max(taken_before, ring.Taken()) - totals.refused;
+  Publish(totals, *ring.shown);
 }
 
 std::optional<TakenEvent> ServedRings::Overdue(ServedRing& ring,
@@ -148,11 +151,13 @@ std::optional<TakenEvent> ServedRings::Overdue(ServedRing& ring,
   CountEnded(ring);
   const auto ahead = static_cast<int32_t>(ring.event->ring().LoadDoorbell() -
                                           ring.RingOf(ring.ended));
+  // It runs on when its device takes the doorbell back.
+  const bool waits = ahead > 0 || ring.Taken() > ring.ended;
   const bool stands =
       since == ResidentEngine::kAnyTime ||
       (ring.ended == ring.ended_before && ring.stands_still_since != 0 &&
        ring.stands_still_since < since);
-  if (ahead <= 0 || !stands) return std::nullopt;
+  if (!waits || !stands) return std::nullopt;
   return TakenEvent{ring.ended + 1, ring.stands_still_since};
 }
 

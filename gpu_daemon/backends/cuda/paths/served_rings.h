@@ -6,6 +6,7 @@
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_PATHS_SERVED_RINGS_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_CUDA_PATHS_SERVED_RINGS_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -15,6 +16,7 @@
 #include "absl/status/status.h"
 #include "base/clock.h"
 #include "gpu_daemon/backends/cuda/driver/owned.h"
+#include "gpu_daemon/backends/cuda/paths/host_words.h"
 #include "gpu_daemon/backends/cuda/paths/resident_engine.h"
 
 namespace carillon::gpud::cuda {
@@ -30,6 +32,11 @@ struct ServedRing : ResidentEvent {
   // GPU does not wait for the host to arm it, it may be a lap ahead of the
   // completions.
   const simt::EventTotals* reported = nullptr;
+  // The last sequence that the GPU says it has taken, before it runs it.
+  const uint64_t* taken = nullptr;
+
+  // Not before what has ended: it is set back only where serving begins.
+  uint64_t Taken() const { return std::max(ended, LoadWord(*taken)); }
 
   uint32_t RingOf(uint64_t sequence) const {
     return event->cursor().first_ring() + static_cast<uint32_t>(sequence);

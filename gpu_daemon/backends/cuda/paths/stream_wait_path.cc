@@ -140,6 +140,9 @@ absl::StatusOr<ResidentEventPtr> StreamWaitEngine::NewEvent(
     const EventKernel& event) {
   auto ring = std::make_unique<Armed>();
   RETURN_IF_ERROR(rings_.Enter(event, *ring));
+  StageGate& gate = gates_->of[ring->index];
+  StoreWord(gate.staged, ring->ended);
+  ring->taken = &gate.staged;
   return ring;
 }
 

@@ -371,15 +371,16 @@ bool PagodaRingEngine::LookAt(ResidentEvent& resident, Nanoseconds now) {
   const PagodaRingReport& report = ReportOf(resident);
   const uint64_t ended =
       LoadWord(report.totals.done) + LoadWord(report.totals.failed);
-  // The doorbell after what has ended by it: it can only be behind by having
+  const uint64_t taken = std::max(ended, LoadWord(report.totals.launched) +
+                                             LoadWord(report.totals.refused));
+  // The doorbell after what was taken by it: it can only be behind by having
   // gone back.
-  const auto ahead =
-      static_cast<int64_t>(event.gpu_ledger().RungOf(ended) - ended);
-  if (!resident.violation_seen &&
-      (ahead < 0 || LoadWord(report.violation) != 0)) {
-    host_.NoteViolation(resident, DoorbellViolation(event));
+  const uint64_t rung = event.gpu_ledger().RungOf(taken);
+  if (!resident.violation_seen && (static_cast<int64_t>(rung - taken) < 0 ||
+                                   LoadWord(report.violation) != 0)) {
+    host_.NoteViolation(resident, DoorbellViolation(event, taken));
   }
-  NoteProgress(resident, ended, ahead > 0, now);
+  NoteProgress(resident, ended, std::max(rung, taken) > ended, now);
   Ring& ring = Of(resident);
   if (ring.reported_since != ring.stands_still_since) {
     ring.reported_since = ring.stands_still_since;
