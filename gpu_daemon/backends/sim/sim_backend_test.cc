@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "gpu_daemon/backends/sim/sim_kernels.h"
 #include "gpu_daemon/event/test_device.h"
 #include "kernels/registry.h"
 
@@ -145,6 +146,22 @@ TEST(SimBackend, HasPtxOfEveryKernelOfGpud) {
   }
   backend->Stop();
   backend->Join();
+}
+
+// Tables of a kernel that is looked for later lie where they would lie anyway.
+TEST(SimKernelsTest, WhatIsLoweredAtTheStartTakesNoAddressesLater) {
+  PtxEngine ptx(sim::Addresses::kOwn);
+  ASSERT_TRUE(ptx.kernels.LoadOwn().ok());
+  ptx.kernels.LowerAllOwn();
+  const auto before = ptx.memory.Allocate(1, "before");
+  for (const simt::KernelInfo* kernel : simt::AllKernels()) {
+    ptx.kernels.Find(kernel);
+  }
+  const auto after = ptx.memory.Allocate(1, "after");
+  ASSERT_TRUE(before.ok() && after.ok());
+  const auto next = ptx.memory.Allocate(1, "next");
+  ASSERT_TRUE(next.ok());
+  EXPECT_EQ(*after - *before, *next - *after);
 }
 
 }  // namespace

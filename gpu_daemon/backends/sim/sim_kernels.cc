@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "fmt/format.h"
 #include "kernels/own_kernels_ptx.h"
+#include "kernels/registry.h"
 #include "sim/lower/lower.h"
 #include "spdlog/spdlog.h"
 
@@ -104,6 +105,10 @@ SimKernels::Code SimKernels::LowerOwn(const simt::KernelInfo& kernel) const {
   }
   const sim::ProgramFunction* const entry = (*program)->FindEntry(name);
   return {*std::move(program), entry};
+}
+
+void SimKernels::LowerAllOwn() const {
+  for (const simt::KernelInfo* kernel : simt::AllKernels()) Find(kernel);
 }
 
 absl::StatusOr<std::vector<const simt::KernelInfo*>> SimKernels::Load(

@@ -36,6 +36,9 @@ class SimKernels {
   // gpud's own, from the PTX that was built in: each is lowered when it is first
   // looked for. Errors: Internal.
   absl::Status LoadOwn();
+  // All of them now: which is looked for first then does not decide where their
+  // tables lie.
+  void LowerAllOwn() const;
   // As Backend::LoadKernels(): PTX text only.
   absl::StatusOr<std::vector<const simt::KernelInfo*>> Load(
       const ModuleSource& source);

@@ -56,6 +56,7 @@ absl::StatusOr<std::unique_ptr<Backend>> TimedBackend::Create(
   auto ptx = std::make_unique<PtxEngine>(sim::Addresses::kOwn);
   RETURN_IF_ERROR(ptx->memory.SetHeapBytes(options.heap_bytes));
   RETURN_IF_ERROR(ptx->kernels.LoadOwn());
+  if (!order.empty()) ptx->kernels.LowerAllOwn();
   auto memory = std::make_unique<SimMemory>(ptx.get(), order);
   ASSIGN_OR_RETURN(auto launcher,
                    TimedLauncher::Make({.gpu = std::move(config),
