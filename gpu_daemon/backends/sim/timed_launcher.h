@@ -2,8 +2,7 @@
 // turns (shm/simulated_time.h). The front-end's thread is all there is: it looks
 // at the doorbells, simulates, and stops at each completion until the device has
 // lived through that moment. What happens depends on the devices alone, not on
-// this machine's speed: the same devices, attached in the same order, give the
-// same times, always.
+// this machine's speed: the same devices give the same times, always.
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_SIM_TIMED_LAUNCHER_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_SIM_TIMED_LAUNCHER_H_
 

@@ -273,10 +273,12 @@ void Gpu::LookAtHealth() {
   }
   // What came later may have waited for the room that it took.
   if (oldest_ != 0 && oldest_ < oldest) oldest_since_ = now;
-  if (oldest_ == 0 || oldest < oldest_) oldest_since_ = oldest;
+  if (oldest_ == 0) oldest_since_ = std::max(oldest, looked_);
+  if (oldest < oldest_) oldest_since_ = oldest;
+  looked_ = now;
   oldest_ = owner == nullptr ? 0 : oldest;
   if (owner == nullptr || oldest_since_ >= since) return;
-  if (!owner->MarkOverdue(since)) return;
+  if (!owner->MarkOverdue(oldest + 1)) return;
   marked_ = true;
   spdlog::warn(
       "a kernel ran for more than {} ms: it is stopped, and {} with it",

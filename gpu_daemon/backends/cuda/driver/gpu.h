@@ -348,8 +348,10 @@ class Gpu {
   // Something is marked, or has ended as overdue and runs on; the watching
   // thread's.
   bool marked_ = false;
-  // Of what the GPU has taken: since when the oldest has been there (0: there is
-  // nothing), and been the oldest. The watching thread's.
+  // When it last looked for what does not end. Of what the GPU had taken then,
+  // since when the oldest has been there (0: there was nothing), and been the
+  // oldest. The watching thread's.
+  Nanoseconds looked_ = 0;
   Nanoseconds oldest_ = 0;
   Nanoseconds oldest_since_ = 0;
   std::mutex traps_mutex_;

@@ -673,7 +673,7 @@ bool EdgeEngine::LookAt(ResidentEvent& resident, Nanoseconds now) {
        LoadWord(report_->violations[resident.index]) != 0)) {
     host_.NoteViolation(resident, DoorbellViolation(event, taken));
   }
-  NoteProgress(resident, ended, std::max(rung, taken) > ended, now);
+  NoteProgress(resident, ended, std::max(rung, taken), now);
   Row& row = Of(resident);
   if (row.mirrored_since != row.stands_still_since) {
     row.mirrored_since = row.stands_still_since;

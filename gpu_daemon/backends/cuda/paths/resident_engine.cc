@@ -3,10 +3,12 @@
 #include <sched.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/status.h"
 #include "fmt/format.h"
+#include "gpu_daemon/backends/cuda/paths/gpu_rings.h"
 
 namespace carillon::gpud::cuda {
 
@@ -86,10 +88,17 @@ EdgeEntry EntryOf(const ResidentEvent& resident) {
   return entry;
 }
 
-void NoteProgress(ResidentEvent& resident, uint64_t ended, bool waits,
+void NoteProgress(ResidentEvent& resident, uint64_t ended, uint64_t rung,
                   Nanoseconds now) {
-  if (!waits || ended != resident.ended_before ||
+  const uint64_t entries = resident.event->ring().layout().entries;
+  if (rung < ended || rung - ended > entries) rung = ended;  // a violation
+  // What is a lap behind has ended, or its slot would not have been rung again.
+  uint64_t oldest =
+      std::max(resident.oldest, rung > entries ? rung - entries + 1 : 1);
+  while (oldest <= rung && IsCompleted(*resident.event, oldest)) ++oldest;
+  if (rung == ended || oldest != resident.oldest ||
       resident.stands_still_since == 0) {
+    resident.oldest = oldest;
     resident.ended_before = ended;
     resident.stands_still_since = now;
   }

@@ -47,8 +47,11 @@ struct ResidentEvent {
   simt::EventTotals* shown = nullptr;
 
   // The watching thread's.
-  uint64_t ended_before = 0;
+  // The oldest event that has not ended, since when it has been that (0: not
+  // looked yet), and how many had ended then.
+  uint64_t oldest = 0;
   Nanoseconds stands_still_since = 0;
+  uint64_t ended_before = 0;
   bool is_overdue = false;
   uint64_t overdue = 0;  // sequence; 0: one of several, or none
   bool violation_seen = false;
@@ -106,8 +109,9 @@ class ResidentHost {
 
 // An entry of the edge's table for it, without what only edge has.
 EdgeEntry EntryOf(const ResidentEvent& resident);
-// For LookAt(): `ended` events have, and others wait for that or do not.
-void NoteProgress(ResidentEvent& resident, uint64_t ended, bool waits,
+// For LookAt(): of the events up to `rung`, `ended` have, in whatever order. One
+// that does not stands still however many of the others end.
+void NoteProgress(ResidentEvent& resident, uint64_t ended, uint64_t rung,
                   Nanoseconds now);
 // The sentence for a device whose doorbell is another word for the GPU.
 std::string UnseenViolation(const ResidentEvent& resident);

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -213,6 +214,45 @@ TEST_P(PolledRingsTest, WhoTakesItsDoorbellBackBehindWhatRunsIsEvicted) {
   device_->doorbell(event).fetch_add(1);
   EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
   TakeAway(event);
+}
+
+class UnorderedRingsTest : public RingPathsTest {};
+INSTANTIATE_TEST_SUITE_P(All, UnorderedRingsTest,
+                         ::testing::Values("edge", "pagoda_ring"),
+                         [](const auto& info) { return info.param; });
+
+// Else a ring of many slots would hide it for as long as its device likes.
+TEST_P(UnorderedRingsTest, OneThatDoesNotEndIsStoppedThoughOthersOfItsRingEnd) {
+  constexpr std::chrono::milliseconds kLongest(200);
+  Open(kLongest);
+  auto event = device_->Register({.kernel = simt::FindKernel("fail_if"),
+                                  .bindings = {{.writable = true}},
+                                  .grid = {3, 1, 1},
+                                  .entries = 128});
+  ASSERT_TRUE(path_->Add(event.kernel).ok());
+  std::atomic<int> ended{0};
+  fake_.HangOn("fail_if", [&](const KernelCall& call) {
+    uint32_t code = 0;
+    if (call.args().empty()) return false;
+    std::memcpy(&code, call.args().data(), sizeof(code));
+    if (code != 13) ++ended;
+    return code == 13;
+  });
+  Commit(event, 13);
+  event.ring->RingDoorbell();
+  std::optional<Completion> first;
+  int rung = 0;
+  while (!first && rung < 120) {
+    Commit(event, 0);
+    event.ring->RingDoorbell();
+    ++rung;
+    ASSERT_TRUE(Until([&] { return ended.load() >= rung; }));
+    std::this_thread::sleep_for(kLongest / 4);
+    first = event.ring->Poll();
+  }
+  ASSERT_TRUE(first) << "others have put it off";
+  EXPECT_EQ(first->status, static_cast<uint32_t>(EventStatus::kTimedOut));
+  EXPECT_EQ(TakeAway(event), 0u);
 }
 
 TEST_P(StayingPathsTest, AKernelThatDoesNotEndDoesNotKeepItsRing) {

@@ -119,7 +119,9 @@ bool ServedRings::LookAt(ServedRing& ring, Nanoseconds now,
       std::max(counted, ring.ended + (ahead > 0 ? 1 : 0)) - ring.totals.refused;
   Publish(ring.totals, *ring.shown);
   const bool waits = ahead > 0 && !ring.violation_seen;
-  NoteProgress(ring, ring.ended, waits, now);
+  NoteProgress(ring, ring.ended,
+               waits ? ring.ended + static_cast<uint32_t>(ahead) : ring.ended,
+               now);
   return waits || ring.ended != ended_before;
 }
 

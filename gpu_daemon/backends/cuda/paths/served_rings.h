@@ -32,11 +32,16 @@ struct ServedRing : ResidentEvent {
   // GPU does not wait for the host to arm it, it may be a lap ahead of the
   // completions.
   const simt::EventTotals* reported = nullptr;
-  // The last sequence that the GPU says it has taken, before it runs it.
+  // The last sequence that the GPU says it has taken, before it runs it; and
+  // beyond which it runs nothing.
   const uint64_t* taken = nullptr;
+  static constexpr uint64_t kAny = ~uint64_t{0};
+  uint64_t most_taken = kAny;
 
   // Not before what has ended: it is set back only where serving begins.
-  uint64_t Taken() const { return std::max(ended, LoadWord(*taken)); }
+  uint64_t Taken() const {
+    return std::max(ended, std::min(LoadWord(*taken), most_taken));
+  }
 
   uint32_t RingOf(uint64_t sequence) const {
     return event->cursor().first_ring() + static_cast<uint32_t>(sequence);

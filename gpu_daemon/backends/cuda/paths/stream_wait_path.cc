@@ -218,6 +218,7 @@ void StreamWaitEngine::Begin(Armed& ring) {
   ring.step = Step::kWait;
   ring.noted = ring.ended;
   ring.moved_by_gpu = false;
+  ring.most_taken = ServedRing::kAny;
   StoreWord(gates_->of[ring.index].staged, ring.ended);
   StoreWord(gates_->of[ring.index].passed, static_cast<uint32_t>(ring.ended));
   StoreWord(gates_->of[ring.index].closed, 0u);
@@ -326,6 +327,8 @@ bool StreamWaitEngine::EndAll() {
 }
 
 void StreamWaitEngine::AskToEnd(Armed& ring) {
+  // What is armed passes now, rung or not.
+  ring.most_taken = ring.event->gpu_ledger().RungOf(ring.ended);
   StoreWord(gates_->of[ring.index].closed, 1u);
   // An event that was not armed to its end waits, too, but does nothing more.
   if (ring.step != Step::kWait) ++ring.through;

@@ -380,7 +380,7 @@ bool PagodaRingEngine::LookAt(ResidentEvent& resident, Nanoseconds now) {
                                    LoadWord(report.violation) != 0)) {
     host_.NoteViolation(resident, DoorbellViolation(event, taken));
   }
-  NoteProgress(resident, ended, std::max(rung, taken) > ended, now);
+  NoteProgress(resident, ended, std::max(rung, taken), now);
   Ring& ring = Of(resident);
   if (ring.reported_since != ring.stands_still_since) {
     ring.reported_since = ring.stands_still_since;
