@@ -565,7 +565,11 @@ absl::Status TlsFarLink::Greet(Peer& peer) {
     return absl::OkStatus();
   }
   if (ucx_ != nullptr && !peer.ucx && meet != nullptr) {
-    return Admit(peer, *meet);
+    const absl::Status admitted = Admit(peer, *meet);
+    if (!admitted.ok()) {
+      Refuse(peer, {RefusalCode::kOther, std::string(admitted.message())});
+    }
+    return absl::OkStatus();
   }
   if (hello == nullptr) {
     Refuse(peer, {RefusalCode::kOther,

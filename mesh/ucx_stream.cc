@@ -121,6 +121,10 @@ absl::Status UcxStream::Connect(const std::string& ticket,
   ucs_status_t status = ucx_.ucp_worker_get_efd(worker_, &descriptor);
   if (status != UCS_OK) return Broken(status);
   poll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
+  if (!poll_) {
+    return absl::UnavailableError(
+        fmt::format("UCX: epoll: {}", std::strerror(errno)));
+  }
   for (const int fd : {descriptor, tls->fd()}) {
     epoll_event event{.events = EPOLLIN, .data = {}};
     if (epoll_ctl(poll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
@@ -157,8 +161,13 @@ void UcxStream::Take(std::string_view head, std::string_view bytes) {
   if (head.size() == sizeof(has)) std::memcpy(&has, head.data(), sizeof(has));
   if (head.size() != sizeof(has) || ticket_.size() != kTicketBytes ||
       CRYPTO_memcmp(has.ticket, ticket_.data(), kTicketBytes) != 0 ||
-      has.number != taken_ + 1) {
+      has.number <= taken_) {
     ++refused_;
+    return;
+  }
+  // One is missing, and will be: the connection is of no more use.
+  if (has.number != taken_ + 1) {
+    error_ = UCS_ERR_MESSAGE_TRUNCATED;
     return;
   }
   ++taken_;

@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 
 #include <cerrno>
+#include <system_error>
 
 #include "devices/sdk/cancel_calls.h"
 
@@ -25,12 +26,16 @@ CancelledCall::CancelledCall(grpc::ClientContext* context) {
   if (fd < 0) return;
   over_.reset(eventfd(0, EFD_CLOEXEC));
   if (!over_) return;  // then the call's deadline ends it
-  watcher_ = std::thread([context, fd, over = over_.get()] {
-    pollfd fds[] = {{fd, POLLIN, 0}, {over, POLLIN, 0}};
-    while (poll(fds, 2, -1) < 0 && errno == EINTR) {
-    }
-    if (fds[0].revents != 0) context->TryCancel();
-  });
+  try {
+    watcher_ = std::thread([context, fd, over = over_.get()] {
+      pollfd fds[] = {{fd, POLLIN, 0}, {over, POLLIN, 0}};
+      while (poll(fds, 2, -1) < 0 && errno == EINTR) {
+      }
+      if (fds[0].revents != 0) context->TryCancel();
+    });
+  } catch (const std::system_error&) {
+    // No more threads: as without a descriptor.
+  }
 }
 
 CancelledCall::~CancelledCall() {
