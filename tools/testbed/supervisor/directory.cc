@@ -322,8 +322,10 @@ absl::StatusOr<LockedDirectory> LockedDirectory::Create(
     directory.RemoveContents(/*logs=*/true);
     status = WriteMark(directory.lock_.get());
     if (status.ok()) status = MakeDirectory(paths.log_directory());
-    if (!status.ok()) return status;
-    return directory;
+    if (status.ok()) return directory;
+    // Without its mark nobody would take it for a testbed's.
+    directory.Remove().IgnoreError();
+    return status;
   }
   return status;
 }

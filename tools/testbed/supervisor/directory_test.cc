@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -100,6 +102,21 @@ TEST_F(DirectoryTest, LeavesNothingWhenItIsRemoved) {
   // The folder above is the user's own.
   EXPECT_TRUE(fs::exists(folder_.path()));
   EXPECT_TRUE(LockedDirectory::Create(paths_).ok());
+}
+
+// As on a disk that is full.
+TEST_F(DirectoryTest, LeavesNothingWhereItsMarkCannotBeWritten) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = signal(SIGXFSZ, SIG_IGN);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &none), 0);
+  const auto directory = LockedDirectory::Create(paths_);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  signal(SIGXFSZ, handler);
+  EXPECT_TRUE(absl::IsResourceExhausted(directory.status()))
+      << directory.status();
+  EXPECT_FALSE(fs::exists(paths_.directory()));
 }
 
 TEST_F(DirectoryTest, RemovesTheDefaultFolderAboveToo) {

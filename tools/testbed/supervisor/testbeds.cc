@@ -64,6 +64,15 @@ absl::StatusOr<Testbed> ChooseTestbed(const std::string& name) {
         up.empty() ? "none is up; start one with: carillon up"
                    : fmt::format("up: {}", JoinWords(up)));
   }
+  if (up.empty() && !testbeds.empty()) {
+    const std::string& dead = testbeds.front().name;
+    return WithHint(
+        absl::NotFoundError(
+            fmt::format("no testbed is up, and {} is dead", Quote(dead))),
+        fmt::format("carillon postmortem says how it ended, carillon logs "
+                    "--name {} has its logs; carillon up begins anew",
+                    dead));
+  }
   if (up.empty()) {
     return WithHint(absl::NotFoundError("no testbed is up"),
                     "start one with: carillon up");

@@ -77,12 +77,22 @@ TEST_F(TestbedsTest, AreNoneWhereThereIsNoRuntimeDirectory) {
   EXPECT_THAT(*testbeds, IsEmpty());
 }
 
-TEST_F(TestbedsTest, TheOnlyOneThatIsUpNeedsNoName) {
-  MakeDead("old");
+// What it left goes with the next `up`.
+TEST_F(TestbedsTest, WhoAsksForADeadOneLearnsWhereItsLogsAre) {
   const auto none = ChooseTestbed("");
-  EXPECT_EQ(none.status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(none.status().message(), "no testbed is up");
   EXPECT_EQ(HintOf(none.status()), "start one with: carillon up");
+  MakeDead("old");
+  const auto dead = ChooseTestbed("");
+  EXPECT_EQ(dead.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(dead.status().message(), "no testbed is up, and 'old' is dead");
+  EXPECT_EQ(HintOf(dead.status()),
+            "carillon postmortem says how it ended, carillon logs --name old "
+            "has its logs; carillon up begins anew");
+}
+
+TEST_F(TestbedsTest, TheOnlyOneThatIsUpNeedsNoName) {
+  MakeDead("old");
 
   const auto lab = MakeUp("lab");
   const auto one = ChooseTestbed("");
