@@ -25,9 +25,6 @@ grpc::ChannelArguments Arguments() {
   // A member that comes back is to be found within a lease's length.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
-  // One that has its port and does not serve yet would have it wait for 20 s.
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
-                   static_cast<int>(kPatience.count()));
   // The environment's proxies are for the web.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   return arguments;
