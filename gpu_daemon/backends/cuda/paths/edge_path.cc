@@ -730,8 +730,8 @@ std::optional<TakenEvent> EdgeEngine::Overdue(ResidentEvent& resident,
 bool EdgeEngine::IsUnseen(ResidentEvent& resident) {
   const Row& row = Of(resident);
   if (LoadWord(report_->figures.mirrors) - row.mirrors < 2) return false;
-  const uint32_t next = row.event->cursor().first_ring() +
-                        static_cast<uint32_t>(row.ended_before + 1);
+  const uint32_t next =
+      row.event->cursor().first_ring() + static_cast<uint32_t>(row.oldest);
   return static_cast<int32_t>(LoadWord(report_->doorbells[row.index]) - next) <
          0;
 }

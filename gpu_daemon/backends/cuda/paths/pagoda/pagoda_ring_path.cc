@@ -416,8 +416,8 @@ std::optional<TakenEvent> PagodaRingEngine::Overdue(ResidentEvent& resident,
 bool PagodaRingEngine::IsUnseen(ResidentEvent& resident) {
   const Ring& ring = Of(resident);
   if (LoadWord(words_->report.reports) - ring.reports < 2) return false;
-  const uint32_t next = ring.event->cursor().first_ring() +
-                        static_cast<uint32_t>(ring.ended_before + 1);
+  const uint32_t next =
+      ring.event->cursor().first_ring() + static_cast<uint32_t>(ring.oldest);
   return static_cast<int32_t>(LoadWord(ReportOf(resident).doorbell) - next) < 0;
 }
 
