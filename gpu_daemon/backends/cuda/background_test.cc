@@ -23,10 +23,6 @@ using ::testing::HasSubstr;
 
 ParameterBinding Constant(uint64_t bits) { return {.constant_bits = bits}; }
 
-constexpr simt::Dim3 kFillsTwoSms = {64, 1, 1};  // of 64 threads
-
-void TwoSms(FakeSettings& settings) { settings.sms = 2; }
-
 TEST_F(CudaBackgroundTest, EachEndsOnceWithItsStatus) {
   Open();
   std::vector<std::future<LaunchResult>> results;

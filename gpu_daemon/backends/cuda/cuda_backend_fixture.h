@@ -30,6 +30,10 @@ inline uint32_t KernelCode(uint32_t code) {
   return static_cast<uint32_t>(shm::EventStatus::kKernelStatusBase) + code;
 }
 
+// A kernel that leaves no room for another one on a GPU of two SMs.
+inline constexpr simt::Dim3 kFillsTwoSms = {64, 1, 1};  // of 64 threads
+inline void TwoSms(FakeSettings& settings) { settings.sms = 2; }
+
 // A device whose apertures the GPU reaches.
 struct MappedDevice : TestDevice {
   explicit MappedDevice(Backend& backend, std::string name = "test0")

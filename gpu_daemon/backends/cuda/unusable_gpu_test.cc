@@ -80,12 +80,6 @@ TEST(CudaBackendDeathTest, ARecoveryThatStandsStillEndsTheProcess) {
                     Not(HasSubstr("it has ended"))));
 }
 
-// A kernel that leaves no room for another one.
-
-constexpr simt::Dim3 kFillsTwoSms = {64, 1, 1};  // of 64 threads
-
-void TwoSms(FakeSettings& settings) { settings.sms = 2; }
-
 TEST_F(CudaBackendTest, AResidentDispatcherStopsAKernelThatFillsTheGpu) {
   fake_.ChangeSettings(&TwoSms);
   OpenPath("edge", std::chrono::milliseconds(100));

@@ -38,8 +38,8 @@ class Background : private Gpu::ContextUser {
   // Ends exactly once, by on_end: with kNotLaunched if the driver refuses it.
   void Submit(std::unique_ptr<KernelLaunch> launch);
   // The launches that wait for a stream, or at the gate, end now, as aborted;
-  // those that run go on, to the end of what the GPU has only, and not again if their
-  // context is lost.
+  // what the GPU has of the others goes on, and not again if their context is
+  // lost.
   void Cancel(const LaunchFilter& which, shm::EventStatus why);
   // Streams on the background's part of the SMs, for those that there are; those to
   // come have them from the beginning. The GPU is divided. Under a use, quiet.

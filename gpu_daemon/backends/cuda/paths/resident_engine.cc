@@ -94,7 +94,8 @@ void NoteProgress(ResidentEvent& resident, uint64_t ended, uint64_t rung,
   if (rung < ended || rung - ended > entries) rung = ended;  // a violation
   // What is a lap behind has ended, or its slot would not have been rung again.
   uint64_t oldest =
-      std::max(resident.oldest, rung > entries ? rung - entries + 1 : 1);
+      std::max({resident.oldest, resident.event->ended_before() + 1,
+                rung > entries ? rung - entries + 1 : 1});
   while (oldest <= rung && IsCompleted(*resident.event, oldest)) ++oldest;
   if (rung == ended || oldest != resident.oldest ||
       resident.stands_still_since == 0) {
