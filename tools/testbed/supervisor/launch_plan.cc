@@ -301,6 +301,7 @@ absl::StatusOr<LaunchPlan> PlanLaunch(const Topology& topology,
   RETURN_IF_ERROR(PlanLinkds(topology, paths, &plan.devices));
   for (const DeviceEntry& device : topology.devices) {
     ASSIGN_OR_RETURN(auto planned, PlanDevice(topology, device, paths));
+    planned.may_end_unseen = IsSimulated(topology);
     plan.devices.push_back(std::move(planned));
   }
   if (topology.dashboard) {

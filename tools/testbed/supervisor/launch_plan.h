@@ -19,6 +19,9 @@ struct PlannedProcess {
   std::string kind;  // "gpud", or the device's
   std::vector<std::string> argv;
   bool wait_ready = true;
+  // In simulated time it may live its whole life before anybody has seen it
+  // ready.
+  bool may_end_unseen = false;
   RestartPolicy restart = RestartPolicy::kNever;
   // Whether it runs as another user than the supervisor. Its argv then begins
   // with setpriv.

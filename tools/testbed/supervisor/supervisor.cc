@@ -268,12 +268,12 @@ absl::Status Supervisor::CheckForEarlyExit() {
 }
 
 // A device that is not waited for may be a short task, and one that had
-// reported ready may have ended as it should.
+// reported ready, or whose time is simulated, may have ended as it should.
 bool Supervisor::MayEndDuringBringUp(const ProcessRecord& record) const {
   if (!record.exit->ok()) return false;
   return std::ranges::any_of(plan_.devices, [&](const PlannedProcess& planned) {
     return planned.name == record.name &&
-           (!planned.wait_ready || record.was_ready);
+           (!planned.wait_ready || planned.may_end_unseen || record.was_ready);
   });
 }
 

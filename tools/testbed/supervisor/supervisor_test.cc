@@ -153,6 +153,14 @@ TEST_F(SupervisorTest, TakesAnEndWithoutReadinessForAFailure) {
               HasSubstr("a ended during bring-up (exit code 0)"));
 }
 
+TEST_F(SupervisorTest, LetsADeviceOfSimulatedTimeEndBeforeItIsSeen) {
+  PlannedProcess brief = Process("a", {"exit", "0"});
+  brief.may_end_unseen = true;
+  Supervisor& supervisor = Make({"wait"}, {brief});
+  EXPECT_TRUE(supervisor.BringUp().ok()) << said_;
+  EXPECT_TRUE(supervisor.TakeDown().ok());
+}
+
 TEST_F(SupervisorTest, LetsAnErrandEndThatNobodyWaitsFor) {
   Supervisor& supervisor =
       Make({"wait"}, {Process("a", {"exit", "0"}, /*wait_ready=*/false)});

@@ -296,6 +296,12 @@ class Reader : StrictReader {
       reading_.topology.own_etcd = true;
       return;
     }
+    if (entry.node.IsScalar() || entry.node.size() == 0) {
+      Complain(
+          entry.mark,
+          "etcd: name its members, as [https://10.0.0.1:2379], or say own");
+      return;
+    }
     if (!IsList(entry, EtcdKey().key)) return;
     for (const YAML::Node& each : entry.node) {
       std::string member;
@@ -303,10 +309,6 @@ class Reader : StrictReader {
                    &member)) {
         reading_.topology.etcd.push_back(std::move(member));
       }
-    }
-    if (entry.node.size() == 0) {
-      Complain(entry.mark,
-               "etcd: name a member, as [https://10.0.0.1:2379], or say own");
     }
   }
 
