@@ -28,16 +28,16 @@ def draw_threads(axes, cells, title):
 
 def panels_of(document):
     panels = []
-    for part, with_copies in (("tasks", ""), ("copies", ", with copies")):
+    for part, of in (("tasks", ""), ("copies", ", with copies"), ("irregular", ", irregular tasks")):
         cells = [cell for cell in document["cells"] if cell["part"] == part]
         if not cells:
             continue
         base = document.get("base", "baseline")
         if any(cell["path"] == base and cell["status"] == "measured" for cell in cells):
-            panels.append(lambda axes, c=cells, w=with_copies, b=base: draw_bars(
+            panels.append(lambda axes, c=cells, w=of, b=base: draw_bars(
                 axes, [cell for cell in c if cell["path"] != b], lambda cell: at(cell, "over_baseline"),
                 f"tasks a second over {b}'s, x{w}", 1, {}))
-        panels.append(lambda axes, c=cells, w=with_copies: draw_bars(
+        panels.append(lambda axes, c=cells, w=of: draw_bars(
             axes, c, lambda cell: at(cell, "response_mean_us"), f"mean response, us{w} (dot: p99)", 1, {},
             lambda cell: at(cell, "response_p99_us")))
     cells = [cell for cell in document["cells"] if cell["part"] == "threads"]
