@@ -186,7 +186,7 @@ TEST(NarrowOnCuda, WhatItHasNotIsRefusedByName) {
   };
   using ::testing::Pair;
   EXPECT_THAT(refused("--paths pagoda_copy"),
-              Pair(HasSubstr("entries by stores"), 3));
+              Pair(HasSubstr("pagoda itself copies entries"), 3));
   EXPECT_THAT(refused("--paths teleport"),
               Pair(HasSubstr("it has hyperq, fusion, baseline, edge"), 3));
   EXPECT_THAT(refused("--parts threads --workloads mb"),

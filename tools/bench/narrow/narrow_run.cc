@@ -86,7 +86,9 @@ std::string WhyNot(std::string_view path, std::string_view backend) {
     return "a CPU's time beside simulated time says nothing";
   }
   if (path == "pagoda_copy") {
-    return "a gpud's spawner writes entries by stores: nothing is copied";
+    return backend == "cuda"
+               ? "path pagoda itself copies entries there"
+               : "a gpud's spawner writes entries by stores: nothing is copied";
   }
   if (backend == "cpu") {
     if (path == kFusion) return "gpud's kernels have no fused form";
