@@ -77,10 +77,18 @@ CopyQueue::Copies::iterator CopyQueue::FindEnded() {
 }
 
 MemoryCopy* CopyQueue::Next() {
+  MemoryCopy* most_urgent = nullptr;
+  MemoryCopy* oldest = nullptr;
+  uint64_t arrival = 0;
   for (const auto& [place, copy] : copies_) {
-    if (copy->HasNextChunk()) return copy.get();
+    if (!copy->HasNextChunk()) continue;
+    if (most_urgent == nullptr) most_urgent = copy.get();
+    if (oldest == nullptr || place.second < arrival) {
+      oldest = copy.get();
+      arrival = place.second;
+    }
   }
-  return nullptr;
+  return oldest == nullptr ? nullptr : turns_.Next(most_urgent, oldest);
 }
 
 void CopyQueue::Run() {

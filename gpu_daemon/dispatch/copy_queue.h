@@ -1,6 +1,6 @@
 // Copies between the host's memory and the GPU's, beside the queue of kernels
 // (GPES IV-B): one is cut into chunks, and where a chunk ends, the copy of the
-// highest priority goes on, whosever it is. Two chunks are under way at once, so
+// highest priority goes on, whosever it is (CopyTurns). Two chunks are under way at once, so
 // that the GPU has another one when one ends: with a thread's way between them,
 // chunks of 512 KB took twice as long as one of all (H200).
 #ifndef CARILLON_GPU_DAEMON_DISPATCH_COPY_QUEUE_H_
@@ -61,6 +61,7 @@ class CopyQueue {
   mutable Mutex mutex_;
   CondVar changed_;
   Copies copies_ ABSL_GUARDED_BY(mutex_);
+  CopyTurns turns_ ABSL_GUARDED_BY(mutex_);
   uint64_t arrivals_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_ ABSL_GUARDED_BY(mutex_);

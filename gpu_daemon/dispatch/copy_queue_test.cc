@@ -190,6 +190,18 @@ TEST_F(CopyQueueTest, AMoreUrgentOneGoesFirstWhenOneOfTwoChunksEnds) {
   }
 }
 
+TEST_F(CopyQueueTest, NobodyIsOvertakenForEver) {
+  constexpr uint32_t kMost = CopyTurns::kMostOvertakings;
+  const Copying low = Submit(300, /*priority=*/1);
+  memory_.AwaitChunks(2);  // of its three
+  const Copying urgent = Submit(2 * kMost * kChunks.in, /*priority=*/7);
+  memory_.LetPass(2 * kMost + 3);
+  EXPECT_EQ(memory_.AwaitBegun(2 + kMost), low.to.data() + 2 * kChunks.in);
+  low.result.wait();
+  urgent.result.wait();
+  EXPECT_TRUE(low.whole() && urgent.whole());
+}
+
 TEST_F(CopyQueueTest, OneThatIsCancelledEndsBehindItsChunks) {
   Copying first = Submit(250, 0, 5);
   memory_.AwaitChunks(2);

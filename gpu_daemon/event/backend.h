@@ -64,7 +64,8 @@ inline LaunchProgress ProgressOf(const KernelLaunch& launch) {
 struct SliceFigures {
   uint64_t sliced = 0;  // launches
   uint64_t slices = 0;
-  // Of those, whose waves took longer than --preempt-us: no slice can keep it.
+  // Of those, that took longer than --preempt-us: a wave may, and so may one
+  // whose kernel's blocks have become longer.
   uint64_t over_bound = 0;
   std::vector<PathCounter> whole;  // launches that ran whole, by reason
 };

@@ -69,6 +69,23 @@ struct MemoryCopy {
   }
 };
 
+// Whose chunk is next, of copies that have one. The most urgent one's, but nobody
+// waits for ever.
+class CopyTurns {
+ public:
+  static constexpr uint32_t kMostOvertakings = 32;
+
+  MemoryCopy* Next(MemoryCopy* most_urgent, MemoryCopy* oldest) {
+    overtakings_ = most_urgent == oldest ? 0 : overtakings_ + 1;
+    if (overtakings_ <= kMostOvertakings) return most_urgent;
+    overtakings_ = 0;
+    return oldest;
+  }
+
+ private:
+  uint32_t overtakings_ = 0;  // of the oldest, one after the other
+};
+
 // A copy that has not ended.
 struct CopyProgress {
   std::string device;

@@ -43,6 +43,7 @@ struct RemoteOptions {
   std::string testbed;
   TlsFiles tls;
   mesh::EngineChoice engine;
+  Nanoseconds wait = 5'000'000'000;  // at the start, for the other host
   Nanoseconds timeout = 1'000'000'000;
   Nanoseconds lease = 60'000'000'000;
   std::string incarnation_file;  // base/incarnation

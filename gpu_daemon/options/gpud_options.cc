@@ -93,6 +93,8 @@ void AddLink(RemoteOptions& remote, std::vector<Option>& table) {
     option.unit = 1'000'000'000;
     table.push_back(std::move(option));
   };
+  seconds("--link-wait", &remote.wait, 86400,
+          "at the start: how many seconds the other host may take");
   seconds("--link-timeout", &remote.timeout, 60,
           "after so many seconds without a sign of life the connection is cut, "
           "and made again");

@@ -46,9 +46,12 @@ absl::Status ToStatus(const grpc::Status& status) {
   }
 }
 
-// Whether another member may know better.
+// Whether another member may know better. One without a majority answers with
+// the words of its own language.
 bool IsAway(const grpc::Status& status) {
-  return status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+  return (status.error_code() == grpc::StatusCode::UNKNOWN &&
+          status.error_message() == "context deadline exceeded") ||
+         status.error_code() == grpc::StatusCode::UNAVAILABLE ||
          status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
 }
 
@@ -156,7 +159,8 @@ absl::Status Etcd::Ask(const Call& call) const {
         fmt::format("{} ({})", member.name, status.error_message()));
   }
   return absl::UnavailableError(
-      fmt::format("etcd does not answer: {}", fmt::join(reasons, ", ")));
+      fmt::format("etcd does not answer: {}{}", fmt::join(reasons, ", "),
+                  members_.size() > 1 ? "; most of its members must run" : ""));
 }
 
 absl::StatusOr<Etcd::LeaseId> Etcd::GrantLease(std::chrono::seconds length) {

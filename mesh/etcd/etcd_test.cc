@@ -1,5 +1,6 @@
 #include "mesh/etcd/etcd.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -30,6 +31,7 @@ class Member final : public etcdserverpb::KV::Service {
                      etcdserverpb::RangeResponse*) override {
     ++asked;
     waits_for = context->deadline() - std::chrono::system_clock::now();
+    if (alone) return {grpc::StatusCode::UNKNOWN, "context deadline exceeded"};
     return away ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "away")
                 : grpc::Status::OK;
   }
@@ -37,6 +39,7 @@ class Member final : public etcdserverpb::KV::Service {
 
   std::atomic<int> asked{0};
   std::atomic<bool> away{false};
+  std::atomic<bool> alone{false};         // it has no majority
   std::chrono::nanoseconds waits_for{0};  // the last who asked
 
  private:
@@ -61,6 +64,20 @@ TEST(EtcdTest, WhoDoesNotAnswerIsNotAskedFirstAgain) {
   EXPECT_EQ(a.asked, 2);
   a.away = true;
   EXPECT_TRUE(absl::IsUnavailable(ask()));
+}
+
+TEST(EtcdTest, WithoutAMajorityItDoesNotAnswerAndSaysWhatItNeeds) {
+  auto folder = TempDirectory::Make();
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  Member a("unix:" + folder->path() + "/a");
+  Member b("unix:" + folder->path() + "/b");
+  const auto etcd = Etcd::Make({a.address(), b.address()}, {});
+  ASSERT_TRUE(etcd.ok()) << etcd.status();
+  a.alone = b.away = true;
+  const absl::Status status = (*etcd)->List("key").status();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              testing::EndsWith("(away); most of its members must run"));
 }
 
 // Or a host whose etcd has a quorum would lose its lease, which has 5 s.

@@ -37,6 +37,8 @@ namespace http = beast::http;
 using net::ip::tcp;
 
 constexpr size_t kPiece = 64 << 10;
+// What a stream leaves with the kernel: all of it is older than the newest.
+constexpr int kStreamBuffer = 64 << 10;
 // A stream says so often that it lives, which also finds clients that have gone.
 constexpr std::chrono::seconds kSignOfLife{5};
 constexpr std::chrono::milliseconds kAfterFailedAccept{100};
@@ -243,12 +245,14 @@ class HttpServer::Impl {
     net::steady_timer timer(io_);
     const Sleeper sleeper(&sleepers_, &timer);
     uint64_t number = 0;
+    beast::error_code error;
+    stream.socket().set_option(tcp::socket::send_buffer_size(kStreamBuffer),
+                               error);
     for (;;) {
       std::string event = ":\n\n";
       if (const SharedText text = handler_.newest(&number)) {
         event = fmt::format("id: {}\ndata: {}\n\n", number, *text);
       }
-      beast::error_code error;
       stream.expires_after(limits_.write_time);
       co_await net::async_write(stream, http::make_chunk(net::buffer(event)),
                                 net::redirect_error(net::use_awaitable, error));

@@ -1,7 +1,7 @@
 // The page's modules that know of no browser: who waits for whom, and what is remembered.
 import assert from "node:assert/strict";
 
-import {addChanges, changesOf, linesUntil, pictureOf, remember, sightOf, withTimesOfDay} from "./page/past.js";
+import {addChanges, changesOf, linesUntil, newestFirst, pictureOf, remember, sightOf, stillSince, withGateways, withTimesOfDay} from "./page/past.js";
 import {Lives, Peaks, Stillness, partsOf, pending, quantile, ringKey, takenOf, unseen, waitsFor, withTaken} from "./page/rings.js";
 import {duration, visible} from "./page/text.js";
 
@@ -38,6 +38,30 @@ const tests = {
     still.look([ring()], 1e9);
     assert.equal(still.look([ring()], 3e9).get(ringKey(ring())), 2e9);
     assert.equal(still.look([ring({consumed: 9})], 4e9).get(ringKey(ring())), 0);
+  },
+  "what was still before the page was opened is still for longer"() {
+    const past = (time_ns, figures) => remember(picture({time_ns, rings: [ring(figures)]}), new Map());
+    const history = [past(1e9, {consumed: 9}), past(2e9), past(3e9)];
+    const still = new Stillness();
+    still.look([ring(), ring({event_id: 2})], 80e9);
+    still.extend(stillSince(history, 2));
+    const seen = still.look([ring(), ring({event_id: 2})], 82e9);
+    assert.deepEqual([...seen.values()], [80e9, 2e9]);
+    // It moved after the last record.
+    const other = new Stillness();
+    other.look([ring({consumed: 11})], 80e9);
+    other.extend(stillSince(history, 2));
+    assert.equal(other.look([ring({consumed: 11})], 82e9).get(ringKey(ring())), 2e9);
+  },
+  "the gateway's history fills what the page has not seen"() {
+    const past = (time_ns) => ({time_ns, rings: []});
+    assert.deepEqual(withGateways([past(5.2e9), past(9.2e9)], [4, 5, 6, 7, 8, 9, 10].map((each) => past(each * 1e9)))
+      .map(({time_ns}) => time_ns / 1e9), [4, 5.2, 7, 8, 9.2]);
+  },
+  "lines that belong to another stay behind it when the newest comes first"() {
+    const lines = [[null, 0], [1, 1], [null, 2], [null, 3], [2, 4]].map(([time_ns, line]) => ({time_ns, line}));
+    assert.deepEqual(newestFirst(lines).map(({line}) => line), [4, 1, 2, 3, 0]);
+    assert.deepEqual(newestFirst([]), []);
   },
   "a peak is remembered for fifteen seconds"() {
     const peaks = new Peaks();
@@ -154,6 +178,9 @@ const tests = {
     assert.equal(visible("a\u001b[31m\u202eb\n<b>"), "a\\u001b[31m\\u202eb\\u000a<b>");
     assert.equal(duration(null), "-");
     assert.equal(duration(1500), "1.50 us");
+    assert.equal(duration(999_600), "1.00 ms");
+    assert.equal(duration(1234e9), "20 min 34 s");
+    assert.equal(duration(7384e9), "2 h 3 min");
   },
 };
 

@@ -228,6 +228,13 @@ class DeviceTest(TestCase):
         del part
         self.assertEqual(mapped(), before)
 
+    def test_no_object_is_made_without_a_method(self):
+        class Mine(carillon_sdk.Device):
+            pass
+        for each in (carillon_sdk.Device, carillon_sdk.Buffer, carillon_sdk.Part, carillon_sdk.Queue, carillon_sdk.Completion, Mine):
+            for make in (each, lambda: each.__new__(each), lambda: object.__new__(each)):
+                self.assertRaises(TypeError, make)
+
     def test_refuses_hostile_values(self):
         device = self.attach(counters=["frames"])
         for shape in [0, -1, (), (3, 0), "many", None, (2, "x"), 1.5, (1,) * 33]:

@@ -27,8 +27,6 @@ using mesh::RingId;
 using shm::Sequence;
 using std::chrono::milliseconds;
 
-// At the start: how long the other host may take.
-constexpr milliseconds kConnectWithin{5000};
 // A registration: how long the other host may take, whose first one may start a
 // launch path; and how long there may be no link. A device's call has 5 s.
 constexpr milliseconds kAnswerWithin{4000};
@@ -47,8 +45,7 @@ absl::StatusOr<std::unique_ptr<RemoteLink>> RemoteLink::Start(
   ASSIGN_OR_RETURN(remote->incarnation_,
                    NextIncarnation(options.incarnation_file));
   RETURN_IF_ERROR(remote->Connect());
-  const Nanoseconds deadline =
-      NowNs() + std::chrono::nanoseconds(kConnectWithin).count();
+  const Nanoseconds deadline = NowNs() + options.wait;
   for (;;) {
     const mesh::LinkStatus status = remote->status();
     if (status.up) break;

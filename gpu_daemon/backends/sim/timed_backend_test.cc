@@ -372,6 +372,24 @@ TEST_F(TimedBackendTest, AMoreUrgentCopyWaitsForTheChunkAndNoLonger) {
   EXPECT_EQ(large_end.get().finished_ns, 3 * (kChunk + 100) + 1100);
 }
 
+TEST_F(TimedBackendTest, NoCopyIsOvertakenForEver) {
+  Start(2);
+  const auto slow = Attach("a");
+  const auto urgent = Attach("b");
+  constexpr uint64_t kChunk = 4 << 20;
+  CopyPlaces low = Places(2 * kChunk);
+  CopyPlaces flood = Places(2 * CopyTurns::kMostOvertakings * kChunk);
+  urgent->time.Answer(500);
+  auto low_end = Copy(*slow, low, CopyDirection::kIn, 1);
+  ASSERT_TRUE(urgent->WaitForTurn());
+  auto flood_end = Copy(*urgent, flood, CopyDirection::kIn, 2);
+  EXPECT_EQ(low_end.get().finished_ns,
+            (CopyTurns::kMostOvertakings + 2) * (kChunk + 100));
+  ASSERT_TRUE(slow->WaitForTurn());
+  slow->time.Answer(kNoTime);
+  EXPECT_EQ(flood_end.get().state, EventState::kDone);
+}
+
 TEST_F(TimedBackendTest, ADevicesEndLosesItsCopiesAndFreesTheLink) {
   Start(2);
   const auto gone = Attach("a");

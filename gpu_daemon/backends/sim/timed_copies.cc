@@ -62,6 +62,7 @@ void TimedCopies::BeginChunk(Nanoseconds now) {
       running_ = copy.get();
     }
   }
+  running_ = turns_.Next(running_, copies_.begin()->second.get());
   if (!running_->started_ns) running_->started_ns = now;
   // A megabyte a second is a byte a microsecond.
   const uint64_t bytes = running_->NextChunk(chunks_);

@@ -54,6 +54,7 @@ class TimedCopies {
   const CopyChunks chunks_;
   const decltype(sim::timing::Config::pcie) link_;
   Copies copies_;
+  CopyTurns turns_;
   MemoryCopy* running_ = nullptr;  // of copies_
   Nanoseconds chunk_end_ = 0;      // of the last one, if none runs
 };

@@ -2,7 +2,7 @@
 // The page: its connection to the gateway, what it remembers, and the view that is shown.
 
 import {html, render, useEffect, useRef} from "./vendor/preact.js";
-import {addChanges, linesUntil, remember, sightOf, withTimesOfDay} from "./past.js";
+import {addChanges, linesUntil, remember, sightOf, stillSince, withGateways, withTimesOfDay} from "./past.js";
 import {Lives, Peaks, Stillness, takenOf, withTaken} from "./rings.js";
 import {clock, count, mebibytes, visible} from "./text.js";
 import {EktView, FaultsView, HouseView, LogsView, RatesView, SmsView, StoryView, StuckView} from "./views.js";
@@ -104,13 +104,13 @@ function take(/** @type {any} */ sent) {
   show();
 }
 
-/** What was before the page was opened. */
+/** What was before the page was opened, and while it was hidden. */
 async function loadHistory(/** @type {AbortSignal} */ signal) {
   const response = await ask("api/v1/history", {signal});
   if (!response.ok) return;
   const {pictures} = await response.json();
-  const first = page.history[0]?.time_ns ?? Infinity;
-  page.history = [...pictures.filter((/** @type {any} */ one) => one.time_ns < first), ...page.history].slice(-HISTORY);
+  page.history = withGateways(page.history, pictures).slice(-HISTORY);
+  if (page.history.length > 0) stillness.extend(stillSince(page.history, page.history.length - 1));
 }
 
 /** For who may put faults there. */

@@ -52,7 +52,7 @@ export function Chart({times, lines, strikes, label, unit}) {
                   ticks: {stroke: colour("line"), width: 1}};
     plot.current = new (/** @type {any} */ (window)).uPlot({
       width: place.clientWidth, height: 220, legend: {live: true}, plugins: [marksAt(() => marks.current)],
-      axes: [axis, {...axis, label: unit, size: 70}],
+      axes: [{...axis, space: 100}, {...axis, label: unit, size: 70}],
       series: [{}, ...lines.map((line) => ({label: line.name, stroke: colour(line.colour), width: 1.5}))],
     }, [times, ...lines.map((line) => line.values)], place);
     const watch = new ResizeObserver(() =>

@@ -62,23 +62,33 @@ export function pictureOf(now, past, before) {
   };
 }
 
-/** Since when each ring has waited without any of its counts moving, as far as the history tells.
- * @param {Past[]} history @param {number} at @returns {Map<string, number>} */
-function stillOf(history, at) {
-  const counts = (/** @type {Past["rings"][0]} */ one) => one.slice(2, 6).join();
-  const still = new Map();
-  let left = new Map(history[at].rings.map((one) => [`${one[0]}\u0000${one[1]}`, counts(one)]));
-  for (let i = at; i >= 0 && left.size > 0; --i) {
+/** Since when each ring of a record has had the counts that it has there, as far as the history tells.
+ * @param {Past[]} history @param {number} at
+ * @returns {Map<string, {counts: string, since: number}>} */
+export function stillSince(history, at) {
+  const since = new Map();
+  /** @type {Map<string, string> | null} */
+  let left = null;
+  for (let i = at; i >= 0 && left?.size !== 0; --i) {
     const same = new Map();
     for (const one of history[i].rings) {
       const key = `${one[0]}\u0000${one[1]}`;
-      if (left.get(key) !== counts(one)) continue;
-      same.set(key, counts(one));
-      still.set(key, history[at].time_ns - history[i].time_ns);
+      const counts = one.slice(2, 6).join();
+      if (left && left.get(key) !== counts) continue;
+      same.set(key, counts);
+      since.set(key, {counts, since: history[i].time_ns});
     }
     left = same;
   }
-  return still;
+  return since;
+}
+
+/** The page's own records, and the gateway's where there are none within a second: before the page
+ * was opened, and while it was hidden.
+ * @param {Past[]} own @param {Past[]} gateways @returns {Past[]} */
+export function withGateways(own, gateways) {
+  const missing = gateways.filter(({time_ns}) => !own.some((one) => Math.abs(one.time_ns - time_ns) < 1e9));
+  return [...missing, ...own].sort((a, b) => a.time_ns - b.time_ns);
 }
 
 /** Those lines of logs, ordered by time, that were there then. Lines without a time belong to the
@@ -87,6 +97,13 @@ function stillOf(history, at) {
 export function linesUntil(logs, time_ns) {
   const later = logs.findIndex((one) => one.time_ns !== null && one.time_ns > time_ns);
   return later < 0 ? logs : logs.slice(0, later);
+}
+
+/** Newest first, each with the lines without a time that belong to it.
+ * @param {any[]} logs @returns {any[]} */
+export function newestFirst(logs) {
+  const starts = logs.flatMap((one, i) => one.time_ns !== null || i === 0 ? [i] : []);
+  return starts.map((from, i) => logs.slice(from, starts[i + 1])).reverse().flat();
 }
 
 /**
@@ -100,7 +117,7 @@ export function sightOf({newest, history, lives, logs, changes}, at) {
   return {
     picture: pictureOf(newest, history[at], history[at - 1]),
     peaks: new Map(rings.map((one) => [`${one[0]}\u0000${one[1]}`, one[6]])),
-    still: stillOf(history, at),
+    still: new Map([...stillSince(history, at)].map(([key, {since}]) => [key, time_ns - since])),
     history: history.slice(0, at + 1),
     lives: lives.filter((one) => one.time <= time_ns),
     logs: logs && linesUntil(logs, time_ns),

@@ -58,6 +58,16 @@ export class Stillness {
   /** @type {Map<string, {counts: string, since: number}>} */
   #rings = new Map();
 
+  /** What is known of the time before the first look: counts, and since when they were so, by
+   * ringKey().
+   * @param {Map<string, {counts: string, since: number}>} earlier */
+  extend(earlier) {
+    for (const [key, ring] of this.#rings) {
+      const before = earlier.get(key);
+      if (before?.counts === ring.counts) ring.since = Math.min(ring.since, before.since);
+    }
+  }
+
   /** Nanoseconds without movement, by ringKey().
    * @param {Ring[]} rings @param {number} now_ns @returns {Map<string, number>} */
   look(rings, now_ns) {

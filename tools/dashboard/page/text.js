@@ -19,12 +19,18 @@ const whole = new Intl.NumberFormat("en-US", {maximumFractionDigits: 0});
 
 export const count = (/** @type {number} */ value) => whole.format(value);
 
-/** "12.3 us"; "-" for null. */
+/** "12.3 us", "2 min 5 s", "3 h 7 min"; "-" for null. */
 export function duration(/** @type {number | null} */ ns) {
   if (ns === null) return "-";
+  if (ns >= 59.95e9) {
+    const seconds = Math.round(ns / 1e9);
+    const minutes = Math.floor(seconds / 60);
+    return minutes < 60 ? `${minutes} min ${seconds % 60} s` :
+      `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  }
   for (const [unit, size] of /** @type {[string, number][]} */ (
     [["s", 1e9], ["ms", 1e6], ["us", 1e3]])) {
-    if (ns >= size) return `${(ns / size).toPrecision(3)} ${unit}`;
+    if (ns >= 0.9995 * size) return `${(ns / size).toPrecision(3)} ${unit}`;
   }
   return `${ns} ns`;
 }

@@ -5,6 +5,7 @@ import {html, useEffect, useRef, useState} from "./vendor/preact.js";
 import {Chart} from "./charts.js";
 import {House, health, houseRows} from "./house.js";
 import {Lanes} from "./lanes.js";
+import {newestFirst} from "./past.js";
 import {STAGES, partsOf, pending, quantile, ringKey, ringName, waitsFor} from "./rings.js";
 import {Table} from "./table.js";
 import {clock, count, duration, markOf, mebibytes, precise, visible} from "./text.js";
@@ -110,7 +111,8 @@ const VERDICT_ORDER = ["stopped", "stuck", "moving", "idle"];
 const isBad = (/** @type {string} */ verdict) => verdict === "stopped" || verdict === "stuck";
 
 /** @param {Sight} sight */
-export function StuckView({picture, still}) {
+export function StuckView({picture, still, history}) {
+  const looked = history.length > 0 && picture.time_ns - history[0].time_ns >= STUCK_NS;
   const rows = picture.rings.map((/** @type {Ring} */ ring) => {
     const wait = waitsFor(ring, silenceOf(picture, ring.device));
     const unmoved = still.get(ringKey(ring)) ?? 0;
@@ -121,9 +123,10 @@ export function StuckView({picture, still}) {
     VERDICT_ORDER.indexOf(a.verdict) - VERDICT_ORDER.indexOf(b.verdict));
   const bad = rows.filter((/** @type {any} */ row) => isBad(row.verdict)).length;
   return html`
-    <p class=${bad > 0 ? "bad" : "good"}>${bad > 0 ?
+    <p class=${bad > 0 ? "bad" : looked ? "good" : "warn"}>${bad > 0 ?
       `${bad} of ${rows.length} rings are stuck: their device is stopped, or nothing has moved for a second.` :
-      "No ring is stuck: each that waits has moved within the last second."}${picture.past ?
+      looked ? "No ring is stuck: each that waits has moved within the last second." :
+      "Nobody has looked for a second yet."}${picture.past ?
       " Whether a device was stopped then no history keeps." : ""}</p>
     <${Table} label="Who waits for whom" twin="stuck" none="No event kernel is registered." sortable
       columns=${[["Device", "text"], ["Event", "text"], ["Verdict", "text"], ["Waits for", "text"],
@@ -384,7 +387,9 @@ export function SmsView({picture}) {
     <${Table} label="Queues of the KMU" none=${none(picture, "All are empty.")} twin="queues"
       columns=${[["Queue", "text"], ["Priority", "number"], ["Kernels", "number"]]}
       rows=${picture.queues.map((/** @type {any} */ one) => [
-        {text: one.name}, {text: one.priority}, {text: one.kernels}])} />`;
+        {text: one.name}, {text: one.priority}, {text: one.kernels}])} />
+    <p class="note"><code>carillon queues</code> tells of each launch that waits or runs, here or on a
+      back-end that has no KMU of gpud's.</p>`;
 }
 
 /** @param {Sight} sight */
@@ -399,7 +404,7 @@ export function LogsView({picture, logs, changes}) {
     <${Table} label="Logs of all processes" none=${!logs ? "The logs are read." : picture.past ?
       "The newest lines, which the page has, are all later." : "Nothing was logged."} twin="logs"
       columns=${[["Time", "text"], ["Process", "text"], ["Line", "text"]]}
-      rows=${[...logs ?? []].reverse().map((one) => [
+      rows=${newestFirst(logs ?? []).map((one) => [
         {text: one.time_ns === null ? "" : clock(one.time_ns)}, {text: one.process},
         {text: one.line, mark: one.level === "error" || one.level === "critical" ? "bad" :
           one.level === "warning" ? "warn" : ""}])} />`;

@@ -115,6 +115,16 @@ std::map<std::string, std::string> Kernels(Session& session) {
   return kernels;
 }
 
+// Python's own __new__ makes an object that has nothing behind it.
+template <typename Class>
+void OnlyMadeHere(const Class& made) {
+  reinterpret_cast<PyTypeObject*>(made.ptr())->tp_new =
+      [](PyTypeObject* type, PyObject*, PyObject*) -> PyObject* {
+    return PyErr_Format(PyExc_TypeError, "a %s is made by a method only",
+                        type->tp_name);
+  };
+}
+
 // Those of _waiting.py sleep on descriptors that end, or become others.
 void WakeSleepers(const py::object& device) {
   if (device.cast<const Session&>().forked()) return;  // they are another's
@@ -128,9 +138,10 @@ void Close(const py::object& device) {
 }
 
 void BindDevice(py::module_& module) {
-  py::class_<Session, std::shared_ptr<Session>>(module, "Device",
-                                                py::dynamic_attr())
-      .def("__enter__", [](std::shared_ptr<Session> self) { return self; })
+  py::class_<Session, std::shared_ptr<Session>> device(module, "Device",
+                                                       py::dynamic_attr());
+  OnlyMadeHere(device);
+  device.def("__enter__", [](std::shared_ptr<Session> self) { return self; })
       .def("__exit__",
            [](const py::object& self, const py::args&) { Close(self); })
       .def("close", &Close)
@@ -190,13 +201,15 @@ void BindDevice(py::module_& module) {
 }
 
 void BindBuffers(py::module_& module) {
-  py::class_<Part>(module, "Part")
-      .def_property_readonly("buffer",
+  py::class_<Part> part(module, "Part");
+  OnlyMadeHere(part);
+  part.def_property_readonly("buffer",
                              [](const Part& self) { return self.buffer; })
       .def_readonly("offset", &Part::offset)
       .def_readonly("length", &Part::length);
-  py::class_<Buffer, std::shared_ptr<Buffer>>(module, "Buffer")
-      .def("__enter__", [](std::shared_ptr<Buffer> self) { return self; })
+  py::class_<Buffer, std::shared_ptr<Buffer>> buffer(module, "Buffer");
+  OnlyMadeHere(buffer);
+  buffer.def("__enter__", [](std::shared_ptr<Buffer> self) { return self; })
       .def("__exit__",
            [](Buffer& self, const py::object& kind, const py::args&) {
              // What the device's end has taken along is free.
@@ -254,8 +267,9 @@ void BindQueue(py::module_& module) {
   py::class_<Taken>(module, "Taken")
       .def(py::init([](std::string from) { return Taken{std::move(from)}; }),
            "parameter"_a);
-  py::class_<Completion>(module, "Completion")
-      .def_readonly("sequence", &Completion::sequence)
+  py::class_<Completion> completion(module, "Completion");
+  OnlyMadeHere(completion);
+  completion.def_readonly("sequence", &Completion::sequence)
       .def_readonly("slot", &Completion::slot)
       .def_readonly("status", &Completion::status)
       .def_property_readonly("state", &StateOf)
@@ -270,14 +284,18 @@ void BindQueue(py::module_& module) {
                            self.sequence, self.slot, StateOf(self),
                            self.status);
       });
-  py::class_<Ended>(module, "Ended")
-      .def("__iter__", [](py::object self) { return self; })
+  py::class_<Ended> ended(module, "Ended");
+  OnlyMadeHere(ended);
+  ended.def("__iter__", [](py::object self) { return self; })
       .def("__next__", [](Ended& self) {
         auto done = self.queue->Poll();
         if (!done) throw py::stop_iteration();
         return *done;
       });
-  py::class_<Queue, std::shared_ptr<Queue>>(module, "Queue", py::dynamic_attr())
+  py::class_<Queue, std::shared_ptr<Queue>> queue(module, "Queue",
+                                                  py::dynamic_attr());
+  OnlyMadeHere(queue);
+  queue
       .def_property_readonly("device",
                              [](Queue& self) { return self.session(); })
       .def_property_readonly("kernel",

@@ -194,7 +194,8 @@ bool IsOfEachHost(const Option& key) {
   return key.section == kModelSection || std::ranges::count(kKeys, key.key) > 0;
 }
 
-void AppendGpuFlags(const Topology& topology, std::vector<std::string>* argv) {
+void AppendGpuFlags(const Topology& topology, PlannedProcess* gpud) {
+  std::vector<std::string>* const argv = &gpud->argv;
   if (!topology.part || topology.part->has_gpu) {
     AppendFlags(topology.gpu, argv);
     return;
@@ -204,8 +205,13 @@ void AppendGpuFlags(const Topology& topology, std::vector<std::string>* argv) {
                              "--link=" + link.address.ToString(),
                              "--link-host=" + topology.part->host,
                              "--link-peer=" + link.peer});
+  // The events in flight are not lost before the lease is over.
+  Nanoseconds lease = gpud::RemoteOptions().lease;
   // linkd's --tls-key is --link-key of gpud, and --lease is --link-lease.
   for (const Setting& setting : topology.mesh) {
+    if (setting.option->flag == "--lease") {
+      lease = setting.number * setting.option->unit;
+    }
     for (const std::string& flag : setting.ToFlags()) {
       const size_t prefix = flag.starts_with("--tls-") ? 6 : 2;
       argv->push_back("--link-" + flag.substr(prefix));
@@ -215,6 +221,7 @@ void AppendGpuFlags(const Topology& topology, std::vector<std::string>* argv) {
   std::erase_if(settings,
                 [](const Setting& one) { return !IsOfEachHost(*one.option); });
   AppendFlags(settings, argv);
+  gpud->when_restarted = {fmt::format("--link-wait={}", lease / 1'000'000'000)};
 }
 
 absl::Status PlanLinkds(const Topology& topology, const TestbedPaths& paths,
@@ -297,7 +304,7 @@ absl::StatusOr<LaunchPlan> PlanLaunch(const Topology& topology,
       plan.gpud.argv.push_back("--device-order=" + order);
     }
   }
-  AppendGpuFlags(topology, &plan.gpud.argv);
+  AppendGpuFlags(topology, &plan.gpud);
   RETURN_IF_ERROR(PlanLinkds(topology, paths, &plan.devices));
   for (const DeviceEntry& device : topology.devices) {
     ASSIGN_OR_RETURN(auto planned, PlanDevice(topology, device, paths));

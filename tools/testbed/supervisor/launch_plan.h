@@ -18,6 +18,7 @@ struct PlannedProcess {
   std::string name;  // "gpud", or the device's
   std::string kind;  // "gpud", or the device's
   std::vector<std::string> argv;
+  std::vector<std::string> when_restarted;  // behind argv, if it is not the first
   bool wait_ready = true;
   // In simulated time it may live its whole life before anybody has seen it
   // ready.

@@ -109,7 +109,13 @@ absl::Status Supervisor::StartProcess(const PlannedProcess& planned) {
   // Without a session of its own, a process of another user could type into the
   // terminal of this one's (TIOCSTI); in the caller's directory, it could be
   // behind a door that is closed to it.
-  auto child = ChildProcess::Spawn({.argv = planned.argv,
+  ProcessRecord* record = state_.Find(planned.name);
+  std::vector<std::string> argv = planned.argv;
+  if (record != nullptr) {
+    argv.insert(argv.end(), planned.when_restarted.begin(),
+                planned.when_restarted.end());
+  }
+  auto child = ChildProcess::Spawn({.argv = std::move(argv),
                                     .environment = std::move(environment),
                                     .directory = planned.other_user ? "/" : "",
                                     .log_path = log,
@@ -119,7 +125,6 @@ absl::Status Supervisor::StartProcess(const PlannedProcess& planned) {
         child.status().code(),
         fmt::format("{}: {}", planned.name, child.status().message()));
   }
-  ProcessRecord* record = state_.Find(planned.name);
   if (record == nullptr) {
     record =
         &state_.processes.emplace_back(ProcessRecord{.name = planned.name,

@@ -156,6 +156,19 @@ TEST_F(SupervisorRestartTest, StartsADeviceAgainAndNothingElse) {
   ExpectNothingLeft();
 }
 
+TEST_F(SupervisorRestartTest, WhatStartsAgainIsToldSo) {
+  PlannedProcess told = Process("a", {"wait"});
+  told.when_restarted = {"--again"};
+  MakeUp({"wait"}, {told});
+  const auto has_it = [&] {
+    return FileText(fmt::format("/proc/{}/cmdline", Pid("a")))
+        .ends_with(std::string("wait\0--again\0", 13));
+  };
+  EXPECT_FALSE(has_it());
+  ASSERT_TRUE(Ask(Of({"a"})).ok());
+  EXPECT_TRUE(has_it());
+}
+
 TEST_F(SupervisorRestartTest, EndsGpudAfterTheDevicesAndStartsItBefore) {
   MakeUp({"wait"}, {Process("a", {"wait"}), Process("b", {"wait"})});
   Client client(paths_, ToJson(Of({"a", "gpud"})));

@@ -354,6 +354,8 @@ TEST_F(SliceSizesTest, WithABoundASliceIsAsManyWavesAsItsTimeAllows) {
   for (int i = 0; i < 40; ++i) sizes.Ran(kmd, kWave, kWave, 35'000);
   EXPECT_EQ(sizes.Next(kmd, kWave), 2 * kWave);
   EXPECT_EQ(sizes.figures().over_bound, 0u);
+  sizes.Ran(kmd, kWave, 3 * kWave, 120'000);
+  EXPECT_EQ(sizes.figures().over_bound, 1u) << "each of its waves is short";
 }
 
 TEST_F(SliceSizesTest, ASliceIsQueuedShortlyBeforeTheOneThatRunsEnds) {

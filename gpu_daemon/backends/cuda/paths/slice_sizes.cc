@@ -80,7 +80,7 @@ void SliceSizes::Ran(const KernelMetadata& kmd, uint64_t wave, uint64_t blocks,
   if (!took_ns) return;
   const uint64_t waves = (blocks + wave - 1) / wave;
   const Nanoseconds each = std::max<Nanoseconds>(*took_ns / waves, 1);
-  if (bound_ns_ != 0 && each > bound_ns_) ++figures_.over_bound;
+  if (bound_ns_ != 0 && *took_ns > bound_ns_) ++figures_.over_bound;
   if (wave_ns_.size() >= kMostShapes) wave_ns_.clear();
   const auto [known, fresh] = wave_ns_.emplace(KeyOf(kmd), each);
   if (!fresh) known->second = (3 * known->second + each) / 4;

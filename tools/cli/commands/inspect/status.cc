@@ -124,7 +124,7 @@ std::string Slices(const v1::SliceCounts& counts) {
       "{} of {} launches in {} slices", FormatCount(counts.launches()),
       FormatCount(counts.launches() + whole), FormatCount(counts.slices()));
   if (counts.over_bound() != 0) {
-    text += fmt::format(", {} of them with waves longer than --preempt-us",
+    text += fmt::format(", {} of them longer than --preempt-us",
                         FormatCount(counts.over_bound()));
   }
   return text + Whole(counts.whole());
