@@ -27,7 +27,7 @@ TEST(MemoryTest, ARangeGivesEachAddressOnceAndSaysWhenThereAreNoMore) {
     last = *address;
     ASSERT_TRUE(memory.Free(*address).ok());
   }
-  EXPECT_EQ(mapped, 130'562) << "docs/simulated_time.md says so";
+  EXPECT_EQ(mapped, 130'561) << "docs/simulated_time.md says so";
   EXPECT_TRUE(absl::IsResourceExhausted(address.status()));
   EXPECT_THAT(std::string(address.status().message()),
               ::testing::HasSubstr("a new GPU has all of them"));
