@@ -44,6 +44,7 @@ class Workload {
 absl::StatusOr<std::unique_ptr<Workload>> MakeWorkload(
     const std::string& name, const WorkloadOptions& options);
 
+// Waits for the launch's end as long as gpud lives. Errors: those of LaunchKernel.
 absl::Status LaunchAndCount(edge::Device& device,
                             const edge::Device::LaunchSpec& spec,
                             RunFigures* figures);

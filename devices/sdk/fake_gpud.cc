@@ -287,6 +287,7 @@ grpc::Status FakeGpud::LaunchKernel(grpc::ServerContext* context,
   if (auto status = Enter("LaunchKernel", context); !status.ok()) return status;
   MutexLock lock(mutex_);
   seen_.launch = *request;
+  seen_.launch_deadline = context->deadline();
   response->set_dispatched_ns(100);
   response->set_finished_ns(2000);
   // So that a test can ask for a failure: a kernel named fail_with_N.

@@ -72,6 +72,7 @@ class FakeGpud : private v1::Devices::Service, private v1::Events::Service {
     v1::AttachRequest attach;
     v1::RegisterEventRequest registration;
     v1::LaunchKernelRequest launch;
+    std::chrono::system_clock::time_point launch_deadline;
     v1::CopyRequest copy;
     std::vector<std::string> calls;  // names, in order
     uint64_t scheduled = 0;          // through which sequence

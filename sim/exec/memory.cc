@@ -99,7 +99,8 @@ absl::StatusOr<DeviceAddress> Memory::TakeAddresses(uint64_t bytes,
   if (bytes > left) {
     return absl::ResourceExhaustedError(
         fmt::format("'{}': {} bytes are more than the {} of addresses that the "
-                    "simulated GPU has left",
+                    "simulated GPU has left: each is given once, and a new "
+                    "GPU has all of them",
                     name, bytes, left));
   }
   const DeviceAddress begin = range.next;

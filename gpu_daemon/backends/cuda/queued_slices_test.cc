@@ -6,6 +6,7 @@
 #include <chrono>
 #include <future>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "gpu_daemon/backends/cuda/paths/sliced_run.h"
@@ -21,9 +22,11 @@ using shm::EventStatus;
 class QueuedSlicesTest : public CudaSlicesTest {
  protected:
   // gpes, with slices whose time is known.
-  void OpenSlices() {
+  void OpenSlices(const Gpu::Options& gpu = GpuOptions()) {
     NoteBlocks();
-    ASSERT_NO_FATAL_FAILURE(Open("gpes"));
+    ASSERT_NO_FATAL_FAILURE(CudaBackendFixture::Open(gpu));
+    Use(GetParam());
+    ASSERT_TRUE(backend_->SetPolicy("gpes").ok());
     wave_ = static_cast<uint32_t>(Wave());
     grid_ = {4 * wave_, 1, 1};
     Measure();
@@ -197,6 +200,26 @@ TEST_P(QueuedSlicesTest,
   ends_ = kAllEnd;
   EXPECT_EQ(result.get().state, EventState::kAborted);
   EXPECT_EQ(LogSinceThen(), (std::vector<uint32_t>{1}));
+}
+
+// From when it was queued it only waits.
+TEST_P(QueuedSlicesTest, TheTimeOfTheSecondBeginsWhenTheFirstHasEnded) {
+  constexpr std::chrono::milliseconds kLongest(2'000);
+  Gpu::Options gpu = GpuOptions();
+  gpu.longest_kernel = kLongest;
+  gpu.recovers = false;  // nothing finds room to stop it
+  ASSERT_NO_FATAL_FAILURE(OpenSlices(gpu));
+  auto result = SubmitUntilTwoAreQueued(1, *device_);
+  std::this_thread::sleep_for(kLongest / 4);
+  const auto ends = std::chrono::steady_clock::now();
+  EndTheFirst();
+  EXPECT_EQ(result.get().status, static_cast<uint32_t>(EventStatus::kTimedOut));
+  EXPECT_GE(std::chrono::steady_clock::now() - ends, kLongest);
+  // No context is left to take anything back from.
+  ends_ = kAllEnd;
+  backend_->Stop();
+  device_.reset();
+  backend_.reset();
 }
 
 TEST_P(QueuedSlicesTest, OneThatTheDriverDoesNotQueueIsLaunchedAtTheEnd) {

@@ -17,9 +17,9 @@ FaultRecord::FaultRecord(std::string file) : file_(std::move(file)) {
   if (file_.empty()) return;
   // A device's name has no spaces.
   std::ifstream in(file_);
-  std::string pid;
-  if (!std::getline(in, pid)) return;
-  for (std::string line; std::getline(in, line);) {
+  std::string line;
+  std::getline(in, line);  // the mark
+  while (std::getline(in, line)) {
     RunId run;
     std::istringstream words(line);
     if (words >> run.event_id >> run.sequence >> run.owner >> run.device) {
@@ -27,11 +27,6 @@ FaultRecord::FaultRecord(std::string file) : file_(std::move(file)) {
     }
   }
   std::ranges::sort(before_);
-  // Else a fault in a later life of the testbed would be compared with this one.
-  // Devices may still have to read the pid.
-  if (truncate(file_.c_str(), static_cast<off_t>(pid.size() + 1)) != 0) {
-    before_.clear();
-  }
 }
 
 std::vector<RunId> FaultRecord::Blame(std::span<const RunId> ran) const {
@@ -51,7 +46,8 @@ absl::Status FaultRecord::Note(std::span<const RunId> ran,
   std::ofstream out(file_, std::ios::trunc);
   mark.pid = getpid();
   out << mark.ToLine() << '\n';
-  for (const RunId& run : ran) {
+  const bool none = std::ranges::none_of(ran, &RunId::is_event);
+  for (const RunId& run : none ? std::span(before_) : ran) {
     if (run.is_event()) {
       out << run.event_id << ' ' << run.sequence << ' ' << run.owner << ' '
           << run.device << '\n';

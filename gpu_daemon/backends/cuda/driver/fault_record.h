@@ -33,10 +33,14 @@ struct RunId {
 // What may have faulted is noted in the file by which devices know that another gpud
 // comes (TestbedPaths::restart_mark()), behind this one's pid. The next gpud runs it
 // again; what may have faulted there, too, is what did. One thread.
+//
+// A note stays until another one takes its place: a gpud may end before it serves,
+// or be killed. It does no harm to events that have ended since: their sequences do
+// not come again.
 class FaultRecord {
  public:
-  // With what the gpud before this one has noted in `file`, which is taken out of
-  // there. What cannot be read was not noted. Empty: nothing outlives this process.
+  // With what was noted last in `file`. What cannot be read was not noted. Empty:
+  // nothing outlives this process.
   explicit FaultRecord(std::string file);
 
   // The GPU is lost, and one of these has faulted. Those to blame: the only one;
@@ -45,7 +49,8 @@ class FaultRecord {
   std::vector<RunId> Blame(std::span<const RunId> ran) const;
 
   // This process ends for the next gpud, as `mark` says but for the pid, and one
-  // of these may have faulted, if there are any. Errors: the system's.
+  // of these may have faulted. If there are none, those in the record stay there.
+  // Errors: the system's.
   absl::Status Note(std::span<const RunId> ran, RestartMark mark = {}) const;
 
  private:

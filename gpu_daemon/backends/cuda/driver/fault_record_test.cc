@@ -43,7 +43,8 @@ TEST_F(FaultRecordTest, OfSeveralItIsTheOneThatRanAtTwoFaults) {
               ElementsAre(kRogue));
 }
 
-TEST_F(FaultRecordTest, ARecordIsForTheNextProcessAndNoLaterOne) {
+// A gpud may end before it serves, for whatever reason.
+TEST_F(FaultRecordTest, ANoteOutlivesAGpudThatSaysNothing) {
   ASSERT_TRUE(FaultRecord(File()).Note(std::vector{kRogue, kHonest}).ok());
   EXPECT_THAT(FaultRecord(File()).Blame(std::vector{kRogue, kLater}),
               ElementsAre(kRogue));
@@ -53,7 +54,21 @@ TEST_F(FaultRecordTest, ARecordIsForTheNextProcessAndNoLaterOne) {
   file >> pid;
   EXPECT_EQ(pid, getpid());
   EXPECT_THAT(FaultRecord(File()).Blame(std::vector{kRogue, kLater}),
-              IsEmpty());
+              ElementsAre(kRogue));
+}
+
+TEST_F(FaultRecordTest, ANoteWithoutEventsLeavesThoseOfTheLastOne) {
+  ASSERT_TRUE(FaultRecord(File()).Note(std::vector{kRogue, kHonest}).ok());
+  ASSERT_TRUE(FaultRecord(File()).Note(std::vector{kBackground}).ok());
+  EXPECT_THAT(FaultRecord(File()).Blame(std::vector{kRogue, kLater}),
+              ElementsAre(kRogue));
+}
+
+TEST_F(FaultRecordTest, ANoteTakesThePlaceOfTheLastOne) {
+  ASSERT_TRUE(FaultRecord(File()).Note(std::vector{kRogue, kHonest}).ok());
+  ASSERT_TRUE(FaultRecord(File()).Note(std::vector{kLater, kHonest}).ok());
+  EXPECT_THAT(FaultRecord(File()).Blame(std::vector{kRogue, kLater}),
+              ElementsAre(kLater));
 }
 
 TEST_F(FaultRecordTest, ADeviceThatAttachesAnewIsAnother) {

@@ -435,6 +435,13 @@ Gpu::Loss Gpu::EndCulprits(std::vector<Unfinished>& unfinished) {
             .suspects = std::move(ran),
             .mark = {.named = true}};
   }
+  if (std::ranges::none_of(ran, &RunId::is_event)) {
+    return {.why = fmt::format(
+                "the GPU is lost, and what did that is not known: it had {}",
+                ran.empty() ? "no kernel"
+                            : FormatPlural(ran.size(), "kernel") +
+                                  " of no known event")};
+  }
   return {.why = fmt::format("the GPU is lost, by one of the {} launches that "
                              "it had: which one, their next run shows",
                              ran.size()),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cuda/paths/host_words.h"
@@ -92,6 +93,12 @@ uint64_t TakeUnfinishedOf(const std::shared_ptr<EventKernel>& event,
     }
     event->memory().bell().Signal();
   };
+  const auto run_of = [&event](uint64_t sequence) {
+    return RunId{.device = event->memory().name(),
+                 .owner = event->memory().owner(),
+                 .event_id = event->event_id(),
+                 .sequence = sequence};
+  };
   // Counted as done until they turn out otherwise. Which the GPU has ended, nobody
   // knows: what was rung is no evidence.
   event->ledger().LoseCount();
@@ -102,10 +109,7 @@ uint64_t TakeUnfinishedOf(const std::shared_ptr<EventKernel>& event,
     const auto end = [complete, s](EventState state, uint32_t end_status) {
       complete(s, state, end_status);
     };
-    const RunId run{.device = event->memory().name(),
-                    .owner = event->memory().owner(),
-                    .event_id = event->event_id(),
-                    .sequence = s};
+    const RunId run = run_of(s);
     if (s == overdue) {
       lost.unfinished.push_back({.kmd = event->kmd(),
                                  .args = {},
@@ -137,16 +141,25 @@ uint64_t TakeUnfinishedOf(const std::shared_ptr<EventKernel>& event,
          .end = end,
          .run = run});
   }
-  if (!in_ring || rung < taken) {
-    // The doorbell does not say what the GPU has taken: so that nobody else seems
-    // to be all that ran.
+  // What the GPU has taken, and the doorbell does not show: nothing completes it,
+  // but it may have faulted.
+  const auto add_hidden = [&](RunId run, bool is_overdue) {
     lost.unfinished.push_back(
         {.kmd = event->kmd(),
          .args = {},
          .end = [](EventState, uint32_t) {},
-         .run = {.device = event->memory().name()},
+         .run = std::move(run),
+         .overdue = is_overdue,
          .ends_as =
              Unfinished::End{.state = EventState::kAborted, .status = 0}});
+  };
+  const uint64_t last = std::min(taken, ended + entries);
+  for (uint64_t s = rung + 1; s <= last; ++s) {
+    if (!IsCompleted(*event, s)) add_hidden(run_of(s), s == overdue);
+  }
+  // Nobody knows which, so that nobody else seems to be all that ran.
+  if (!in_ring && rung >= last) {
+    add_hidden({.device = event->memory().name()}, false);
   }
   Publish(totals, shown);
   return rung;

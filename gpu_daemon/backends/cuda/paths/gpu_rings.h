@@ -36,7 +36,8 @@ void Publish(const simt::EventTotals& from, simt::EventTotals& to);
 // from the doorbell and the completions. All that were rung and have not ended
 // count as taken now, and end in the replay; `overdue` (0: none) ends as timed
 // out, and one whose entry does not hold (any more) as refused. What the GPU has
-// taken of a doorbell that does not hold is one more run, without an event.
+// taken beyond what the doorbell shows may have faulted, too, and completes as
+// nothing; where nobody knows what that is, it is one more run, without an event.
 // `totals.failed` and `totals.refused` must be right for those that have ended;
 // `totals` and `shown`, which the event kernel follows, are brought up to date,
 // also while the replay goes on, and must live as long as that. Returns the last

@@ -236,8 +236,7 @@ absl::Status PersistentEngine::Begin(Blocks& blocks) {
 bool PersistentEngine::EndAll() {
   if (host_.residents().empty()) return true;
   StoreWord(words_->control.command, kPersistentEnd);
-  const auto nothing = [](ServedRing&) {};
-  return rings_.AwaitIdle(nothing, nothing);
+  return rings_.AwaitIdle([](ServedRing&) { return true; }, [](ServedRing&) {});
 }
 
 bool PersistentEngine::LookAt(ResidentEvent& resident, Nanoseconds now) {
