@@ -246,6 +246,19 @@ TEST_F(TwoHostsTest, EachHostStartsItsPartAndShowsIt) {
   EXPECT_TRUE(Eventually([&] {
     return b_->Document({"links"})["links"][0]["rtt_ns"].get<uint64_t>() > 0;
   }));
+  // One that is stopped cannot say that the link is up.
+  const pid_t linkd = b_->PidOf("linkd-a");
+  kill(linkd, SIGSTOP);
+  EXPECT_TRUE(Eventually([&] {
+    const Json link = b_->Document({"links"})["links"][0];
+    return link["state"].get<std::string>().starts_with("linkd silent for ") &&
+           link["rtt_ns"].is_null() && link["in_flight"].is_null();
+  })) << b_->Call({"links"}).out;
+  kill(linkd, SIGCONT);
+  EXPECT_TRUE(Eventually([&] {
+    return b_->Document({"links"})["links"][0]["state"] == "up";
+  })) << b_->Call({"links"}).out;
+  ASSERT_TRUE(GoesOn());
   EXPECT_THAT(a_->Call({"hosts"}).out,
               AllOf(::testing::ContainsRegex("a +yes +- +no +echo0"),
                     ::testing::ContainsRegex(fmt::format(

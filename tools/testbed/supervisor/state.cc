@@ -116,6 +116,7 @@ absl::StatusOr<TestbedState> FromJson(const Json& json) {
   }
   if (json.contains("host")) {
     state.host = json.at("host");
+    state.engine = json.at("engine");
     for (const Json& host : json.at("hosts")) {
       state.hosts.push_back(
           {.name = host.at("name"),
@@ -219,6 +220,7 @@ Json ToJson(const TestbedState& state) {
                {"processes", std::move(processes)}};
   if (state.host.empty()) return json;
   json["host"] = state.host;
+  json["engine"] = state.engine;
   json["hosts"] = Json::array();
   for (const HostPart::Host& host : state.hosts) {
     json["hosts"].push_back({{"name", host.name},

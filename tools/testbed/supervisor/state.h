@@ -55,8 +55,10 @@ struct TestbedState {
   std::string testbed;
   Phase phase = Phase::kStarting;
   std::string topology_file;
-  // Where there are hosts: this one, and all.
+  // Where there are hosts: this one, what carries the events between them, and
+  // all.
   std::string host;
+  std::string engine;
   std::vector<HostPart::Host> hosts;
   ProcessIdentity supervisor;
   int64_t started_unix = 0;  // seconds

@@ -68,6 +68,7 @@ Supervisor::Supervisor(LaunchPlan plan, LockedDirectory directory,
   state_.testbed = plan_.testbed;
   if (plan_.part) {
     state_.host = plan_.part->host;
+    state_.engine = plan_.part->engine;
     state_.hosts = plan_.part->hosts;
   }
   state_.topology_file = options_.topology_file;

@@ -81,6 +81,19 @@ TEST(Hosts, EachHasItsDevicesAndItsLinks) {
   EXPECT_THAT(Links(*c->part), ElementsAre("b at 10.0.0.6:4001"));
 }
 
+TEST(Hosts, EachSaysWhatCarriesTheEvents) {
+  EXPECT_EQ(PartOf(Lab(), "a")->part->engine, "tls");
+  std::string text = kLab;
+  const std::string_view lease = "  lease: 30";
+  text.replace(text.find(lease), lease.size(),
+               "  lease: 30\n  engine: ucx\n  trusted: true");
+  const TopologyReading reading = ReadTopology(text, "lab");
+  ASSERT_THAT(reading.problems, IsEmpty());
+  for (const char* host : {"a", "b", "c"}) {
+    EXPECT_EQ(PartOf(reading.topology, host)->part->engine, "ucx") << host;
+  }
+}
+
 TEST(Hosts, EtcdTellsTheAddressThatTheFileLeavesOut) {
   std::string text = kLab;
   const auto replace = [&](std::string_view from, std::string_view to) {
