@@ -63,6 +63,9 @@ struct TestbedState {
   ProcessIdentity supervisor;
   int64_t started_unix = 0;  // seconds
   std::vector<ProcessRecord> processes;
+  // One of its own (`mesh: etcd: own`), which the supervisor starts again by
+  // itself.
+  std::optional<ProcessRecord> etcd;
 
   ProcessRecord* Find(const std::string& name);
 };

@@ -257,6 +257,10 @@ std::vector<std::string> CheckHosts(const Topology& topology) {
       add(fmt::format("{}: what begins with {} is a link's own", what,
                       kLinkdPrefix));
     }
+    if (topology.own_etcd && device.name == kEtcdName) {
+      add(fmt::format("{}: mesh: etcd: own starts a process of that name",
+                      what));
+    }
   }
   if (!wrong.empty()) return wrong;
   for (const DeviceEntry& device : topology.devices) {

@@ -127,6 +127,12 @@ TEST(Hosts, AnEtcdOfItsOwnIsOnTheGpusHostOnThePortBeforeTheLinks) {
   EXPECT_THAT(Links(*part->part),
               ElementsAre("a at 10.0.0.6:4000", "c at 10.0.0.6:4001"));
   EXPECT_FALSE(Lab().own_etcd);
+  // It is a process beside the devices, with a log of its own.
+  const size_t name = text.find("nic0");
+  text.replace(name, 4, "etcd");
+  EXPECT_THAT(ReadTopology(text, "lab").problems[0].ToString("lab.yaml"),
+              HasSubstr("device 'etcd': mesh: etcd: own starts a process of "
+                        "that name"));
 }
 
 TEST(Hosts, AnEtcdElsewhereIsByTls) {
