@@ -138,8 +138,9 @@ devices:
         self.both_up()
         until(lambda: self.listed_etcd() == ("ready", self.etcd_pid(), 1, signal.SIGKILL), "ps's word of it")
         self.assertRegex(self.run_("ps", environment=self.at("b")),
-                         rf"etcd +etcd +ready +{self.etcd_pid()} .*1 \(last: SIGKILL\) +https://127.0.0.1:{self.port - 1}")
-        self.assertIn("etcd etcd ready", " ".join(self.run_("ps", "-f", self.file).split()))
+                         rf"etcd +etcd +ready +{self.etcd_pid()} .*1 \(last: SIGKILL\) "
+                         rf"+https://127.0.0.1:{self.port - 1}")
+        until(lambda: "etcd etcd ready" in " ".join(self.run_("ps", "-f", self.file).split()), "etcd's word of itself")
         self.assertIn("started again whenever it ends", self.run_("restart", "etcd", code=1, environment=self.at("b")))
         self.assertIn("etcd ended (SIGKILL): another one is started; what runs goes on", self.text("b.log"))
         self.goes_on()
@@ -197,10 +198,12 @@ devices:
         self.assertRegex(self.refused("b", code=1, runtime="second"),
                          rf"host 'b' of testbed 'lab' is up already \(.*, pid {b.pid}\)")
         self.make_certificates("stranger", me="URI:carillon:role:link,DNS:a,DNS:b")
-        self.file.write_text(self.file.read_text().replace("ca-me", "stranger-me"))
-        for said in (self.run_("hosts", "-f", self.file, code=5), self.refused("a", code=5)):
-            self.assertRegex(said, rf"etcd on 127.0.0.1:{self.port - 1}, which host 'b' starts, "
-                                   r"is not to be believed: .*certificate")
+        good = self.file.read_text()
+        for right, wrong, trouble in (("ca-me", "stranger-me", "refuses this host's certificate: "),
+                                      ("ca: ca", "ca: stranger", "is not to be believed: .*certificate")):
+            self.file.write_text(good.replace(right, wrong))
+            for said in (self.run_("hosts", "-f", self.file, code=5), self.refused("a", code=5)):
+                self.assertRegex(said, rf"etcd on 127.0.0.1:{self.port - 1}, which host 'b' starts, {trouble}")
         self.write_topology()
         self.assertEqual(self.states(), {"a": "not up", "b": "up"})
         self.run_("down", "-f", self.file)
