@@ -102,6 +102,13 @@ devices:
         until(lambda: self.taken().get("taken", 0) >= before + 100, f"events after {before}")
         self.assertEqual(self.taken()["failed"], 0)
 
+    def listed_etcd(self):
+        """As host b's ps has it: state, pid, restarts, and by what the last one ended."""
+        listed = json.loads(self.run_("ps", "-o", "json", environment=self.at("b")))["testbeds"][0]["processes"]
+        [etcd] = [process for process in listed if process["kind"] == "etcd"]
+        last = etcd["last_exit"]
+        return etcd["state"], etcd["pid"], etcd["restarts"], last and last["signal"]
+
     def etcd_pid(self):
         for process in pathlib.Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
@@ -125,9 +132,16 @@ devices:
 
         # It dies, and another one has what it knew; nothing that runs is the worse for it.
         first = self.etcd_pid()
+        self.assertEqual(self.listed_etcd(), ("ready", first, 0, None))
         os.kill(first, signal.SIGKILL)
         until(lambda: self.etcd_pid() not in (None, first), "another etcd")
         self.both_up()
+        until(lambda: self.listed_etcd() == ("ready", self.etcd_pid(), 1, signal.SIGKILL), "ps's word of it")
+        self.assertRegex(self.run_("ps", environment=self.at("b")),
+                         rf"etcd +etcd +ready +{self.etcd_pid()} .*1 \(last: SIGKILL\) "
+                         rf"+https://127.0.0.1:{self.port - 1}")
+        until(lambda: "etcd etcd ready" in " ".join(self.run_("ps", "-f", self.file).split()), "etcd's word of itself")
+        self.assertIn("started again whenever it ends", self.run_("restart", "etcd", code=1, environment=self.at("b")))
         self.assertIn("etcd ended (SIGKILL): another one is started; what runs goes on", self.text("b.log"))
         self.goes_on()
 
@@ -184,8 +198,12 @@ devices:
         self.assertRegex(self.refused("b", code=1, runtime="second"),
                          rf"host 'b' of testbed 'lab' is up already \(.*, pid {b.pid}\)")
         self.make_certificates("stranger", me="URI:carillon:role:link,DNS:a,DNS:b")
-        self.file.write_text(self.file.read_text().replace("ca-me", "stranger-me"))
-        self.assertIn("etcd does not answer", self.run_("hosts", "-f", self.file, code=4))
+        good = self.file.read_text()
+        for right, wrong, trouble in (("ca-me", "stranger-me", "refuses this host's certificate: "),
+                                      ("ca: ca", "ca: stranger", "is not to be believed: .*certificate")):
+            self.file.write_text(good.replace(right, wrong))
+            for said in (self.run_("hosts", "-f", self.file, code=5), self.refused("a", code=5)):
+                self.assertRegex(said, rf"etcd on 127.0.0.1:{self.port - 1}, which host 'b' starts, {trouble}")
         self.write_topology()
         self.assertEqual(self.states(), {"a": "not up", "b": "up"})
         self.run_("down", "-f", self.file)

@@ -134,7 +134,7 @@ TEST(BenchSmoke, LinkBenchMeasuresEventsBesideTheStreamThatCarriesThem) {
                                                "batches of 512, all sleep"));
   ExpectMeasured(document["parts"][0], 3);  // percentiles of a round trip
   ExpectMeasured(document["parts"][1], 1);  // the rate
-  ExpectFigures(document, 6);
+  ExpectFigures(document, 9);
 }
 
 // A range {median, low, high, runs} of `runs` runs that all measured something.

@@ -1,5 +1,6 @@
 // Measures a link between two hosts, which are both this machine: events that
-// another host's gpud runs, compared with the TLS stream that carries them.
+// another host's gpud runs, by both engines, compared with the TLS stream that
+// carries those of the engine tls.
 #include <chrono>
 #include <string>
 #include <string_view>
@@ -33,6 +34,9 @@ std::vector<Contender> RoundTrips() {
       Make("tls", "tls", "the link's TLS stream, 64 bytes"),
       Make("remote_null", "remote", "null event over a link"),
       Make("remote_echo", "remote_echo", "64-byte echo event over a link"),
+      Make("remote_null_ucx", "remote_ucx", "null event over a link, by ucx"),
+      Make("remote_echo_ucx", "remote_echo_ucx",
+           "64-byte echo event over a link, by ucx"),
       Make("event_null", "local", "null event on one host"),
       Make("tls", "tls_again", "the link's TLS stream (control)")};
   for (Contender& contender : all) contender.job.pipeline_time = {};
@@ -44,6 +48,9 @@ std::vector<Contender> Batches() {
       Make("tls", "tls", "the link's TLS stream, 64 bytes"),
       Make("remote_null", "remote", "null events over a link"),
       Make("remote_echo", "remote_echo", "64-byte echo events over a link"),
+      Make("remote_null_ucx", "remote_ucx", "null events over a link, by ucx"),
+      Make("remote_echo_ucx", "remote_echo_ucx",
+           "64-byte echo events over a link, by ucx"),
       Make("remote_null", "remote_again", "null events over a link (control)")};
   for (Contender& contender : all) {
     contender.job.round_trips = 0;
@@ -67,6 +74,8 @@ absl::StatusOr<BenchResult> Run(const BenchRun& run) {
        one.Ratio("remote", "tls", kP50), Wish::kAtMost, 4},
       {"remote_echo_over_tls_p50", "64-byte echo over a link / TLS, p50", "x",
        one.Ratio("remote_echo", "tls", kP50)},
+      {"ucx_over_tls_p50", "null event over a link, ucx / tls, p50", "x",
+       one.Ratio("remote_ucx", "remote", kP50)},
       {"control_batches", "control: null events over a link twice, rate", "x",
        many.Ratio("remote_again", "remote", kRate)},
       {"remote_null_rate", "null events over a link, batches of 512", "M/s",
@@ -74,6 +83,12 @@ absl::StatusOr<BenchResult> Run(const BenchRun& run) {
       {"remote_echo_rate", "64-byte echo events over a link, batches of 512",
        "M/s", Scaled(many.Value("remote_echo", kRate), 1e-6), Wish::kAtLeast,
        1.5},
+      {"ucx_over_tls_rate",
+       "null events over a link, ucx / tls, batches of 512", "x",
+       many.Ratio("remote_ucx", "remote", kRate)},
+      {"remote_echo_ucx_rate",
+       "64-byte echo events over a link, ucx, batches of 512", "M/s",
+       Scaled(many.Value("remote_echo_ucx", kRate), 1e-6)},
   };
   result.parts = {one, many};
   result.bases = {{one.name(), "tls"}};

@@ -1,5 +1,5 @@
 // One topology on two hosts, each brought up by one command: here both are this
-// machine, and each has a runtime directory of its own.
+// machine, and each has a runtime directory of its own. By each engine of a link.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,6 +20,7 @@
 #include "base/json.h"
 #include "base/temp_directory.h"
 #include "base/testing/eventually.h"
+#include "base/testing/tcp_relay.h"
 #include "base/testing/test_ca.h"
 #include "base/tls_files.h"
 #include "base/unique_fd.h"
@@ -142,7 +143,7 @@ class Host {
   bool up_ = false;
 };
 
-class TwoHostsTest : public ::testing::Test {
+class TwoHostsTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     a_ = std::make_unique<Host>("a", ca_, topology_);
@@ -194,6 +195,8 @@ class TwoHostsTest : public ::testing::Test {
       R"(name: lab
 mesh:
   lease: 120
+  engine: {}
+  trusted: true
   tls: {{certificate: host.pem, key: host.key, ca: ca.pem}}
 hosts:
   a:
@@ -206,7 +209,8 @@ devices:
     command: [{}, --pause, 5, --patience, 100000, --resume-within, 60]
   - {{name: fpga0, kind: fpga, host: b, fps: 5}}
 )",
-      port_, fs::absolute("integration_tests/echo_device").string());
+      GetParam(), port_,
+      fs::absolute("integration_tests/echo_device").string());
   const TempDirectory files_ = *TempDirectory::Make();
   const TestCa ca_{files_.path()};
   std::unique_ptr<Host> a_;
@@ -214,7 +218,13 @@ devices:
   uint64_t taken_ = 0;
 };
 
-TEST_F(TwoHostsTest, EachHostStartsItsPartAndShowsIt) {
+std::string NameOfParam(const ::testing::TestParamInfo<std::string>& info) {
+  return info.param;
+}
+INSTANTIATE_TEST_SUITE_P(, TwoHostsTest, ::testing::Values("tls", "ucx"),
+                         NameOfParam);
+
+TEST_P(TwoHostsTest, EachHostStartsItsPartAndShowsIt) {
   ASSERT_NO_FATAL_FAILURE(UpBoth());
   ASSERT_TRUE(GoesOn());
   EXPECT_GT(a_->PidOf("echo0"), 0);
@@ -232,12 +242,13 @@ TEST_F(TwoHostsTest, EachHostStartsItsPartAndShowsIt) {
   const Json at_a = a_->Document({"links"})["links"][0];
   EXPECT_EQ(at_a["link"], "a-b");
   EXPECT_EQ(at_a["state"], "up");
-  EXPECT_EQ(at_a["engine"], "tls");
+  EXPECT_EQ(at_a["engine"], GetParam());
   EXPECT_EQ(at_a["connections"], 1);
   EXPECT_EQ(at_a["replayed"], 0);
   const Json at_b = b_->Document({"links"})["links"][0];
   EXPECT_EQ(at_b["link"], "a-b");
   EXPECT_EQ(at_b["state"], "up");
+  EXPECT_EQ(at_b["engine"], GetParam());
   EXPECT_EQ(at_b["connections"], 1);
   EXPECT_EQ(at_b["downs"], 0);
   EXPECT_EQ(at_b["down_ns"], 0);
@@ -246,6 +257,19 @@ TEST_F(TwoHostsTest, EachHostStartsItsPartAndShowsIt) {
   EXPECT_TRUE(Eventually([&] {
     return b_->Document({"links"})["links"][0]["rtt_ns"].get<uint64_t>() > 0;
   }));
+  // One that is stopped cannot say that the link is up.
+  const pid_t linkd = b_->PidOf("linkd-a");
+  kill(linkd, SIGSTOP);
+  EXPECT_TRUE(Eventually([&] {
+    const Json link = b_->Document({"links"})["links"][0];
+    return link["state"].get<std::string>().starts_with("linkd silent for ") &&
+           link["rtt_ns"].is_null() && link["in_flight"].is_null();
+  })) << b_->Call({"links"}).out;
+  kill(linkd, SIGCONT);
+  EXPECT_TRUE(Eventually([&] {
+    return b_->Document({"links"})["links"][0]["state"] == "up";
+  })) << b_->Call({"links"}).out;
+  ASSERT_TRUE(GoesOn());
   EXPECT_THAT(a_->Call({"hosts"}).out,
               AllOf(::testing::ContainsRegex("a +yes +- +no +echo0"),
                     ::testing::ContainsRegex(fmt::format(
@@ -282,7 +306,7 @@ TEST_F(TwoHostsTest, EachHostStartsItsPartAndShowsIt) {
   EndWell(*b_);
 }
 
-TEST_F(TwoHostsTest, WhoeverIsKilledEachEventEndsOnce) {
+TEST_P(TwoHostsTest, WhoeverIsKilledEachEventEndsOnce) {
   ASSERT_NO_FATAL_FAILURE(UpBoth());
   ASSERT_TRUE(GoesOn());
   EXPECT_TRUE(b_->KillAndAwaitNext("linkd-a"));
@@ -320,7 +344,34 @@ TEST_F(TwoHostsTest, WhoeverIsKilledEachEventEndsOnce) {
   EndWell(*b_);
 }
 
-TEST_F(TwoHostsTest, PostmortemTellsOneStoryOfBothHosts) {
+TEST_P(TwoHostsTest, ALinkThatIsCutGoesOnAndEachEventEndsOnce) {
+  TcpRelay relay(fmt::format("127.0.0.1:{}", port_));
+  std::string by_relay = topology_;
+  const std::string port = fmt::format(":{}", port_);
+  by_relay.replace(by_relay.find(port), port.size(),
+                   relay.address().substr(relay.address().find(':')));
+  std::ofstream(a_->file()) << by_relay;
+  ASSERT_NO_FATAL_FAILURE(UpBoth());
+  constexpr uint64_t kCuts = 5;
+  for (uint64_t i = 0; i < kCuts; ++i) {
+    ASSERT_TRUE(GoesOn());
+    const uint64_t before = relay.connections();
+    relay.Cut();
+    ASSERT_TRUE(Eventually([&] { return relay.connections() > before; }));
+  }
+  ASSERT_TRUE(GoesOn());
+  ExpectAllWell();
+  EXPECT_GE(a_->Document({"links"})["links"][0]["connections"], 1 + kCuts);
+  EndWell(*a_);
+  EndWell(*b_);
+}
+
+// What does not depend on the engine.
+class TwoHostsByTlsTest : public TwoHostsTest {};
+INSTANTIATE_TEST_SUITE_P(, TwoHostsByTlsTest, ::testing::Values("tls"),
+                         NameOfParam);
+
+TEST_P(TwoHostsByTlsTest, PostmortemTellsOneStoryOfBothHosts) {
   for (const Host* const host : {a_.get(), b_.get()}) {
     std::string text = "record: 65536\n" + topology_;
     text.replace(text.find("backend: cpu"), 0, "trace: true, ");
@@ -388,7 +439,7 @@ TEST_F(TwoHostsTest, PostmortemTellsOneStoryOfBothHosts) {
   EndWell(*b_);
 }
 
-TEST_F(TwoHostsTest, WhatIsWrongIsOneClearLine) {
+TEST_P(TwoHostsByTlsTest, WhatIsWrongIsOneClearLine) {
   const auto up = [](Host& host, std::vector<std::string> words) {
     words.insert(words.begin(), {"up", "-d", "-f", host.file()});
     return host.Call(words);

@@ -90,16 +90,23 @@ absl::StatusOr<std::unique_ptr<TestbedRun>> TestbedRun::Make(
       if (again.ok()) plan = *std::move(again);
     }
     if (!status.ok()) {
-      if (run->registration_) run->registration_->NoteFailure(status);
-      run->EndOwnEtcd();
+      run->Leave(status);
       (void)directory.Remove();
       return status;
     }
-    supervisor.publish =
-        [registration = run->registration_.get()](const TestbedState& state) {
-          registration->Publish(state);
-        };
-    supervisor.end = [run = run.get()] { run->EndOwnEtcd(); };
+    if (run->own_etcd_) {
+      supervisor.etcd_changed_fd = run->own_etcd_->changed_fd();
+      supervisor.etcd = [run = run.get()]() -> std::optional<ProcessRecord> {
+        if (!run->own_etcd_) return std::nullopt;
+        return run->own_etcd_->record();
+      };
+    }
+    supervisor.publish = [run = run.get()](const TestbedState& state) {
+      if (run->registration_) run->registration_->Publish(state);
+    };
+    supervisor.end = [run = run.get()](const absl::Status& failure) {
+      run->Leave(failure);
+    };
   }
   run->probe_ = std::make_unique<GrpcReadinessProbe>(paths);
   run->supervisor_ = std::make_unique<Supervisor>(
@@ -128,22 +135,18 @@ absl::Status TestbedRun::Join(Topology& topology, const TestbedPaths& paths,
   return registration_->AwaitGpu(*topology.part, patience, stopped);
 }
 
-void TestbedRun::EndOwnEtcd() {
-  if (!own_etcd_) return;
-  if (registration_) lost_ = registration_->Judge();
+void TestbedRun::Leave(const absl::Status& failure) {
+  if (registration_) {
+    if (!failure.ok()) registration_->NoteFailure(failure);
+    lost_ = registration_->Judge();
+  }
   registration_.reset();
   own_etcd_.reset();
 }
 
-absl::Status TestbedRun::BringUp() {
-  const absl::Status status = supervisor_->BringUp();
-  if (!status.ok() && registration_) registration_->NoteFailure(status);
-  return status;
-}
-
 absl::Status TestbedRun::End() {
   const absl::Status status = EndRun(*supervisor_);
-  RETURN_IF_ERROR(registration_ ? registration_->Judge() : lost_);
+  RETURN_IF_ERROR(lost_);
   return status;
 }
 

@@ -55,7 +55,7 @@ class TestbedRun {
       const UpOptions& options, Say say);
 
   // As the supervisor's; the other hosts see how it ends.
-  absl::Status BringUp();
+  absl::Status BringUp() { return supervisor_->BringUp(); }
   // Takes the testbed down. FailedPrecondition if something in it had failed;
   // Aborted if another supervisor has this host.
   absl::Status End();
@@ -67,11 +67,11 @@ class TestbedRun {
   TestbedRun() = default;
   absl::Status Join(Topology& topology, const TestbedPaths& paths,
                     const UpOptions& options, Say say);
-  // Before the directory goes, which has etcd's data.
-  void EndOwnEtcd();
+  // Its part among the hosts, before the directory may be the next run's.
+  void Leave(const absl::Status& failure);
 
   StopSignals requests_;
-  // Null: no etcd, or one of its own that has ended.
+  // Null: there is none, or it has ended.
   std::unique_ptr<OwnEtcdKeeper> own_etcd_;
   std::unique_ptr<HostRegistration> registration_;
   absl::Status lost_;  // what registration_ said at its end

@@ -8,9 +8,20 @@ namespace carillon::bench {
 std::span<const Transport> AllTransports() {
   static const std::vector<Transport> kAll = [] {
     std::vector<Transport> all = {
-        PlainRing(), Ring(),      RingNull(),        FutexWake(),
-        EventEcho(), EventNull(), UnixSeqpacket(),   BoostMessageQueue(),
-        ZeroMqIpc(), GrpcUnary(), RemoteEventNull(), RemoteEventEcho(),
+        PlainRing(),
+        Ring(),
+        RingNull(),
+        FutexWake(),
+        EventEcho(),
+        EventNull(),
+        UnixSeqpacket(),
+        BoostMessageQueue(),
+        ZeroMqIpc(),
+        GrpcUnary(),
+        RemoteEventNull(),
+        RemoteEventEcho(),
+        RemoteEventNullByUcx(),
+        RemoteEventEchoByUcx(),
         TlsEcho(),
     };
     const auto crowds = EventNullCrowds();

@@ -41,10 +41,12 @@ Transport ZeroMqIpc();
 // gRPC unary calls over a Unix socket, one completion queue a side.
 Transport GrpcUnary();
 // The same events from a device whose gpud has them run on another host, which
-// is this machine, too: device, gpud, linkd, gpud and back (docs/mesh.md). The
-// server's CPU time is not counted: the processes are its children.
+// is this machine, too: device, gpud, linkd, gpud and back (docs/mesh.md).
 Transport RemoteEventNull();
 Transport RemoteEventEcho();
+// The same by a link with the engine ucx.
+Transport RemoteEventNullByUcx();
+Transport RemoteEventEchoByUcx();
 // What such a link is made of: its TLS stream, 64 bytes each way.
 Transport TlsEcho();
 

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "base/tls_files.h"
+#include "mesh/etcd/tls_trouble.h"
 #include "tools/testbed/hosts/own_address.h"
 #include "tools/testbed/supervisor/process_identity.h"
 #include "tools/testbed/topology/keys.h"
@@ -78,6 +79,13 @@ absl::Status HostIsUp(const Topology& topology, std::string_view place) {
                   "is gone after 6 s");
 }
 
+absl::Status ExplainSilence(const Topology& topology) {
+  const std::string& url = topology.etcd[0];
+  ASSIGN_OR_RETURN(const auto address,
+                   ReadHostPort(url.substr(url.find("//") + 2)));
+  return mesh::FindTlsTrouble(address, MeshTls(topology), topology.gpu_host);
+}
+
 absl::Status AwaitOwnEtcd(const Topology& topology, milliseconds patience,
                           const std::function<void(const std::string&)>& say,
                           const std::function<bool()>& stopped) {
@@ -89,6 +97,8 @@ absl::Status AwaitOwnEtcd(const Topology& topology, milliseconds patience,
     const absl::Status status = etcd->List(keys.want).status();
     if (!absl::IsUnavailable(status)) return status;
     if (stopped()) return absl::CancelledError("interrupted");
+    // No waiting mends that.
+    RETURN_IF_ERROR(ExplainSilence(topology));
     if (Clock::now() >= end) {
       return WithHint(status,
                       fmt::format("etcd: own is on host '{0}': carillon "

@@ -30,8 +30,12 @@ TlsFiles MeshTls(const Topology& topology);
 absl::StatusOr<std::unique_ptr<mesh::Etcd>> OpenEtcd(const Topology& topology);
 // AlreadyExists: of the host of `topology.part`, which is up at `place`.
 absl::Status HostIsUp(const Topology& topology, std::string_view place);
+// Of an etcd that the GPU's host starts, and that does not answer: OK, or what
+// TLS has against it. Errors: those of mesh::FindTlsTrouble().
+absl::Status ExplainSilence(const Topology& topology);
 // On a host without the GPU, of an etcd that the GPU's host starts: waits until
-// it answers. Errors: those of OpenEtcd() and of Etcd; Cancelled (`stopped`).
+// it answers. Errors: those of OpenEtcd(), of Etcd and of ExplainSilence();
+// Cancelled (`stopped`).
 absl::Status AwaitOwnEtcd(const Topology& topology,
                           std::chrono::milliseconds patience,
                           const std::function<void(const std::string&)>& say,

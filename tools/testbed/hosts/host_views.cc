@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "tools/testbed/hosts/host_registration.h"
 
 namespace carillon::testbed {
 namespace {
@@ -32,6 +33,7 @@ absl::StatusOr<HostsView> LookAtHosts(mesh::Etcd& etcd,
   const HostKeys keys(topology.name);
   const auto list = etcd.List(keys.prefix);
   if (topology.own_etcd && absl::IsUnavailable(list.status())) {
+    RETURN_IF_ERROR(ExplainSilence(topology));
     return WithHint(list.status(),
                     fmt::format("etcd: own is on host '{}', as long as that is "
                                 "up",

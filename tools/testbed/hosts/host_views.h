@@ -33,7 +33,7 @@ struct HostsView {
   std::string job;              // of Slurm; empty
 };
 
-// Errors: those of Etcd.
+// Errors: those of Etcd and of ExplainSilence().
 absl::StatusOr<HostsView> LookAtHosts(mesh::Etcd& etcd,
                                       const Topology& topology);
 

@@ -1,6 +1,7 @@
 #include "tools/testbed/hosts/own_etcd.h"
 
 #include <fmt/format.h>
+#include <sys/eventfd.h>
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -18,6 +19,8 @@
 #include "tools/testbed/hosts/host_registration.h"
 #include "tools/testbed/hosts/own_address.h"
 #include "tools/testbed/supervisor/directory.h"
+#include "tools/testbed/supervisor/process_identity.h"
+#include "tools/testbed/topology/keys.h"
 
 namespace carillon::testbed {
 namespace {
@@ -80,7 +83,7 @@ absl::StatusOr<std::unique_ptr<OwnEtcdKeeper>> OwnEtcdKeeper::Start(
   RETURN_IF_ERROR(CheckAddress(topology, address, options.stopped));
   const mesh::OwnEtcd::Options etcd{
       .folder = EtcdFolderOf(paths),
-      .log_path = paths.log_directory() + "/etcd.log",
+      .log_path = fmt::format("{}/{}.log", paths.log_directory(), kEtcdName),
       .listener = mesh::OwnEtcd::Options::Listener{.address = address,
                                                    .tls = MeshTls(topology),
                                                    .name = topology.gpu_host}};
@@ -90,29 +93,51 @@ absl::StatusOr<std::unique_ptr<OwnEtcdKeeper>> OwnEtcdKeeper::Start(
   }
   ASSIGN_OR_RETURN(auto client, OpenEtcd(topology));
   std::unique_ptr<OwnEtcdKeeper> keeper(new OwnEtcdKeeper(
-      etcd.folder, std::move(client), HostKeys(topology.name).want));
+      etcd.folder, std::move(client), HostKeys(topology.name).want,
+      {.name = std::string(kEtcdName),
+       .kind = std::string(kEtcdName),
+       .restart = RestartPolicy::kOnFailure,
+       .note = url,
+       .log = etcd.log_path}));
   std::promise<absl::Status> first;
   auto started = first.get_future();
   // etcd dies with this thread.
-  keeper->thread_ = std::jthread(
-      [etcd, options, first = std::move(first)](std::stop_token stop) mutable {
+  keeper->thread_ =
+      std::jthread([etcd, options, self = keeper.get(),
+                    first = std::move(first)](std::stop_token stop) mutable {
         auto own = mesh::OwnEtcd::Start(etcd, options.stopped);
+        const auto note_start = [&] {
+          self->Change([&](ProcessRecord& record) {
+            const auto facts = LookAtProcess(own->process().pid());
+            if (facts) record.identity = facts->identity;
+            if (record.exit) ++record.restarts;
+            record.state = ProcessState::kReady;
+            record.exit.reset();
+          });
+        };
+        if (own.ok()) note_start();
         first.set_value(own.status());
         std::string told;
         while (own.ok()) {
           while (!own->process().AwaitEnd(kLookPeriod)) {
             if (stop.stop_requested()) return;
           }
+          const ExitReport exit = own->process().Reap();
+          self->Change([&](ProcessRecord& record) {
+            record.state = ProcessState::kEnded;
+            record.exit = record.last_exit = exit;
+          });
           options.say(
               fmt::format("etcd ended ({}): another one is started; what "
                           "runs goes on",
-                          own->process().Reap().ToString()));
+                          exit.ToString()));
           for (;;) {
             auto next = mesh::OwnEtcd::Start(
                 etcd, [&stop] { return stop.stop_requested(); });
             if (stop.stop_requested()) return;
             if (next.ok()) {
               own.emplace(*std::move(next));
+              note_start();
               break;
             }
             if (told != next.status().message()) {
@@ -128,6 +153,31 @@ absl::StatusOr<std::unique_ptr<OwnEtcdKeeper>> OwnEtcdKeeper::Start(
       });
   RETURN_IF_ERROR(started.get());
   return keeper;
+}
+
+OwnEtcdKeeper::OwnEtcdKeeper(std::string folder,
+                             std::unique_ptr<mesh::Etcd> etcd, std::string want,
+                             ProcessRecord record)
+    : folder_(std::move(folder)),
+      etcd_(std::move(etcd)),
+      want_(std::move(want)),
+      changed_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      record_(std::move(record)) {}
+
+ProcessRecord OwnEtcdKeeper::record() const {
+  // First: a change from here on is told anew.
+  eventfd_t ignored = 0;
+  eventfd_read(changed_.get(), &ignored);
+  std::lock_guard lock(mutex_);
+  return record_;
+}
+
+void OwnEtcdKeeper::Change(const std::function<void(ProcessRecord&)>& change) {
+  {
+    std::lock_guard lock(mutex_);
+    change(record_);
+  }
+  eventfd_write(changed_.get(), 1);
 }
 
 OwnEtcdKeeper::~OwnEtcdKeeper() {

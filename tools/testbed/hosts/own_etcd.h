@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -12,7 +13,9 @@
 
 #include "absl/status/statusor.h"
 #include "base/testbed_paths.h"
+#include "base/unique_fd.h"
 #include "mesh/etcd/etcd.h"
+#include "tools/testbed/supervisor/state.h"
 #include "tools/testbed/topology/topology.h"
 
 namespace carillon::testbed {
@@ -33,16 +36,23 @@ class OwnEtcdKeeper {
   // removes what it had.
   ~OwnEtcdKeeper();
 
+  // As it is now. Thread safe.
+  ProcessRecord record() const;
+  // Readable from when record() changes until it is called.
+  int changed_fd() const { return changed_.get(); }
+
  private:
   OwnEtcdKeeper(std::string folder, std::unique_ptr<mesh::Etcd> etcd,
-                std::string want)
-      : folder_(std::move(folder)),
-        etcd_(std::move(etcd)),
-        want_(std::move(want)) {}
+                std::string want, ProcessRecord record);
+  // From the thread.
+  void Change(const std::function<void(ProcessRecord&)>& change);
 
   const std::string folder_;
   const std::unique_ptr<mesh::Etcd> etcd_;
   const std::string want_;
+  const UniqueFd changed_;
+  mutable std::mutex mutex_;
+  ProcessRecord record_;  // guarded by mutex_
   std::jthread thread_;
 };
 

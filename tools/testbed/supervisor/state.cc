@@ -85,6 +85,22 @@ absl::Status ReadEnum(const Json& json, const char* key, const Values& all,
   return absl::OkStatus();
 }
 
+Json ToJson(const ProcessRecord& record) {
+  return {{"name", record.name},
+          {"kind", record.kind},
+          {"state", ToText(record.state)},
+          {"pid", record.identity.pid},
+          {"start_ticks", record.identity.start_ticks},
+          {"exit", ExitToJson(record.exit)},
+          {"restarts", record.restarts},
+          {"last_exit", ExitToJson(record.last_exit)},
+          {"restart", ToText(record.restart)},
+          {"given_up", record.given_up},
+          {"note", record.note},
+          {"log", record.log},
+          {"command", record.command}};
+}
+
 absl::Status ReadProcess(const Json& json, ProcessRecord* record) {
   record->name = json.at("name");
   record->kind = json.at("kind");
@@ -116,6 +132,7 @@ absl::StatusOr<TestbedState> FromJson(const Json& json) {
   }
   if (json.contains("host")) {
     state.host = json.at("host");
+    state.engine = json.at("engine");
     for (const Json& host : json.at("hosts")) {
       state.hosts.push_back(
           {.name = host.at("name"),
@@ -126,6 +143,9 @@ absl::StatusOr<TestbedState> FromJson(const Json& json) {
   }
   for (const Json& process : json.at("processes")) {
     RETURN_IF_ERROR(ReadProcess(process, &state.processes.emplace_back()));
+  }
+  if (json.contains("etcd")) {
+    RETURN_IF_ERROR(ReadProcess(json.at("etcd"), &state.etcd.emplace()));
   }
   return state;
 }
@@ -194,19 +214,7 @@ absl::Status CheckIsHere(const TestbedState& state, std::string_view process,
 Json ToJson(const TestbedState& state) {
   Json processes = Json::array();
   for (const ProcessRecord& record : state.processes) {
-    processes.push_back({{"name", record.name},
-                         {"kind", record.kind},
-                         {"state", ToText(record.state)},
-                         {"pid", record.identity.pid},
-                         {"start_ticks", record.identity.start_ticks},
-                         {"exit", ExitToJson(record.exit)},
-                         {"restarts", record.restarts},
-                         {"last_exit", ExitToJson(record.last_exit)},
-                         {"restart", ToText(record.restart)},
-                         {"given_up", record.given_up},
-                         {"note", record.note},
-                         {"log", record.log},
-                         {"command", record.command}});
+    processes.push_back(ToJson(record));
   }
   Json json = {{"version", kVersion},
                {"testbed", state.testbed},
@@ -217,8 +225,10 @@ Json ToJson(const TestbedState& state) {
                 {{"pid", state.supervisor.pid},
                  {"start_ticks", state.supervisor.start_ticks}}},
                {"processes", std::move(processes)}};
+  if (state.etcd) json["etcd"] = ToJson(*state.etcd);
   if (state.host.empty()) return json;
   json["host"] = state.host;
+  json["engine"] = state.engine;
   json["hosts"] = Json::array();
   for (const HostPart::Host& host : state.hosts) {
     json["hosts"].push_back({{"name", host.name},

@@ -55,12 +55,17 @@ struct TestbedState {
   std::string testbed;
   Phase phase = Phase::kStarting;
   std::string topology_file;
-  // Where there are hosts: this one, and all.
+  // Where there are hosts: this one, what carries the events between them, and
+  // all.
   std::string host;
+  std::string engine;
   std::vector<HostPart::Host> hosts;
   ProcessIdentity supervisor;
   int64_t started_unix = 0;  // seconds
   std::vector<ProcessRecord> processes;
+  // One of its own (`mesh: etcd: own`), which the supervisor starts again by
+  // itself.
+  std::optional<ProcessRecord> etcd;
 
   ProcessRecord* Find(const std::string& name);
 };

@@ -72,12 +72,21 @@ TEST(TestbedState, HasHostsWhereThereAreSome) {
   EXPECT_FALSE(ToJson(Example()).contains("hosts"));
   TestbedState state = Example();
   state.host = "b";
+  state.engine = "ucx";
+  state.etcd = {.name = "etcd",
+                .kind = "etcd",
+                .identity = {21, 22},
+                .state = ProcessState::kReady,
+                .restarts = 1};
   state.hosts = {{.name = "a", .devices = {"nic0", "nic1"}},
                  {.name = "b", .address = "10.0.0.6:4711", .has_gpu = true}};
   ASSERT_TRUE(WriteState(path, state).ok());
   const auto read = ReadState(path);
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(ToJson(*read), ToJson(state));
+  EXPECT_EQ(read->engine, "ucx");
+  EXPECT_EQ(read->etcd->identity, state.etcd->identity);
+  EXPECT_FALSE(ToJson(Example()).contains("etcd"));
   EXPECT_EQ(read->hosts[0].devices[1], "nic1");
   EXPECT_TRUE(read->hosts[1].has_gpu);
 }

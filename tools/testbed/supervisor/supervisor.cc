@@ -68,6 +68,7 @@ Supervisor::Supervisor(LaunchPlan plan, LockedDirectory directory,
   state_.testbed = plan_.testbed;
   if (plan_.part) {
     state_.host = plan_.part->host;
+    state_.engine = plan_.part->engine;
     state_.hosts = plan_.part->hosts;
   }
   state_.topology_file = options_.topology_file;
@@ -79,6 +80,7 @@ Supervisor::Supervisor(LaunchPlan plan, LockedDirectory directory,
 Supervisor::~Supervisor() = default;
 
 void Supervisor::SaveState() {
+  if (options_.etcd) state_.etcd = options_.etcd();
   if (options_.publish) options_.publish(state_);
   const absl::Status status = WriteState(paths().state_file(), state_);
   if (!status.ok() && !state_unsaved_) {
@@ -162,6 +164,7 @@ absl::Status Supervisor::BringUp() {
     EndAll(Role::kGpud, options_.gpud_grace);
     KillStrays();
     desk_.Close();
+    CallEnd(status);
     state_.phase = Phase::kFailed;
     SaveState();
     directory_.RemoveSockets();
@@ -283,7 +286,9 @@ bool Supervisor::MayEndDuringBringUp(const ProcessRecord& record) const {
 }
 
 bool Supervisor::Step(milliseconds timeout) {
-  std::vector<pollfd> fds = {{requests_->fd(), POLLIN, 0}};
+  // poll() passes over a descriptor of -1.
+  std::vector<pollfd> fds = {{requests_->fd(), POLLIN, 0},
+                             {options_.etcd_changed_fd, POLLIN, 0}};
   for (const Child& child : children_) {
     fds.push_back({child.process.pidfd(), POLLIN, 0});
   }
@@ -326,7 +331,7 @@ bool Supervisor::Step(milliseconds timeout) {
     }
     child = children_.erase(child);
   }
-  if (ended) SaveState();
+  if (ended || fds[1].revents != 0) SaveState();
   TakeRequests();
   return ended;
 }
@@ -350,6 +355,11 @@ void Supervisor::AddCasualty(const std::string& casualty) {
   if (std::ranges::count(casualties_, casualty) == 0) {
     casualties_.push_back(casualty);
   }
+}
+
+void Supervisor::CallEnd(const absl::Status& failure) {
+  if (const auto end = std::exchange(options_.end, nullptr)) end(failure);
+  options_.etcd_changed_fd = -1;
 }
 
 void Supervisor::SignalAll(int signal) {
@@ -441,7 +451,7 @@ absl::Status Supervisor::TakeDown() {
   EndGpud();
   KillStrays();
   desk_.Close();
-  if (options_.end) options_.end();
+  CallEnd(absl::OkStatus());
   const absl::Status status = directory_.Remove();
   options_.say(fmt::format("down in {}", FormatSeconds(Clock::now() - start)));
   return status;

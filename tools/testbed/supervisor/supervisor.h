@@ -43,10 +43,15 @@ class Supervisor {
     std::string topology_file;
     // Takes one line of narration.
     std::function<void(const std::string&)> say;
+    // An etcd that goes with it, as it is now, and what is readable once that
+    // has changed; may be empty.
+    std::function<std::optional<ProcessRecord>()> etcd;
+    int etcd_changed_fd = -1;
     // Sees each new state; may be empty.
     std::function<void(const TestbedState&)> publish;
-    // All that it has started has ended, and the directory is about to go.
-    std::function<void()> end;
+    // Called once, when all that it has started has ended and the directory is
+    // still its own; with the error of a bring-up that failed.
+    std::function<void(const absl::Status& failure)> end;
   };
 
   Supervisor(LaunchPlan plan, LockedDirectory directory, ReadinessProbe* probe,
@@ -174,6 +179,7 @@ class Supervisor {
   const PlannedProcess& PlanOf(const std::string& name) const;
   Child* FindChild(const std::string& name);
   void AddCasualty(const std::string& casualty);
+  void CallEnd(const absl::Status& failure);
   // Where the state cannot be written (a full disk), tries again with each look
   // at the logs: others must not take an old one for true for ever.
   void SaveState();
@@ -183,7 +189,7 @@ class Supervisor {
   LockedDirectory directory_;
   ReadinessProbe* const probe_;
   StopSignals* const requests_;
-  const Options options_;
+  Options options_;
   const Clock::time_point start_ = Clock::now();
 
   std::list<Child> children_;  // those that run

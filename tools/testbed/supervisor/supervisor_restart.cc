@@ -110,6 +110,12 @@ absl::Status Supervisor::BeginRestart(uint64_t id, const Json& json) {
     }
   }
   for (const std::string& name : wanted.processes) {
+    if (state_.etcd && name == state_.etcd->name) {
+      return absl::FailedPreconditionError(
+          fmt::format("{} is started again whenever it ends, and not by a "
+                      "request: kill {}",
+                      name, state_.etcd->identity.pid));
+    }
     if (std::ranges::count(known, name) == 0) {
       RETURN_IF_ERROR(CheckIsHere(state_, name, "restart"));
       return WithHint(

@@ -4,10 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "base/unique_fd.h"
 #include "tools/testbed/supervisor/log_rotation.h"
 #include "tools/testbed/supervisor/supervisor_fixture.h"
 
@@ -212,6 +215,62 @@ TEST_F(SupervisorTest, StopsABringUpWhenAskedTo) {
   EXPECT_EQ(supervisor.BringUp().code(), absl::StatusCode::kCancelled);
   EXPECT_THAT(Running(), IsEmpty());
   EXPECT_FALSE(fs::exists(paths_.directory()));
+}
+
+// Else the next run of the same name would meet what is still ending.
+TEST_F(SupervisorTest, WhatGoesWithItHasEndedBeforeTheNextRunMayBegin) {
+  std::vector<absl::StatusCode> ends;
+  const Supervisor::Options options{
+      .ready_budget = milliseconds(100),
+      .end = [&](const absl::Status& failure) {
+        ends.push_back(failure.code());
+        EXPECT_THAT(Running(), IsEmpty());
+        EXPECT_TRUE(
+            absl::IsAlreadyExists(LockedDirectory::Create(paths_).status()));
+      }};
+  // Its bring-up fails, it is interrupted, and it is taken down.
+  probe_.gpud_serves = false;
+  EXPECT_FALSE(Make({"wait"}, {}, options).BringUp().ok());
+  EXPECT_THAT(ends, ElementsAre(absl::StatusCode::kDeadlineExceeded));
+  supervisor_.reset();
+  probe_.on_gpud = [] { raise(SIGINT); };
+  EXPECT_FALSE(Make({"wait"}, {}, options).BringUp().ok());
+  EXPECT_THAT(ends, ElementsAre(absl::StatusCode::kDeadlineExceeded,
+                                absl::StatusCode::kCancelled));
+  supervisor_.reset();
+  probe_ = FakeProbe();
+  Supervisor& supervisor = Make({"wait"}, {}, options);
+  EXPECT_TRUE(supervisor.BringUp().ok());
+  EXPECT_THAT(ends, ::testing::SizeIs(2));
+  EXPECT_TRUE(supervisor.TakeDown().ok());
+  EXPECT_TRUE(supervisor.TakeDown().ok());
+  EXPECT_THAT(ends,
+              ElementsAre(absl::StatusCode::kDeadlineExceeded,
+                          absl::StatusCode::kCancelled, absl::StatusCode::kOk));
+}
+
+TEST_F(SupervisorTest, ShowsAnEtcdThatGoesWithItAsSoonAsThatChanges) {
+  const UniqueFd changed(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  ProcessRecord etcd{.name = "etcd", .kind = "etcd", .identity = {7, 8}};
+  Supervisor& supervisor = Make({"wait"}, {},
+                                {.etcd =
+                                     [&] {
+                                       eventfd_t ignored = 0;
+                                       eventfd_read(changed.get(), &ignored);
+                                       return std::optional(etcd);
+                                     },
+                                 .etcd_changed_fd = changed.get()});
+  ASSERT_TRUE(supervisor.BringUp().ok()) << said_;
+  const auto in_file = [&] { return ReadState(paths_.state_file())->etcd; };
+  EXPECT_EQ(in_file()->identity.pid, 7);
+  etcd.identity.pid = 9;
+  etcd.restarts = 1;
+  eventfd_write(changed.get(), 1);
+  // Nothing else wakes it for so long.
+  EXPECT_TRUE(supervisor.Watch(std::chrono::hours(1)));
+  EXPECT_EQ(in_file()->identity.pid, 9);
+  EXPECT_EQ(in_file()->restarts, 1u);
+  EXPECT_TRUE(supervisor.TakeDown().ok());
 }
 
 TEST_F(SupervisorTest, ReportsALaterDeathAndStaysUp) {

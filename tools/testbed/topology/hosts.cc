@@ -36,6 +36,17 @@ const Setting* FindSetting(const std::vector<Setting>& settings,
   return found == settings.end() ? nullptr : &*found;
 }
 
+auto EngineOf(const Topology& topology) {
+  auto engine = link::LinkdOptions().engine;
+  if (const Setting* const name = FindSetting(topology.mesh, "engine")) {
+    engine.name = name->text;
+  }
+  if (const Setting* const trusted = FindSetting(topology.mesh, "trusted")) {
+    engine.trusted = trusted->number != 0;
+  }
+  return engine;
+}
+
 // The hosts whose devices have their events run by link, in the file's order.
 std::vector<std::string> HostsByLink(const Topology& topology) {
   std::vector<std::string> names;
@@ -246,6 +257,10 @@ std::vector<std::string> CheckHosts(const Topology& topology) {
       add(fmt::format("{}: what begins with {} is a link's own", what,
                       kLinkdPrefix));
     }
+    if (topology.own_etcd && device.name == kEtcdName) {
+      add(fmt::format("{}: mesh: etcd: own starts a process of that name",
+                      what));
+    }
   }
   if (!wrong.empty()) return wrong;
   for (const DeviceEntry& device : topology.devices) {
@@ -279,13 +294,7 @@ std::vector<std::string> CheckHosts(const Topology& topology) {
                     "which a connection is made again",
                     lease, timeout));
   }
-  auto engine = defaults.engine;
-  if (const Setting* const name = FindSetting(topology.mesh, "engine")) {
-    engine.name = name->text;
-  }
-  if (const Setting* const trusted = FindSetting(topology.mesh, "trusted")) {
-    engine.trusted = trusted->number != 0;
-  }
+  const auto engine = EngineOf(topology);
   if (!engine.Complaint().empty()) {
     add(fmt::format("mesh: engine: {}", engine.Complaint()));
   }
@@ -338,7 +347,9 @@ absl::StatusOr<Topology> PartOf(Topology topology, const std::string& host) {
         fmt::format("--host: {} is no host of this topology ({})", Quote(host),
                     NamesOf(topology)));
   }
-  HostPart part{.host = host, .has_gpu = host == topology.gpu_host};
+  HostPart part{.host = host,
+                .has_gpu = host == topology.gpu_host,
+                .engine = EngineOf(topology).name};
   const std::vector<std::string> by_link = HostsByLink(topology);
   if (!part.has_gpu && std::ranges::count(by_link, host) == 0) {
     return absl::InvalidArgumentError(

@@ -81,6 +81,19 @@ TEST(Hosts, EachHasItsDevicesAndItsLinks) {
   EXPECT_THAT(Links(*c->part), ElementsAre("b at 10.0.0.6:4001"));
 }
 
+TEST(Hosts, EachSaysWhatCarriesTheEvents) {
+  EXPECT_EQ(PartOf(Lab(), "a")->part->engine, "tls");
+  std::string text = kLab;
+  const std::string_view lease = "  lease: 30";
+  text.replace(text.find(lease), lease.size(),
+               "  lease: 30\n  engine: ucx\n  trusted: true");
+  const TopologyReading reading = ReadTopology(text, "lab");
+  ASSERT_THAT(reading.problems, IsEmpty());
+  for (const char* host : {"a", "b", "c"}) {
+    EXPECT_EQ(PartOf(reading.topology, host)->part->engine, "ucx") << host;
+  }
+}
+
 TEST(Hosts, EtcdTellsTheAddressThatTheFileLeavesOut) {
   std::string text = kLab;
   const auto replace = [&](std::string_view from, std::string_view to) {
@@ -114,6 +127,12 @@ TEST(Hosts, AnEtcdOfItsOwnIsOnTheGpusHostOnThePortBeforeTheLinks) {
   EXPECT_THAT(Links(*part->part),
               ElementsAre("a at 10.0.0.6:4000", "c at 10.0.0.6:4001"));
   EXPECT_FALSE(Lab().own_etcd);
+  // It is a process beside the devices, with a log of its own.
+  const size_t name = text.find("nic0");
+  text.replace(name, 4, "etcd");
+  EXPECT_THAT(ReadTopology(text, "lab").problems[0].ToString("lab.yaml"),
+              HasSubstr("device 'etcd': mesh: etcd: own starts a process of "
+                        "that name"));
 }
 
 TEST(Hosts, AnEtcdElsewhereIsByTls) {

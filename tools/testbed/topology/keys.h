@@ -94,6 +94,8 @@ using gpud::kMaxDevices;
 inline constexpr uint64_t kMaxNameLength = 32;
 // A host's linkd is called so, and then by the other host's name.
 inline constexpr std::string_view kLinkdPrefix = "linkd-";
+// And of the one that `mesh: etcd: own` starts.
+inline constexpr std::string_view kEtcdName = "etcd";
 // Carillon uses these names itself: their logs lie beside the devices'.
 inline constexpr std::string_view kDashboardName = "dashboard";
 inline constexpr std::array<std::string_view, 3> kReservedNames = {

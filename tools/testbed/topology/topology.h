@@ -69,6 +69,7 @@ struct HostPart {
   };
   std::string host;
   bool has_gpu = false;
+  std::string engine;  // of all links
   // On the GPU's host one for each other host that has devices; on another host
   // the one to the GPU's.
   std::vector<Link> links;

@@ -67,13 +67,19 @@ Figures OfNearEnd(const v1::GetStatusResponse& status,
 }
 
 // Of the GPU's host: what the linkd for that peer shows.
-Figures OfFarEnd(const v1::ListDevicesResponse& devices, const Host& peer,
+Figures OfFarEnd(const testbed::SnapshotPicture& picture, const Host& peer,
                  const testbed::SnapshotRates& rates) {
   Figures figures{.state = "no linkd"};
   const std::string linkd =
       fmt::format("{}{}", testbed::kLinkdPrefix, peer.name);
-  for (const v1::Device& device : devices.devices()) {
+  for (const auto& [id, device] : picture.devices()) {
     if (device.name() != linkd) continue;
+    if (device.silent_ns() != 0) {
+      // What it showed last may be true no more.
+      figures.state =
+          fmt::format("linkd silent for {}", FormatAge(device.silent_ns()));
+      continue;
+    }
     ReadCounters(device.counters(), &figures);
     figures.state = Find(device.counters(), "up") == 1u ? "up" : "down";
   }
@@ -98,8 +104,8 @@ Json OrNull(const std::optional<uint64_t>& value) {
   return value ? Json(*value) : Json();
 }
 
-absl::Status Show(OpenTestbed& open, const testbed::SnapshotRates& rates,
-                  Console& console) {
+absl::Status Show(OpenTestbed& open, const testbed::SnapshotPicture& picture,
+                  const testbed::SnapshotRates& rates, Console& console) {
   const auto state = testbed::ReadState(open.testbed.paths.state_file());
   if (!state.ok()) {
     return WithHint(state.status(),
@@ -107,7 +113,6 @@ absl::Status Show(OpenTestbed& open, const testbed::SnapshotRates& rates,
                     "carillon up --host has brought up");
   }
   ASSIGN_OR_RETURN(const auto status, open.client->GetStatus());
-  ASSIGN_OR_RETURN(const auto devices, open.client->ListDevices());
   Json document = {{"links", Json::array()}};
   Table table({"LINK", "STATE", "ENGINE", ">RTT p50", ">IN FLIGHT", ">EVENTS/S",
                ">REPLAYED", ">DROPPED", "DOWN"});
@@ -119,7 +124,7 @@ absl::Status Show(OpenTestbed& open, const testbed::SnapshotRates& rates,
       continue;
     }
     const Figures figures =
-        has_gpu ? OfFarEnd(devices, peer, rates) : OfNearEnd(status, rates);
+        has_gpu ? OfFarEnd(picture, peer, rates) : OfNearEnd(status, rates);
     const std::string link = has_gpu
                                  ? fmt::format("{}-{}", peer.name, state->host)
                                  : fmt::format("{}-{}", state->host, peer.name);
@@ -128,7 +133,7 @@ absl::Status Show(OpenTestbed& open, const testbed::SnapshotRates& rates,
     };
     document["links"].push_back({{"link", link},
                                  {"state", figures.state},
-                                 {"engine", "tls"},
+                                 {"engine", state->engine},
                                  {"rtt_ns", OrNull(figures.rtt_ns)},
                                  {"in_flight", OrNull(figures.in_flight)},
                                  {"events_per_s", ToJson(figures.events_per_s)},
@@ -137,7 +142,7 @@ absl::Status Show(OpenTestbed& open, const testbed::SnapshotRates& rates,
                                  {"downs", OrNull(figures.downs)},
                                  {"down_ns", OrNull(figures.down_ns)},
                                  {"connections", OrNull(figures.connections)}});
-    table.AddRow(link, figures.state, "tls",
+    table.AddRow(link, figures.state, state->engine,
                  figures.rtt_ns ? FormatNanoseconds(*figures.rtt_ns) : "-",
                  count(figures.in_flight), FormatRate(figures.events_per_s),
                  count(figures.replayed), count(figures.dropped),
@@ -153,8 +158,8 @@ Run MakeLinks(Arguments& arguments, Console& console) {
   auto inspection = std::make_shared<Inspection>("links", arguments, console);
   return [inspection, &console] {
     return inspection->RunOnPictures(
-        [&](OpenTestbed& open, const auto&, const auto& rates) {
-          return Show(open, rates, console);
+        [&](OpenTestbed& open, const auto& picture, const auto& rates) {
+          return Show(open, picture, rates, console);
         });
   };
 }

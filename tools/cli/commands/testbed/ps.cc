@@ -53,6 +53,13 @@ Process FromRecord(const testbed::ProcessRecord& record, bool supervised) {
   return process;
 }
 
+std::vector<testbed::ProcessRecord> RecordsOf(
+    const testbed::TestbedState& state) {
+  std::vector<testbed::ProcessRecord> records = state.processes;
+  if (state.etcd) records.push_back(*state.etcd);
+  return records;
+}
+
 // Adds devices that were started by hand, which no supervisor knows.
 void AddOthers(const testbed::Testbed& testbed,
                std::vector<Process>* processes) {
@@ -88,7 +95,7 @@ Listing List(const testbed::Testbed& testbed) {
   }
   if (state.ok()) {
     listing.host = state->host;
-    for (const testbed::ProcessRecord& record : state->processes) {
+    for (const testbed::ProcessRecord& record : RecordsOf(*state)) {
       listing.processes.push_back(
           FromRecord(record, testbed.supervisor.has_value()));
     }
@@ -107,7 +114,7 @@ Listing List(const testbed::HostView& host, const std::string& testbed) {
   const testbed::TestbedState& state = host.record->state;
   listing.phase = state.phase;
   listing.supervisor = state.supervisor.pid;
-  for (const testbed::ProcessRecord& record : state.processes) {
+  for (const testbed::ProcessRecord& record : RecordsOf(state)) {
     listing.processes.push_back(
         {.record = record, .state = testbed::ToText(record.state)});
   }
