@@ -9,12 +9,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/json.h"
@@ -370,6 +372,29 @@ TEST_P(TwoHostsTest, ALinkThatIsCutGoesOnAndEachEventEndsOnce) {
 class TwoHostsByTlsTest : public TwoHostsTest {};
 INSTANTIATE_TEST_SUITE_P(, TwoHostsByTlsTest, ::testing::Values("tls"),
                          NameOfParam);
+
+TEST_P(TwoHostsByTlsTest, AGpudThatDiesWhileTheLinkIsSilentWaitsForIt) {
+  ASSERT_NO_FATAL_FAILURE(UpBoth());
+  ASSERT_TRUE(GoesOn());
+  const pid_t linkd = b_->PidOf("linkd-a");
+  kill(linkd, SIGSTOP);
+  kill(a_->PidOf("gpud"), SIGKILL);
+  const auto restarts = [&] {
+    const Json state = Json::parse(
+        testbed::FileText(a_->testbed() + "/state.json"), nullptr, false);
+    if (state.is_discarded()) return -1;
+    return state["processes"][0]["restarts"].get<int>();
+  };
+  EXPECT_TRUE(Eventually([&] { return restarts() == 1; }));
+  // A testbed's first one would end after 5 s.
+  std::this_thread::sleep_for(std::chrono::seconds(6));
+  EXPECT_EQ(restarts(), 1);
+  kill(linkd, SIGCONT);
+  ASSERT_TRUE(GoesOn());
+  ExpectAllWell();
+  EndWell(*a_);
+  EndWell(*b_);
+}
 
 TEST_P(TwoHostsByTlsTest, PostmortemTellsOneStoryOfBothHosts) {
   for (const Host* const host : {a_.get(), b_.get()}) {
