@@ -289,6 +289,19 @@ TEST(Report, WritesTheDocumentAndItsPlot) {
   EXPECT_EQ(magic, "\x89PNG\r\n\x1a\n");
 }
 
+TEST(Report, SaysWhenThePlotCannotBeWrittenAndLeavesNoPartOfIt) {
+  const std::string directory = std::string(getenv("TEST_TMPDIR")) + "/taken";
+  std::filesystem::create_directories(directory + "/sample.png");
+  const Json document = MakeDocument("sample", Options(), {SamplePart()}, {});
+  std::vector<std::string> written;
+  const auto status = plots::WriteDocument(
+      directory, "sample", document, "tools/plots/plot_bench.py", &written);
+  EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(std::string(status.message()),
+            "cannot write " + directory + "/sample.png: Is a directory");
+  EXPECT_FALSE(std::filesystem::exists(directory + "/sample.png.part"));
+}
+
 TEST(Report, SaysWhenItCannotWrite) {
   std::vector<std::string> written;
   const auto status =

@@ -57,6 +57,9 @@ absl::Status WriteDocument(const std::string& directory, std::string_view name,
                                             stem + ".json", stem + ".png"}});
   if (!child.ok()) return absl::UnavailableError("no plot: no python3");
   const auto line = child->ReadLine(std::chrono::minutes(1));
+  if (line.ok() && line->starts_with("cannot write ")) {
+    return absl::PermissionDeniedError(*line);
+  }
   if (!line.ok() || *line != "ok") {
     return absl::UnavailableError(fmt::format(
         "no plot: '{}' failed; it needs python3-matplotlib", script));

@@ -1,5 +1,7 @@
 """What the plots of all benches have in common: panels below each other, bars, a title, the program around them."""
+import contextlib
 import json
+import os
 import sys
 
 import matplotlib
@@ -43,7 +45,15 @@ def draw_panels(path, title, panels, heights, width, inches_each, inches_more):
     for axes, panel in zip(all_axes[:, 0], panels):
         panel(axes)
     figure.suptitle(title, fontsize=8)
-    figure.savefig(path, dpi=120)
+    part = path + ".part"
+    try:
+        figure.savefig(part, format="png", dpi=120)
+        os.replace(part, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.remove(part)
+        print(f"cannot write {path}: {error.strerror}", flush=True)
+        raise SystemExit(1) from None
 
 
 def title_of(document, about):
