@@ -26,6 +26,22 @@ std::optional<v1::ErrorDetail> DetailOf(const grpc::ClientContext& context) {
   return detail;
 }
 
+// gRPC's own text, without its words around the reason of a connection that
+// failed: "...; last error: UNKNOWN: unix:/x/control.sock: Connection refused".
+std::string_view ReasonIn(std::string_view text, std::string_view socket) {
+  const size_t at = text.rfind(socket);
+  if (at == std::string_view::npos) return text;
+  const std::string_view reason = text.substr(at + socket.size());
+  return reason.starts_with(": ") ? reason.substr(2) : text;
+}
+
+std::string NoAnswer(const RpcCall& call, std::string_view how_long) {
+  return fmt::format(
+      "gpud at {} did not answer {}{}: it is stopped or overloaded; carillon "
+      "ps shows which, and kill -CONT PID has a stopped one go on",
+      call.socket, call.method, how_long);
+}
+
 std::string PayloadOf(const absl::Status& status, const char* type) {
   const auto payload = status.GetPayload(type);
   return payload ? std::string(*payload) : "";
@@ -51,14 +67,16 @@ absl::Status ToStatus(const grpc::Status& status,
   }
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
+      // The kernel connects to one that is stopped; HTTP/2 does not begin.
+      if (status.error_message().find("timed out") != std::string::npos) {
+        return absl::UnavailableError(NoAnswer(call, ""));
+      }
       return absl::UnavailableError(fmt::format(
           "cannot reach gpud at {}: {}; is the testbed up? (carillon ps)",
-          call.socket, status.error_message()));
+          call.socket, ReasonIn(status.error_message(), call.socket)));
     case grpc::StatusCode::DEADLINE_EXCEEDED:
       return absl::DeadlineExceededError(
-          fmt::format("gpud at {} did not answer {} within {} ms; is it "
-                      "stopped or overloaded?",
-                      call.socket, call.method, call.timeout.count()));
+          NoAnswer(call, fmt::format(" within {} ms", call.timeout.count())));
     default:
       return absl::Status(
           code, fmt::format("{}: {}", call.method, status.error_message()));
