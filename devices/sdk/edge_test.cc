@@ -232,6 +232,26 @@ TEST_F(EdgeTest, ErrorsKeepTheirCodeAndSayTheHintAndTheReason) {
   EXPECT_THAT(status.ToString(), HasSubstr("[reason='EKT_FULL']"));
 }
 
+TEST_F(EdgeTest, AHintThatTheSentenceHasIsSaidOnce) {
+  Device& device = Attach();
+  v1::ErrorDetail detail;
+  detail.set_reason("UNKNOWN_KERNEL");
+  detail.set_hint("carillon kernels");
+  const std::string sentence =
+      "there is no kernel ''; 'carillon kernels' lists those there are";
+  Refuse(grpc::StatusCode::NOT_FOUND, sentence, detail.SerializeAsString());
+  const absl::Status status = edgeRegisterEvent(device, Echo()).status();
+  EXPECT_EQ(Message(status), sentence);
+  EXPECT_EQ(ErrorHint(status), "carillon kernels");
+}
+
+TEST_F(EdgeTest, ANameThatIsNoUtf8IsRefusedInWords) {
+  AttachOptions options = Options();
+  options.name = "nic\xff";
+  EXPECT_EQ(Message(Device::Attach(options).status()),
+            "gpud cannot read the request Attach: a text in it is no UTF-8");
+}
+
 TEST_F(EdgeTest, AGarbledErrorTrailerCostsOnlyTheHint) {
   Device& device = Attach();
   Refuse(grpc::StatusCode::NOT_FOUND, "no kernel 'ecko'", "\xff\xff\xff");

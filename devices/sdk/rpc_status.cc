@@ -56,7 +56,8 @@ absl::Status ToStatus(const grpc::Status& status,
   if (const auto detail = DetailOf(context)) {
     absl::Status result(
         code,
-        detail->hint().empty()
+        // A sentence may say it itself.
+        status.error_message().find(detail->hint()) != std::string::npos
             ? status.error_message()
             : fmt::format("{}; {}", status.error_message(), detail->hint()));
     result.SetPayload(kReason, absl::Cord(detail->reason()));
@@ -77,6 +78,14 @@ absl::Status ToStatus(const grpc::Status& status,
     case grpc::StatusCode::DEADLINE_EXCEEDED:
       return absl::DeadlineExceededError(
           NoAnswer(call, fmt::format(" within {} ms", call.timeout.count())));
+    case grpc::StatusCode::INTERNAL:
+      // What gRPC says of a message that cannot be parsed.
+      if (status.error_message().empty()) {
+        return absl::InternalError(fmt::format(
+            "gpud cannot read the request {}: a text in it is no UTF-8",
+            call.method));
+      }
+      [[fallthrough]];
     default:
       return absl::Status(
           code, fmt::format("{}: {}", call.method, status.error_message()));
