@@ -80,5 +80,12 @@ TEST_F(TroubleTest, ADamagedStateIsShownWithWhatToDo) {
   EXPECT_EQ(RunCli({"down"}).code, 0);
 }
 
+TEST_F(TroubleTest, ANameThatSomebodyHasBegunFindsTheKernelsThatBeginSo) {
+  const CliResult begun = RunCli({"kernels", "memc"});
+  EXPECT_EQ(begun.code, 3);
+  EXPECT_THAT(begun.err, HasSubstr("there is no kernel 'memc'; did you mean "
+                                   "'memc_"));
+}
+
 }  // namespace
 }  // namespace carillon::cli
