@@ -17,7 +17,6 @@ absl::Status FileError(std::string_view what, std::string_view thing,
       return absl::NotFoundError(message);
     case EACCES:
     case EPERM:
-    case EROFS:
     case ELOOP:
       return absl::PermissionDeniedError(message);
     case ENOSPC:

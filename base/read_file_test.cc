@@ -27,5 +27,20 @@ TEST(ReadFileTest, GivesAllBytesOrSaysWhyNot) {
                 folder + " is a folder: the PTX text must be a file"));
 }
 
+TEST(ReadFileTest, RefusesAFileWithoutEnd) {
+  EXPECT_EQ(ReadFile("/dev/zero", "PTX text").status(),
+            absl::InvalidArgumentError("/dev/zero is larger than 64 MiB: the "
+                                       "PTX text must be a smaller file"));
+}
+
+TEST(ReadFileTest, ReadsAsMuchAsTheCallerAllows) {
+  const std::string path = testing::TempDir() + "/four";
+  std::ofstream(path) << "four";
+  EXPECT_EQ(*ReadFile(path, "text", 4), "four");
+  EXPECT_EQ(ReadFile(path, "text", 3).status(),
+            absl::InvalidArgumentError(
+                path + " is larger than 3 B: the text must be a smaller file"));
+}
+
 }  // namespace
 }  // namespace carillon

@@ -2,12 +2,10 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <optional>
-#include <system_error>
 
+#include "base/read_file.h"
 #include "base/status.h"
 #include "fmt/format.h"
 
@@ -155,18 +153,7 @@ std::string FormatPgm(const GreyImage& image) {
 }
 
 absl::StatusOr<GreyImage> ReadImage(const std::string& path) {
-  std::error_code error;
-  if (std::filesystem::exists(path, error) &&
-      !std::filesystem::is_regular_file(path, error)) {
-    return absl::InvalidArgumentError(
-        fmt::format("{} is not a regular file", path));
-  }
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) {
-    return absl::NotFoundError(
-        fmt::format("cannot open {}: {}", path, std::strerror(errno)));
-  }
-  const std::string file((std::istreambuf_iterator<char>(stream)), {});
+  ASSIGN_OR_RETURN(const auto file, ReadFile(path, "image"));
   auto image = ParseNetpbm(file);
   if (!image.ok()) {
     return absl::InvalidArgumentError(

@@ -30,8 +30,8 @@ absl::StatusOr<GreyImage> ParseNetpbm(std::string_view file);
 
 std::string FormatPgm(const GreyImage& image);
 
-// The same for files. Errors: NotFound, InvalidArgument (as ParseNetpbm, naming
-// the file), Internal (cannot be written).
+// The same for files. Errors: those of ReadFile(), InvalidArgument (as
+// ParseNetpbm, naming the file), Internal (cannot be written).
 absl::StatusOr<GreyImage> ReadImage(const std::string& path);
 absl::Status WritePgm(const std::string& path, const GreyImage& image);
 

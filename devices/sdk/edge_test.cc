@@ -141,6 +141,30 @@ TEST_F(EdgeTest, WithoutGpudAttachFailsAtOnceAndSucceedsAsSoonAsItIsThere) {
   EXPECT_TRUE(again.ok()) << Message(again.status());
 }
 
+TEST(RpcStatus, SaysInPlainWordsWhatGrpcSaysOfAConnection) {
+  const auto said = [](grpc::StatusCode code, const std::string& text) {
+    const grpc::ClientContext context;
+    return Message(ToStatus(grpc::Status(code, text), context,
+                            {"Attach", "/t/control.sock", seconds(5)}));
+  };
+  const std::string failed =
+      "failed to connect to all addresses; last error: UNKNOWN: "
+      "unix:/t/control.sock: ";
+  EXPECT_EQ(said(grpc::StatusCode::UNAVAILABLE, failed + "Connection refused"),
+            "cannot reach gpud at /t/control.sock: Connection refused; is the "
+            "testbed up? (carillon ps)");
+  const std::string remedy =
+      ": it is stopped or overloaded; carillon ps shows which, and kill -CONT "
+      "PID has a stopped one go on";
+  EXPECT_EQ(said(grpc::StatusCode::UNAVAILABLE,
+                 failed + "connection attempt timed out before receiving "
+                          "SETTINGS frame"),
+            "gpud at /t/control.sock did not answer Attach" + remedy);
+  EXPECT_EQ(
+      said(grpc::StatusCode::DEADLINE_EXCEEDED, "Deadline Exceeded"),
+      "gpud at /t/control.sock did not answer Attach within 5000 ms" + remedy);
+}
+
 TEST_F(EdgeTest, ARefusedTicketReleasesTheNameAgain) {
   gpud_->Behave({.change_attach = [](v1::AttachResponse* answer) {
     answer->set_ticket("x is a bad one..");
@@ -206,6 +230,26 @@ TEST_F(EdgeTest, ErrorsKeepTheirCodeAndSayTheHintAndTheReason) {
   EXPECT_EQ(ErrorHint(status), "unregister one; or start gpud with more --ekt");
   // What a program prints.
   EXPECT_THAT(status.ToString(), HasSubstr("[reason='EKT_FULL']"));
+}
+
+TEST_F(EdgeTest, AHintThatTheSentenceHasIsSaidOnce) {
+  Device& device = Attach();
+  v1::ErrorDetail detail;
+  detail.set_reason("UNKNOWN_KERNEL");
+  detail.set_hint("carillon kernels");
+  const std::string sentence =
+      "there is no kernel ''; 'carillon kernels' lists those there are";
+  Refuse(grpc::StatusCode::NOT_FOUND, sentence, detail.SerializeAsString());
+  const absl::Status status = edgeRegisterEvent(device, Echo()).status();
+  EXPECT_EQ(Message(status), sentence);
+  EXPECT_EQ(ErrorHint(status), "carillon kernels");
+}
+
+TEST_F(EdgeTest, ANameThatIsNoUtf8IsRefusedInWords) {
+  AttachOptions options = Options();
+  options.name = "nic\xff";
+  EXPECT_EQ(Message(Device::Attach(options).status()),
+            "gpud cannot read the request Attach: a text in it is no UTF-8");
 }
 
 TEST_F(EdgeTest, AGarbledErrorTrailerCostsOnlyTheHint) {

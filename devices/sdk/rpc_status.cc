@@ -26,6 +26,22 @@ std::optional<v1::ErrorDetail> DetailOf(const grpc::ClientContext& context) {
   return detail;
 }
 
+// gRPC's own text, without its words around the reason of a connection that
+// failed: "...; last error: UNKNOWN: unix:/x/control.sock: Connection refused".
+std::string_view ReasonIn(std::string_view text, std::string_view socket) {
+  const size_t at = text.rfind(socket);
+  if (at == std::string_view::npos) return text;
+  const std::string_view reason = text.substr(at + socket.size());
+  return reason.starts_with(": ") ? reason.substr(2) : text;
+}
+
+std::string NoAnswer(const RpcCall& call, std::string_view how_long) {
+  return fmt::format(
+      "gpud at {} did not answer {}{}: it is stopped or overloaded; carillon "
+      "ps shows which, and kill -CONT PID has a stopped one go on",
+      call.socket, call.method, how_long);
+}
+
 std::string PayloadOf(const absl::Status& status, const char* type) {
   const auto payload = status.GetPayload(type);
   return payload ? std::string(*payload) : "";
@@ -40,7 +56,8 @@ absl::Status ToStatus(const grpc::Status& status,
   if (const auto detail = DetailOf(context)) {
     absl::Status result(
         code,
-        detail->hint().empty()
+        // A sentence may say it itself.
+        status.error_message().find(detail->hint()) != std::string::npos
             ? status.error_message()
             : fmt::format("{}; {}", status.error_message(), detail->hint()));
     result.SetPayload(kReason, absl::Cord(detail->reason()));
@@ -51,14 +68,24 @@ absl::Status ToStatus(const grpc::Status& status,
   }
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
+      // The kernel connects to one that is stopped; HTTP/2 does not begin.
+      if (status.error_message().find("timed out") != std::string::npos) {
+        return absl::UnavailableError(NoAnswer(call, ""));
+      }
       return absl::UnavailableError(fmt::format(
           "cannot reach gpud at {}: {}; is the testbed up? (carillon ps)",
-          call.socket, status.error_message()));
+          call.socket, ReasonIn(status.error_message(), call.socket)));
     case grpc::StatusCode::DEADLINE_EXCEEDED:
       return absl::DeadlineExceededError(
-          fmt::format("gpud at {} did not answer {} within {} ms; is it "
-                      "stopped or overloaded?",
-                      call.socket, call.method, call.timeout.count()));
+          NoAnswer(call, fmt::format(" within {} ms", call.timeout.count())));
+    case grpc::StatusCode::INTERNAL:
+      // What gRPC says of a message that cannot be parsed.
+      if (status.error_message().empty()) {
+        return absl::InternalError(fmt::format(
+            "gpud cannot read the request {}: a text in it is no UTF-8",
+            call.method));
+      }
+      [[fallthrough]];
     default:
       return absl::Status(
           code, fmt::format("{}: {}", call.method, status.error_message()));

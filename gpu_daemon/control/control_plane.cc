@@ -175,10 +175,18 @@ absl::Status ControlPlane::Open() {
 
   RETURN_IF_ERROR(OpenBoard());
   if (options_.record != 0) {
-    ASSIGN_OR_RETURN(recorder_,
-                     shm::FlightRecorder::Create(paths.recorder_directory(),
-                                                 "gpud", options_.record));
-    context_.recorder = recorder_.get();
+    auto recorder = shm::FlightRecorder::Create(paths.recorder_directory(),
+                                                "gpud", options_.record);
+    if (recorder.ok()) {
+      recorder_ = *std::move(recorder);
+      context_.recorder = recorder_.get();
+    } else if (absl::IsInvalidArgument(recorder.status())) {
+      return recorder.status();
+    } else {
+      // A full disk must not keep devices from their next gpud.
+      spdlog::warn("{}: gpud starts without its flight recorder",
+                   recorder.status().message());
+    }
   }
   ASSIGN_OR_RETURN(loop_, EventLoop::Create());
   ASSIGN_OR_RETURN(bus_, TelemetryBus::Start(

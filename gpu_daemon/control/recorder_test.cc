@@ -1,10 +1,18 @@
 // What gpud's flight recorder keeps of its sessions.
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <fstream>
+#include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
+#include "base/temp_directory.h"
+#include "base/testbed_paths.h"
+#include "gpu_daemon/control/control_plane.h"
 #include "gpu_daemon/control/testing/test_testbed.h"
 #include "shm/recorder/flight_recorder.h"
 
@@ -105,6 +113,32 @@ TEST(Recorder, IsOffUnlessItIsAskedFor) {
   EXPECT_TRUE(shm::ReadFlightRecordings(testbed.paths().recorder_directory(),
                                         &unreadable)
                   .empty());
+}
+
+// As on a full disk, which a test without root cannot make.
+TEST(Recorder, ThatCannotBeMadeKeepsNobodyFromTheirGpud) {
+  const TempDirectory folder;
+  const TestbedPaths paths(folder.path());
+  std::ofstream(paths.recorder_directory()) << "no folder";
+  std::ostringstream log;
+  const auto before = spdlog::default_logger();
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>(
+      "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
+  ControlPlane::Options options;
+  options.directory = folder.path();
+  options.memory_bytes = 16 << 20;
+  options.backend_options.workers = 1;
+  options.record = 64;
+  // It ends at once, and all of its threads with it.
+  const absl::Status started = ControlPlane::Start(options).status();
+  spdlog::set_default_logger(before);
+  EXPECT_TRUE(started.ok()) << started;
+  EXPECT_NE(log.str().find("gpud starts without its flight recorder"),
+            std::string::npos)
+      << log.str();
+  options.record = 1;
+  EXPECT_EQ(ControlPlane::Start(options).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <fstream>
 #include <map>
 #include <set>
 #include <span>
-#include <sstream>
 #include <utility>
 
+#include "base/read_file.h"
 #include "base/status.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -447,12 +446,8 @@ absl::StatusOr<Config> LoadConfig(std::string_view name_or_path) {
         ".yaml",
         path, fmt::join(PresetNames(), ", ")));
   }
-  std::ifstream file(path);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) {
-    return absl::NotFoundError(fmt::format("{}: cannot be read", path));
-  }
-  return ParseConfig(text.str(), path);
+  ASSIGN_OR_RETURN(const auto text, ReadFile(path, "GPU's description"));
+  return ParseConfig(text, path);
 }
 
 std::vector<std::string_view> PresetNames() {

@@ -69,6 +69,8 @@ TEST(Config, AFileIsReadByItsPath) {
   EXPECT_EQ(config->sm.warps, 8u);
   EXPECT_EQ(LoadConfig("/nowhere/x.yaml").status().code(),
             absl::StatusCode::kNotFound);
+  EXPECT_THAT(LoadConfig("/dev/zero").status().message(),
+              HasSubstr("larger than 64 MiB"));
 }
 
 TEST(Config, AnUnknownPresetNamesTheKnownOnes) {

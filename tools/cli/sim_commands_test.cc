@@ -107,6 +107,8 @@ TEST_F(SimCommands, SaysWhatIsWrongWithALine) {
   };
   EXPECT_THAT(error({"run", "/none.ptx", "twice"}, 3),
               HasSubstr("/none.ptx: No such file or directory"));
+  EXPECT_THAT(error({"run", "/dev/zero", "twice"}, 2),
+              HasSubstr("/dev/zero is larger than 64 MiB"));
   EXPECT_THAT(error({"run", file_, "thrice", "1"}, 3), HasSubstr("thrice"));
   EXPECT_THAT(
       error({"run", file_, "twice", "u32[8]"}, 2),

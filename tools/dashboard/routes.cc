@@ -309,7 +309,7 @@ Response ServeFile(const PageFile& file, const std::string& folder) {
   if (!folder.empty()) {
     const std::string_view name = file.path == "/" ? "/index.html" : file.path;
     const auto text =
-        ReadFile(fmt::format("{}{}", folder, name), "a file of the page");
+        ReadFile(fmt::format("{}{}", folder, name), "page's file");
     if (!text.ok()) return Error(500, std::string(text.status().message()));
     return Text(200, file.content_type, *text);
   }

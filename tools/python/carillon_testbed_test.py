@@ -5,6 +5,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -47,6 +48,19 @@ class LedgerTest(unittest.TestCase):
             Ledger(document(processes=[{"process": "nic0", "overwritten": 1}])).expect_nothing_lost()
         with self.assertRaisesRegex(LedgerError, "not every recorder can be read: x.rec"):
             Ledger(document(unreadable=["x.rec"])).expect_nothing_lost()
+
+
+class ProgramsTest(unittest.TestCase):
+    def test_says_what_builds_messages_that_are_not_there(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = pathlib.Path(folder, "tools/cli/carillon")
+            program.parent.mkdir(parents=True)
+            program.touch()
+            library = pathlib.Path(programs.__file__).parents[1]
+            done = subprocess.run([sys.executable, "-P", "-c", "from carillon_testbed import programs; programs.messages()"],
+                                  env={"PYTHONPATH": str(library), "CARILLON_BIN_DIR": folder},
+                                  capture_output=True, text=True)
+            self.assertIn(f"there is no {folder}/proto/admin_pb2.py: bazel build //proto:python makes it", done.stderr)
 
 
 class NicLoadTest(unittest.TestCase):

@@ -145,7 +145,7 @@ absl::Status Fill(std::span<std::byte> bytes, Type type,
 absl::StatusOr<KernelBuffer> FileBuffer(std::string_view path,
                                         sim::Memory* memory) {
   ASSIGN_OR_RETURN(const std::string text,
-                   ReadFile(std::string(path), "buffer"));
+                   ReadFile(std::string(path), "buffer", kMaxBytes));
   if (text.empty()) return Wrong(path, "a buffer has a byte at least");
   ASSIGN_OR_RETURN(const auto address,
                    memory->Allocate(text.size(), std::string(path)));
@@ -343,7 +343,8 @@ absl::Status SetVariable(const sim::Program& program, std::string_view text,
                    memory->At(variable->address, variable->bytes));
   if (values.starts_with('@')) {
     ASSIGN_OR_RETURN(const std::string file,
-                     ReadFile(std::string(values.substr(1)), "variable"));
+                     ReadFile(std::string(values.substr(1)), "variable",
+                              std::max(kMaxFileBytes, bytes.size())));
     if (file.size() != bytes.size()) {
       return Wrong(text, fmt::format("the file has {} bytes, the variable {}",
                                      file.size(), bytes.size()));

@@ -75,12 +75,12 @@ absl::StatusOr<std::unique_ptr<FaultRuns>> FaultRuns::Make(
       return absl::InvalidArgumentError(
           fmt::format("two plans have the name {}", plan.name));
     }
-    ASSIGN_OR_RETURN(auto text, ReadFile(file, "a fault plan"));
+    ASSIGN_OR_RETURN(auto text, ReadFile(file, "fault plan"));
     if (!plan.topology_file.empty()) {
       const auto topology =
           std::filesystem::path(file).parent_path() / plan.topology_file;
       ASSIGN_OR_RETURN(const auto more,
-                       ReadFile(topology.string(), "a topology"));
+                       ReadFile(topology.string(), "topology"));
       text += more;
     }
     plans.push_back({.file = file,
@@ -116,7 +116,7 @@ bool FaultRuns::HasResult(size_t run) const {
 }
 
 absl::StatusOr<Json> FaultRuns::ResultOf(size_t run) const {
-  ASSIGN_OR_RETURN(const auto text, ReadFile(PathOf(run), "a result"));
+  ASSIGN_OR_RETURN(const auto text, ReadFile(PathOf(run), "result"));
   return PlanIn(text, PathOf(run));
 }
 

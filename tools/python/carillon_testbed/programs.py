@@ -24,5 +24,11 @@ def messages():
     place = str(bin_directory())
     if place not in sys.path:
         sys.path.append(place)
-    from proto import admin_pb2, faults_pb2
+    try:
+        from proto import admin_pb2, faults_pb2
+    except ImportError as error:
+        made = pathlib.Path(place, "proto/admin_pb2.py")
+        if made.is_file():
+            raise
+        raise ImportError(f"there is no {made}: bazel build //proto:python makes it in a checkout") from error
     return admin_pb2, faults_pb2

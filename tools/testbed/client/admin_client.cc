@@ -175,6 +175,8 @@ absl::Status AdminClient::SetShare(const v1::DeviceShare& share) {
 
 absl::StatusOr<v1::RegisterModuleResponse> AdminClient::RegisterModule(
     const v1::RegisterModuleRequest& request) {
+  // One that is stopped is not waited for as long as one that loads.
+  RETURN_IF_ERROR(GetStatus().status());
   return channel_->Ask(*channel_->admin, &Admin::RegisterModule,
                        "RegisterModule", request,
                        std::max(channel_->timeout, kLoadTimeout));

@@ -1,5 +1,6 @@
 #include "tools/testbed/client/admin_client.h"
 
+#include <gmock/gmock.h>
 #include <grpc/grpc.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
@@ -22,6 +23,7 @@ namespace carillon::testbed {
 namespace {
 
 using std::chrono::milliseconds;
+using ::testing::HasSubstr;
 
 // Answers like gpud, on a socket of its own.
 class FakeAdmin : public v1::Admin::Service {
@@ -177,6 +179,25 @@ TEST_F(AdminClientTest, WaitsForAServerThatIsSlowToGreet) {
   const auto status = client.GetStatus();
   ASSERT_TRUE(status.ok()) << status.status();
   EXPECT_EQ(status->workers(), 2u);
+}
+
+// Its process is stopped: the kernel connects, and nobody answers.
+TEST_F(AdminClientTest, LoadsNothingIntoAGpudThatDoesNotAnswer) {
+  const UniqueFd stopped(socket(AF_UNIX, SOCK_STREAM, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  paths_.operator_socket().copy(address.sun_path, sizeof(address.sun_path) - 1);
+  ASSERT_EQ(bind(stopped.get(), reinterpret_cast<const sockaddr*>(&address),
+                 sizeof(address)),
+            0);
+  ASSERT_EQ(listen(stopped.get(), 1), 0);
+  AdminClient client(paths_, milliseconds(200));
+  const absl::Status status =
+      client.RegisterModule(v1::RegisterModuleRequest()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(
+      std::string(status.message()),
+      HasSubstr("did not answer GetStatus within 200 ms: it is stopped"));
 }
 
 TEST_F(AdminClientTest, FindsTheSocketWhateverItsFolderIsCalled) {

@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/file_error.h"
 #include "base/incarnation/incarnation.h"
 #include "base/module_folder.h"
 #include "base/status.h"
@@ -34,6 +35,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kMark[] = "carillon testbed";
+constexpr char kOwnFolder[] =
+    "set CARILLON_RUNTIME_DIR to a folder of your own (mode 0700)";
 // Another process may remove the directory between two of our steps.
 constexpr int kTries = 20;
 // A killed process counts as dead when its first thread has ended, and gives
@@ -93,13 +96,7 @@ absl::Status MakeDirectory(const std::string& path) {
   if (mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) {
     return absl::OkStatus();
   }
-  const std::string message =
-      fmt::format("cannot make {}: {}", path, strerror(errno));
-  if (errno == ENOENT) return absl::NotFoundError(message);
-  if (errno == ENOSPC || errno == EDQUOT) {
-    return absl::ResourceExhaustedError(message);
-  }
-  return absl::PermissionDeniedError(message);
+  return WithHint(FileError("make", "folder", path), kOwnFolder);
 }
 
 // The folder of testbeds, unless the user has named one: that belongs to the
@@ -166,10 +163,9 @@ absl::StatusOr<UniqueFd> Lock(const TestbedPaths& paths, int open_flags) {
   UniqueFd fd(
       open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | open_flags, 0600));
   if (!fd) {
-    const std::string message =
-        fmt::format("cannot open {}: {}", path, strerror(errno));
-    if (errno == ENOENT) return absl::UnavailableError(message);
-    return absl::PermissionDeniedError(message);
+    const absl::Status status = FileError("open", "lock file", path);
+    return absl::IsNotFound(status) ? absl::UnavailableError(status.message())
+                                    : WithHint(status, kOwnFolder);
   }
   if (!TakeLock(fd.get(), paths)) return AlreadyUp(paths);
   if (!SameFile(fd.get(), path)) {
@@ -224,19 +220,17 @@ absl::Status CheckDirectoryOwner(const std::string& directory) {
     return absl::NotFoundError(
         fmt::format("{}: {}", directory, strerror(errno)));
   }
-  const char* const hint =
-      "set CARILLON_RUNTIME_DIR to a folder of your own (mode 0700)";
   if (!S_ISDIR(facts.st_mode)) {
     return WithHint(absl::PermissionDeniedError(fmt::format(
                         "{} is {}, not a folder", directory,
                         S_ISLNK(facts.st_mode) ? "a link" : "a file")),
-                    hint);
+                    kOwnFolder);
   }
   if (facts.st_uid != geteuid()) {
     return WithHint(absl::PermissionDeniedError(fmt::format(
                         "{} belongs to {}, not to {}", directory,
                         UserName(facts.st_uid), UserName(geteuid()))),
-                    hint);
+                    kOwnFolder);
   }
   if ((facts.st_mode & 022) != 0 && (facts.st_mode & S_ISVTX) == 0) {
     return WithHint(absl::PermissionDeniedError(

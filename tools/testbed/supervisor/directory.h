@@ -47,7 +47,7 @@ class LockedDirectory {
   // what a dead testbed of that name left: kills its processes, removes its
   // files. Errors: AlreadyExists (it is up; names the pid), PermissionDenied,
   // InvalidArgument (path too long), FailedPrecondition (it holds files that no
-  // testbed makes).
+  // testbed makes), Internal (a read-only file system).
   static absl::StatusOr<LockedDirectory> Create(const TestbedPaths& paths);
   // Locks the directory of a dead testbed without changing it. Errors:
   // AlreadyExists (it is up), NotFound, PermissionDenied.

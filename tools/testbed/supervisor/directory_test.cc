@@ -331,9 +331,11 @@ TEST_F(DirectoryTest, HasOnePathHoweverTheRuntimeDirectoryIsSpelt) {
 
 TEST_F(DirectoryTest, IsNotMadeInAFolderThatIsNotThere) {
   setenv("CARILLON_RUNTIME_DIR", "/no/such/folder", 1);
+  const auto status = LockedDirectory::Create(PathsOf("demo")).status();
   EXPECT_THAT(
-      std::string(LockedDirectory::Create(PathsOf("demo")).status().message()),
-      HasSubstr("cannot make /no/such/folder: No such file"));
+      std::string(status.message()),
+      HasSubstr("cannot make the folder /no/such/folder: No such file"));
+  EXPECT_THAT(HintOf(status), HasSubstr("set CARILLON_RUNTIME_DIR"));
 }
 
 }  // namespace

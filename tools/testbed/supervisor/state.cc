@@ -274,8 +274,8 @@ absl::StatusOr<TestbedState> ParseState(const Json& json,
     auto state = FromJson(json);
     if (!state.ok()) return damaged(std::string(state.status().message()));
     return state;
-  } catch (const Json::exception& error) {
-    return damaged(error.what());
+  } catch (const Json::exception&) {
+    return damaged("a field is missing or of another type");
   }
 }
 
@@ -285,12 +285,15 @@ absl::StatusOr<TestbedState> ReadState(const std::string& path) {
     return absl::NotFoundError(
         fmt::format("cannot read {}: {}", path, strerror(errno)));
   }
-  try {
-    return ParseState(Json::parse(file), path);
-  } catch (const Json::exception& error) {
-    return absl::FailedPreconditionError(
-        fmt::format("{} is damaged: {}", path, error.what()));
-  }
+  const Json json = Json::parse(file, nullptr, /*allow_exceptions=*/false);
+  absl::StatusOr<TestbedState> state =
+      json.is_discarded() ? absl::FailedPreconditionError(fmt::format(
+                                "{} is damaged: it is no JSON", path))
+                          : ParseState(json, path);
+  if (state.ok()) return state;
+  return WithHint(state.status(),
+                  "carillon down ends the testbed, carillon cleanup clears a "
+                  "dead one away");
 }
 
 }  // namespace carillon::testbed

@@ -87,7 +87,8 @@ absl::Status WriteState(const std::string& path, const TestbedState& state);
 // `what`).
 absl::StatusOr<TestbedState> ParseState(const Json& json,
                                         std::string_view what);
-// Errors: NotFound; FailedPrecondition if WriteState() did not write the file.
+// Errors: NotFound; FailedPrecondition if WriteState() did not write the file,
+// with a hint at what clears it away.
 absl::StatusOr<TestbedState> ReadState(const std::string& path);
 
 }  // namespace carillon::testbed

@@ -94,6 +94,16 @@ absl::StatusOr<Testbed> FindTestbed(const std::string& name) {
   return ChooseTestbed(name);
 }
 
+std::string StoppedSupervisor(const Testbed& testbed) {
+  const auto facts =
+      testbed.supervisor ? LookAtLiving(*testbed.supervisor) : std::nullopt;
+  if (!facts || facts->state != 'T') return "";
+  return fmt::format(
+      "the supervisor of '{}' (pid {}) is stopped: it sees no process end and "
+      "starts none; it goes on with: kill -CONT {}",
+      testbed.name, testbed.supervisor->pid, testbed.supervisor->pid);
+}
+
 absl::Status EndTestbed(const Testbed& testbed, milliseconds limit,
                         const std::function<void(const std::string&)>& say) {
   using Clock = std::chrono::steady_clock;

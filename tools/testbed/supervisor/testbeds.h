@@ -34,6 +34,10 @@ absl::StatusOr<Testbed> ChooseTestbed(const std::string& name);
 // is, or else the only one that is up. Errors: those of ChooseTestbed().
 absl::StatusOr<Testbed> FindTestbed(const std::string& name);
 
+// What to know of a supervisor that somebody has stopped (SIGSTOP), which is not
+// seen otherwise as long as nothing happens; else empty.
+std::string StoppedSupervisor(const Testbed& testbed);
+
 // Asks the supervisor to end its testbed and waits until everything has gone;
 // kills it after `limit`. Clears a dead testbed away. Errors: those of
 // ClearDead(); DeadlineExceeded (the supervisor survives SIGKILL inside the

@@ -3,6 +3,7 @@
 #define CARILLON_TOOLS_CLI_COMMANDS_INSPECT_INSPECT_H_
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <chrono>
 #include <cstdint>
@@ -100,8 +101,17 @@ absl::Status ShowOne(const Items& items, const std::string& name,
     }
     return absl::OkStatus();
   }
-  return absl::NotFoundError(
-      fmt::format(fmt::runtime(missing), Quote(name), DidYouMean(name, names)));
+  // "memc" is far from "memc_get", but a name that somebody has begun.
+  std::vector<std::string> begun;
+  for (const std::string_view known : names) {
+    if (known.starts_with(name)) begun.push_back(Quote(known));
+  }
+  return absl::NotFoundError(fmt::format(
+      fmt::runtime(missing), Quote(name),
+      DidYouMean(name, names,
+                 begun.empty() ? ""
+                               : fmt::format("; did you mean {}?",
+                                             fmt::join(begun, " or ")))));
 }
 
 // Leaves out trailing ones: "32", "4x4", "2x1x3".

@@ -30,9 +30,10 @@ std::vector<NamedHistogram> MergeStages(const v1::ListEktResponse& ekt) {
 // What the supervisor knows of the processes; nothing for a gpud that was
 // started by hand, or that is elsewhere.
 struct Fates {
-  explicit Fates(const TestbedPaths& paths) {
-    if (paths.directory().empty()) return;
-    const auto state = testbed::ReadState(paths.state_file());
+  explicit Fates(const testbed::Testbed& testbed)
+      : supervisor(testbed::StoppedSupervisor(testbed)) {
+    if (testbed.paths.directory().empty()) return;
+    const auto state = testbed::ReadState(testbed.paths.state_file());
     if (!state.ok()) return;
     for (const testbed::ProcessRecord& record : state->processes) {
       if (record.exit) {
@@ -48,6 +49,7 @@ struct Fates {
     }
   }
 
+  std::string supervisor;  // StoppedSupervisor()
   std::vector<std::string> ended;
   std::vector<std::string> restarted;  // "nic0 2 times (last: SIGKILL)"
 };
@@ -70,6 +72,7 @@ Json ToDocument(const v1::GetStatusResponse& status,
                        {"stages", ToJson(entry)["stages"]}});
   }
   document["event_kernels"] = std::move(kernels);
+  document["supervisor_stopped"] = !fates.supervisor.empty();
   document["ended_processes"] = fates.ended;
   document["restarted_processes"] = fates.restarted;
   return document;
@@ -213,6 +216,9 @@ std::string Overview(const v1::GetStatusResponse& status, const Fates& fates,
   if (!fates.ended.empty()) {
     line("ended", console.Bad(JoinWords(fates.ended)));
   }
+  if (!fates.supervisor.empty()) {
+    line("supervisor", console.Bad(fates.supervisor));
+  }
   return text;
 }
 
@@ -234,7 +240,7 @@ Table LatencyTable(const v1::ListEktResponse& ekt) {
 absl::Status Show(OpenTestbed& open, Console& console) {
   ASSIGN_OR_RETURN(const auto status, open.client->GetStatus());
   ASSIGN_OR_RETURN(const auto ekt, open.client->ListEkt());
-  const Fates fates(open.testbed.paths);
+  const Fates fates(open.testbed);
   if (console.json()) {
     console.PrintDocument(ToDocument(status, ekt, fates));
     return testbed::CheckLedger(status.events());

@@ -35,8 +35,10 @@ struct Listing {
   std::optional<testbed::Phase> phase;  // nothing: it is dead
   std::string directory;
   std::string host;     // empty: there are no hosts
-  std::string trouble;  // of a host that is elsewhere: "gone"
+  std::string trouble;  // in the place of the phase: "gone", "damaged"
+  std::string remark;   // below the table: what to do about it
   pid_t supervisor = 0;
+  bool supervisor_stopped = false;
   std::vector<Process> processes;
 };
 
@@ -92,6 +94,15 @@ Listing List(const testbed::Testbed& testbed) {
     listing.phase = state.ok() ? state->phase : testbed::Phase::kStarting;
   } else if (state.ok() && state->phase == testbed::Phase::kFailed) {
     listing.phase = testbed::Phase::kFailed;
+  }
+  if (auto stopped = testbed::StoppedSupervisor(testbed); !stopped.empty()) {
+    listing.supervisor_stopped = true;
+    listing.remark = std::move(stopped);
+  }
+  if (testbed.supervisor && absl::IsFailedPrecondition(state.status())) {
+    listing.trouble = "damaged";
+    listing.remark =
+        fmt::format("{}: {}", state.status().message(), HintOf(state.status()));
   }
   if (state.ok()) {
     listing.host = state->host;
@@ -155,13 +166,16 @@ Json ToJson(const Listing& listing) {
           {"host", listing.host.empty() ? Json() : Json(listing.host)},
           {"directory", listing.directory},
           {"supervisor_pid", listing.supervisor},
+          {"supervisor_stopped", listing.supervisor_stopped},
           {"processes", std::move(processes)}};
 }
 
 // `hosts`: there is a column for them.
 void AddRows(const Listing& listing, bool hosts, Table* table) {
   std::string testbed =
-      listing.phase == testbed::Phase::kUp
+      listing.supervisor_stopped
+          ? fmt::format("{} (supervisor stopped)", listing.name)
+      : listing.phase == testbed::Phase::kUp && listing.trouble.empty()
           ? listing.name
           : fmt::format("{} ({})", listing.name, PhaseText(listing));
   const auto begin = [&] {
@@ -253,6 +267,9 @@ absl::Status ListAll(const std::string& name, const std::string& file,
     return absl::OkStatus();
   }
   console.Print(table);
+  for (const Listing& listing : listings) {
+    if (!listing.remark.empty()) console.Say(listing.remark);
+  }
   if (dead)
     console.Say("what dead testbeds have left goes with: carillon cleanup");
   return absl::OkStatus();
