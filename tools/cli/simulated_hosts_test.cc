@@ -122,7 +122,7 @@ TEST_F(SimulatedHostsTest, OneHostAloneNeedsALinkAndSaysSo) {
   std::ofstream(file()) << OnHosts(Link("3us"));
   const CliResult up = RunCli({"up", "-d", "-f", file(), "--host", "a"});
   EXPECT_NE(up.code, 0);
-  EXPECT_THAT(up.err, HasSubstr("which has the GPU, and no address"));
+  EXPECT_THAT(up.err, HasSubstr("host 'b' has the GPU, and no address"));
 }
 
 }  // namespace
