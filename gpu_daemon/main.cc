@@ -19,6 +19,7 @@
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/headroom.h"
 #include "base/log/log_line.h"
@@ -28,6 +29,7 @@
 #include "gpu_daemon/control/run_gpud.h"
 #include "gpu_daemon/grpc_log.h"
 #include "gpu_daemon/options/gpud_options.h"
+#include "gpu_daemon/relay/run_relay.h"
 
 namespace carillon::gpud {
 namespace {
@@ -126,9 +128,19 @@ absl::Status CheckMachine(uint32_t workers) {
 int Main(int argc, char** argv) {
   otherwise_terminate = std::set_terminate(Terminate);
   GpudOptions options;
+  std::string simulation;
+  std::vector<Option> table = OptionTable(options);
+  table.push_back(
+      {.flag = "--link-simulation",
+       .type = OptionType::kText,
+       .field = &simulation,
+       .min = 1,
+       .max = 64,
+       .help = "what tells the topology, as linkd's --simulation, where the "
+               "other host lives in simulated time (remote back-end)"});
   if (const auto code =
           ReadFlags("gpud", "gpud: the GPU daemon of a Carillon testbed.",
-                    OptionTable(options), argc, argv)) {
+                    table, argc, argv)) {
     return *code;
   }
   StartLogging(options.log_level);
@@ -154,9 +166,11 @@ int Main(int argc, char** argv) {
     while (poll(signals, 2, -1) < 0) {
     }
   });
-  const absl::Status ran = RunGpud(
-      options, [] { ExitAfterGrace(&closed, [] {}); },
-      [] { closed.store(true, std::memory_order_relaxed); });
+  const auto ending = [] { ExitAfterGrace(&closed, [] {}); };
+  const auto told = [] { closed.store(true, std::memory_order_relaxed); };
+  const absl::Status ran = simulation.empty()
+                               ? RunGpud(options, ending, told)
+                               : RunRelay(options, simulation, ending, told);
   if (ran.ok()) return 0;
   spdlog::error("{}", ran.message());
   return kFailed;

@@ -1,17 +1,36 @@
 // linkd: on the GPU's host, rings for the devices of another host, whose gpud
 // has the back-end `remote` (docs/mesh.md).
+#include <string>
+
+#include "base/option_table.h"
 #include "devices/link/link_server.h"
 #include "devices/link/linkd_options.h"
+#include "devices/link/session_server.h"
 #include "devices/sdk/device_main.h"
 
 int main(int argc, char** argv) {
   using carillon::link::LinkServer;
+  using carillon::link::SessionServer;
   carillon::link::LinkdOptions options;
+  std::string simulation;
+  auto table = OptionTable(options);
+  table.push_back({.flag = "--simulation",
+                   .type = carillon::OptionType::kText,
+                   .field = &simulation,
+                   .min = 1,
+                   .max = 64,
+                   .help = "what tells the topology, where gpud lives in "
+                           "simulated time: as --link-simulation of the other "
+                           "host's gpud"});
   return carillon::edge::DeviceMain(
       "Has the events of another host's devices run on this testbed's GPU.",
-      OptionTable(options), argc, argv, "linkd",
+      table, argc, argv, "linkd",
       [&](const carillon::edge::DeviceContext& context) {
-        auto server = LinkServer::Start(context, options);
-        return server.ok() ? (*server)->Run() : server.status();
+        const auto run = [](const auto& server) {
+          return server.ok() ? (*server)->Run() : server.status();
+        };
+        return simulation.empty()
+                   ? run(LinkServer::Start(context, options))
+                   : run(SessionServer::Start(context, options, simulation));
       });
 }

@@ -27,6 +27,8 @@ namespace {
 // whatever else the caller waits for; and how long it spins first.
 constexpr std::chrono::milliseconds kLookAround{50};
 constexpr std::chrono::microseconds kSpinForTurn{20};
+// For gRPC, which takes no deadline as one that has passed.
+constexpr std::chrono::hours kMaxSimulation{24 * 30};
 // The first device of a process needs so many for gRPC and its session.
 constexpr size_t kDescriptors = 16;
 constexpr size_t kThreads = 10;
@@ -203,7 +205,11 @@ absl::Status Device::Impl::Use(Session opened) {
                                                    &watch->closed());
   // gpud gives the first turn before it hands the apertures over.
   auto first = std::make_unique<shm::TurnTaker>(&submission, &completion);
-  if (first->Take()) time = std::move(first);
+  if (!first->Take()) return absl::OkStatus();
+  time = std::move(first);
+  // Wall time must not decide what a call answers: a link may be down.
+  control = std::make_unique<ControlClient>(
+      TestbedPaths(options.testbed_directory).control_socket(), kMaxSimulation);
   return absl::OkStatus();
 }
 
@@ -249,7 +255,9 @@ void Device::Impl::Detach(bool link_lost) {
   request.set_link_lost(link_lost);
   // Errors have nobody to go to: if gpud is gone or stuck, it frees the session
   // by itself when the connection closes.
-  RecordEnd(Call(&v1::Devices::Stub::Detach, std::move(request)).ok());
+  RecordEnd(
+      Call(&v1::Devices::Stub::Detach, std::move(request), options.timeout)
+          .ok());
 }
 
 // --- Buffers and queues.

@@ -118,11 +118,11 @@ TEST_F(SimulatedHostsTest, ALinkTakesItsLatencyTheSameInEachRun) {
   EXPECT_LT(least["near"], 3000u);
 }
 
-TEST_F(SimulatedHostsTest, OneHostAloneIsRefused) {
+TEST_F(SimulatedHostsTest, OneHostAloneNeedsALinkAndSaysSo) {
   std::ofstream(file()) << OnHosts(Link("3us"));
   const CliResult up = RunCli({"up", "-d", "-f", file(), "--host", "a"});
   EXPECT_NE(up.code, 0);
-  EXPECT_THAT(up.err, HasSubstr("simulated on one machine: leave it out"));
+  EXPECT_THAT(up.err, HasSubstr("host 'b' has the GPU, and no address"));
 }
 
 }  // namespace

@@ -24,6 +24,8 @@ ARROWS = {
     "gpu_daemon": ["base", "shm", "proto", "kernels", "sim"],
     # The names of a link's engines are values of an option.
     "gpu_daemon/options": ["base", "shm", "proto", "kernels", "sim", "gpu_daemon", "mesh/link_engine.h"],
+    # In simulated time it is all of gpud on a host without the GPU.
+    "gpu_daemon/relay": ["base", "shm", "proto", "kernels/catalogue.h", "gpu_daemon", "mesh"],
     "gpu_daemon/backends/remote": [
         "base", "shm", "proto", "kernels/simt", "kernels/catalogue.h", "gpu_daemon", "mesh"],
     "devices/sdk": ["base", "shm", "proto"],

@@ -164,19 +164,66 @@ std::string SharesOf(const Topology& topology) {
   return fmt::format("{}", fmt::join(shares, ","));
 }
 
+// All devices of all hosts: host after host, and each host's in the file's order,
+// which are the same on each host.
+std::vector<DeviceEntry> AllDevices(const Topology& topology) {
+  std::vector<DeviceEntry> devices = topology.devices;
+  if (topology.part) {
+    const auto& others = topology.part->other_devices;
+    devices.insert(devices.end(), others.begin(), others.end());
+  }
+  const auto place = [&](const DeviceEntry& device) {
+    return std::ranges::find(topology.hosts, device.host, &HostEntry::name);
+  };
+  std::ranges::stable_sort(devices, {}, place);
+  return devices;
+}
+
 // "fpga0,host0". Programs that are not waited for may be no devices at all.
 std::string OrderOf(const Topology& topology) {
-  std::vector<std::string_view> order;
-  for (const DeviceEntry& device : topology.devices) {
+  std::vector<std::string> order;
+  for (const DeviceEntry& device : AllDevices(topology)) {
     if (device.wait_ready) order.push_back(device.name);
   }
   return fmt::format("{}", fmt::join(order, ","));
 }
 
+// What tells a simulation from others: of hosts whose topologies differ in it,
+// none simulates what another one does. Where a path lies is a host's own.
+std::string SimulationOf(const Topology& topology) {
+  std::string text;
+  const auto add = [&](const std::vector<Setting>& settings) {
+    for (const Setting& setting : settings) {
+      for (const std::string& flag : setting.ToFlags()) {
+        const bool path = setting.option->type == OptionType::kPath;
+        text += (path ? flag.substr(flag.rfind('/') + 1) : flag) + '\n';
+      }
+    }
+  };
+  add(topology.gpu);
+  for (const LinkEntry& link : topology.links) {
+    text += fmt::format("{} {} {}\n", link.from, link.to, link.latency);
+  }
+  for (const DeviceEntry& device : AllDevices(topology)) {
+    text += fmt::format("{} {} {} {} {}\n", device.name, device.kind->name,
+                        device.host, device.weight, device.max_priority);
+    add(device.settings);
+    for (const std::string& word : device.command) {
+      text += word.substr(word.rfind('/') + 1) + '\n';
+    }
+  }
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : text) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  }
+  return fmt::format("{:016x}", hash);
+}
+
 // "fpga0=2us": those that have any.
 std::string LatenciesOf(const Topology& topology) {
   std::vector<std::string> latencies;
-  for (const DeviceEntry& device : topology.devices) {
+  for (const DeviceEntry& device :
+       topology.part ? topology.part->other_devices : topology.devices) {
     const Nanoseconds latency = LatencyOf(topology, device);
     if (latency == 0) continue;
     latencies.push_back(
@@ -205,6 +252,9 @@ void AppendGpuFlags(const Topology& topology, PlannedProcess* gpud) {
                              "--link=" + link.address.ToString(),
                              "--link-host=" + topology.part->host,
                              "--link-peer=" + link.peer});
+  if (IsSimulated(topology)) {
+    argv->push_back("--link-simulation=" + SimulationOf(topology));
+  }
   // The events in flight are not lost before the lease is over.
   Nanoseconds lease = gpud::RemoteOptions().lease;
   // linkd's --tls-key is --link-key of gpud, and --lease is --link-lease.
@@ -239,6 +289,9 @@ absl::Status PlanLinkds(const Topology& topology, const TestbedPaths& paths,
                     "--listen=" + link.address.ToString(),
                     "--host=" + topology.part->host,
                     "--peer=" + link.peer};
+    if (IsSimulated(topology)) {
+      planned.argv.push_back("--simulation=" + SimulationOf(topology));
+    }
     AppendFlags(topology.mesh, &planned.argv);
     devices->push_back(std::move(planned));
   }
@@ -299,7 +352,8 @@ absl::StatusOr<LaunchPlan> PlanLaunch(const Topology& topology,
   plan.gpud.argv = {gpud, "--dir=" + paths.directory(),
                     "--testbed=" + topology.name};
   if (topology.faults) plan.gpud.argv.push_back("--faults");
-  if (IsSimulated(topology)) {
+  const bool has_gpu = !topology.part || topology.part->has_gpu;
+  if (IsSimulated(topology) && has_gpu) {
     if (const std::string order = OrderOf(topology); !order.empty()) {
       plan.gpud.argv.push_back("--device-order=" + order);
     }
@@ -327,7 +381,8 @@ absl::StatusOr<LaunchPlan> PlanLaunch(const Topology& topology,
   if (const std::string shares = SharesOf(topology); !shares.empty()) {
     plan.gpud.argv.push_back("--device-shares=" + shares);
   }
-  if (const std::string latencies = LatenciesOf(topology); !latencies.empty()) {
+  if (const std::string latencies = LatenciesOf(topology);
+      !latencies.empty() && has_gpu) {
     plan.gpud.argv.push_back("--device-latencies=" + latencies);
   }
   return plan;

@@ -169,6 +169,48 @@ std::vector<std::string> CheckLatencies(const Topology& topology) {
   return wrong;
 }
 
+// What a link between machines needs, each a sentence. The hosts are right.
+std::vector<std::string> CheckMesh(const Topology& topology) {
+  std::vector<std::string> wrong;
+  const auto add = [&](std::string sentence) {
+    if (!sentence.empty()) wrong.push_back(std::move(sentence));
+  };
+  const bool tls =
+      FindSetting(topology.mesh, MeshKeys(kMeshTlsSection)[0].key) != nullptr;
+  const size_t links = HostsByLink(topology).size();
+  if (!tls && std::ranges::any_of(topology.etcd, [](std::string_view member) {
+        return member.starts_with("https://");
+      })) {
+    add("etcd by https:// needs mesh: {tls: {certificate: FILE, key: FILE, ca: "
+        "FILE}}, by which etcd knows this host");
+  }
+  if (links == 0) return wrong;
+  const auto seconds = [&](std::string_view key, uint64_t otherwise) {
+    const Setting* const setting = FindSetting(topology.mesh, key);
+    return setting == nullptr ? otherwise : setting->number;
+  };
+  const link::LinkdOptions defaults;
+  const uint64_t timeout = seconds("timeout", defaults.times.timeout / kSecond);
+  const uint64_t lease = seconds("lease", defaults.times.lease / kSecond);
+  if (lease <= timeout) {
+    add(
+        fmt::format("mesh: lease {} is to be longer than timeout {}, after "
+                    "which a connection is made again",
+                    lease, timeout));
+  }
+  const auto engine = EngineOf(topology);
+  if (!engine.Complaint().empty()) {
+    add(fmt::format("mesh: engine: {}", engine.Complaint()));
+  }
+  add(CheckGpusHost(topology, links));
+  if (!tls) {
+    add("hosts need mesh: {tls: {certificate: FILE, key: FILE, ca: FILE}}, "
+        "each host its own files (docs/mesh.md); nothing goes between hosts in "
+        "plaintext");
+  }
+  return wrong;
+}
+
 }  // namespace
 
 std::string CheckHostName(std::string_view name) {
@@ -270,39 +312,9 @@ std::vector<std::string> CheckHosts(const Topology& topology) {
   for (std::string& sentence : CheckLatencies(topology)) {
     add(std::move(sentence));
   }
-  const bool tls =
-      FindSetting(topology.mesh, MeshKeys(kMeshTlsSection)[0].key) != nullptr;
-  const size_t links = HostsByLink(topology).size();
-  if (!tls && std::ranges::any_of(topology.etcd, [](std::string_view member) {
-        return member.starts_with("https://");
-      })) {
-    add("etcd by https:// needs mesh: {tls: {certificate: FILE, key: FILE, ca: "
-        "FILE}}, by which etcd knows this host");
-  }
-  // In simulated time one machine is all hosts: nothing goes between machines.
-  if (links == 0 || IsSimulated(topology)) return wrong;
-  const auto seconds = [&](std::string_view key, uint64_t otherwise) {
-    const Setting* const setting = FindSetting(topology.mesh, key);
-    return setting == nullptr ? otherwise : setting->number;
-  };
-  const link::LinkdOptions defaults;
-  const uint64_t timeout = seconds("timeout", defaults.times.timeout / kSecond);
-  const uint64_t lease = seconds("lease", defaults.times.lease / kSecond);
-  if (lease <= timeout) {
-    add(
-        fmt::format("mesh: lease {} is to be longer than timeout {}, after "
-                    "which a connection is made again",
-                    lease, timeout));
-  }
-  const auto engine = EngineOf(topology);
-  if (!engine.Complaint().empty()) {
-    add(fmt::format("mesh: engine: {}", engine.Complaint()));
-  }
-  add(CheckGpusHost(topology, links));
-  if (!tls) {
-    add("hosts need mesh: {tls: {certificate: FILE, key: FILE, ca: FILE}}, "
-        "each host its own files (docs/mesh.md); nothing goes between hosts in "
-        "plaintext");
+  // In simulated time one machine may be all hosts, between which nothing goes.
+  if (!IsSimulated(topology)) {
+    for (std::string& sentence : CheckMesh(topology)) add(std::move(sentence));
   }
   return wrong;
 }
@@ -328,14 +340,7 @@ absl::StatusOr<Topology> PartOf(Topology topology, const std::string& host) {
         fmt::format("--host: {}, but the topology has no hosts: leave it out",
                     Quote(host)));
   }
-  if (IsSimulated(topology)) {
-    if (host.empty()) return topology;
-    return absl::UnimplementedError(
-        fmt::format("--host: {}, but the topology lives in simulated time "
-                    "(gpu: {}), whose hosts and links are simulated on one "
-                    "machine: leave it out (docs/mesh.md)",
-                    Quote(host), kTimingKey));
-  }
+  if (IsSimulated(topology) && host.empty()) return topology;
   if (host.empty()) {
     return absl::InvalidArgumentError(fmt::format(
         "the topology has hosts: say which of them this one is, as --host {} "
@@ -346,6 +351,15 @@ absl::StatusOr<Topology> PartOf(Topology topology, const std::string& host) {
     return absl::InvalidArgumentError(
         fmt::format("--host: {} is no host of this topology ({})", Quote(host),
                     NamesOf(topology)));
+  }
+  if (IsSimulated(topology)) {
+    const auto wrong = CheckMesh(topology);
+    if (!wrong.empty()) {
+      return absl::InvalidArgumentError(fmt::format(
+          "--host: {}: {}; without --host, this machine is all hosts "
+          "(docs/mesh.md)",
+          Quote(host), wrong.front()));
+    }
   }
   HostPart part{.host = host,
                 .has_gpu = host == topology.gpu_host,

@@ -31,7 +31,7 @@ void AddOwnEtcd(Topology& topology);
 std::vector<std::string> CheckHosts(const Topology& topology);
 
 // Whether it lives in simulated time. Its hosts are the model's then, and one
-// machine has all of them.
+// machine may have all of them.
 bool IsSimulated(const Topology& topology);
 // What the link of that device takes each way, in simulated time.
 Nanoseconds LatencyOf(const Topology& topology, const DeviceEntry& device);
@@ -39,7 +39,8 @@ Nanoseconds LatencyOf(const Topology& topology, const DeviceEntry& device);
 // What `host` does of a topology that CheckHosts() has nothing against. Without
 // hosts, or in simulated time, and with `host` empty, that is all of it. Errors:
 // InvalidArgument: no host is named, or none that is there, or one that has
-// nothing to do; Unimplemented: a part of what lives in simulated time.
+// nothing to do; in simulated time, where CheckHosts() does not look at it, what
+// a link between machines lacks.
 absl::StatusOr<Topology> PartOf(Topology topology, const std::string& host);
 
 }  // namespace carillon::testbed

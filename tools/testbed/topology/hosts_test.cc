@@ -12,6 +12,7 @@
 namespace carillon::testbed {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -202,11 +203,27 @@ TEST(Hosts, InSimulatedTimeOneMachineIsAllOfThem) {
   }
   EXPECT_THAT(latencies, ElementsAre(2000, 0, 0));
   const absl::Status one = PartOf(reading.topology, "a").status();
-  EXPECT_TRUE(absl::IsUnimplemented(one)) << one;
-  EXPECT_EQ(std::string(one.message()),
-            "--host: 'a', but the topology lives in simulated time (gpu: "
-            "timing), whose hosts and links are simulated on one machine: "
-            "leave it out (docs/mesh.md)");
+  EXPECT_TRUE(absl::IsInvalidArgument(one)) << one;
+  EXPECT_THAT(
+      std::string(one.message()),
+      AllOf(HasSubstr("--host: 'a': host 'b' has the GPU, and no address"),
+            HasSubstr("without --host, this machine is all hosts")));
+}
+
+TEST(Hosts, InSimulatedTimeAHostMayBringUpItsPart) {
+  std::string text = kSimulatedLab;
+  const std::string_view hosts = "hosts: {a: , b: , c: }";
+  text.replace(text.find(hosts), hosts.size(),
+               "hosts: {a: , b: {address: 10.0.0.6}, c: }\n"
+               "mesh: {tls: {certificate: x, key: y, ca: z}}");
+  const TopologyReading reading = ReadTopology(text, "lab");
+  ASSERT_THAT(reading.problems, IsEmpty());
+  for (const char* const host : {"a", "b", "c"}) {
+    const auto part = PartOf(reading.topology, host);
+    ASSERT_TRUE(part.ok()) << part.status();
+    EXPECT_EQ(part->part->has_gpu, std::string_view(host) == "b");
+    EXPECT_EQ(part->devices.size(), 1u);
+  }
 }
 
 TEST(Hosts, AnAddressIsInNumbersAndHasAPortThatIsKnown) {

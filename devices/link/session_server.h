@@ -1,0 +1,79 @@
+// linkd in simulated time: says to this host's gpud what the devices of another
+// host say, and lives at their sessions' turns (docs/mesh.md).
+#ifndef CARILLON_DEVICES_LINK_SESSION_SERVER_H_
+#define CARILLON_DEVICES_LINK_SESSION_SERVER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/unique_fd.h"
+#include "devices/link/linkd_options.h"
+#include "devices/link/linked_session.h"
+#include "devices/sdk/device_main.h"
+#include "devices/sdk/edge.h"
+#include "mesh/session/step_link.h"
+#include "proto/link.pb.h"
+
+namespace carillon::link {
+
+// One thread, Run()'s, but for what lists the devices.
+class SessionServer {
+ public:
+  // Errors: those of FarStepLink::Start(); what the testbed refuses; Cancelled
+  // (a stop was asked for).
+  static absl::StatusOr<std::unique_ptr<SessionServer>> Start(
+      const edge::DeviceContext& context, const LinkdOptions& options,
+      const std::string& simulation);
+  ~SessionServer();
+
+  // Until a stop is asked for. Errors: Unavailable: the testbed has gone down.
+  absl::Status Run();
+
+ private:
+  // A connection to gpud's control socket.
+  struct Calls {
+    UniqueFd connection;
+    uint64_t process = 0;
+  };
+  struct Device {
+    uint64_t process = 0;
+    std::unique_ptr<LinkedSession> session;
+  };
+
+  SessionServer(const edge::DeviceContext& context, const LinkdOptions& options)
+      : context_(context), options_(options) {}
+
+  void TakeNews();
+  void Take(const v1::SessionStep& step);
+  void OpenCalls(const v1::OpenCalls& open);
+  void WriteCalls(const v1::CallBytes& bytes);
+  void Fetch(const v1::FetchSession& wanted);
+  void ReadCalls(uint64_t id);
+  void TellClosed(uint64_t id);
+  void TellEnded(uint64_t id);
+  // In threads of their own: linkd's own device takes no turns, and the other
+  // host's operators see its devices.
+  void LetTimeGo();
+  void ListDevices();
+
+  const edge::DeviceContext& context_;
+  const LinkdOptions options_;
+  const mesh::Alarm news_;
+  std::unique_ptr<edge::Device> self_;
+  std::unique_ptr<mesh::FarStepLink> link_;
+  std::map<uint64_t, Calls> calls_;
+  std::map<uint64_t, Device> devices_;
+  std::atomic<bool> stop_{false};  // writer: the destructor
+  std::thread time_;
+  std::thread list_;
+};
+
+}  // namespace carillon::link
+
+#endif  // CARILLON_DEVICES_LINK_SESSION_SERVER_H_
