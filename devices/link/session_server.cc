@@ -140,13 +140,14 @@ void SessionServer::ListDevices() {
       }
       v1::SessionStep step;
       step.set_devices(theirs.SerializeAsString());
-      link_->Send(step);
+      if (!link_->is_full()) link_->Send(step);
     }
     std::this_thread::sleep_for(kListEvery);
   }
 }
 
 absl::Status SessionServer::Run() {
+  bool news_due = false;
   while (!context_.stop.requested()) {
     if (!self_->status().ok()) {
       return absl::UnavailableError(fmt::format(
@@ -156,7 +157,14 @@ absl::Status SessionServer::Run() {
                                {news_.fd(), POLLIN, 0},
                                {self_->connection_fd(), POLLIN, 0}};
     std::vector<uint64_t> ids;
+    // Nobody is asked for what the other host does not take.
+    const bool full = link_->is_full();
+    if (news_due && !full) {
+      news_due = false;
+      TakeNews();
+    }
     for (const auto& [id, calls] : calls_) {
+      if (full) break;
       fds.push_back({calls.connection.get(), POLLIN, 0});
       ids.push_back(id);
     }
@@ -177,7 +185,7 @@ absl::Status SessionServer::Run() {
     }
     if (fds[1].revents == 0) continue;
     news_.Clear();
-    TakeNews();
+    news_due = true;
   }
   return absl::CancelledError("stopped");
 }

@@ -113,12 +113,15 @@ absl::Status SessionRelay::Open() {
     return absl::UnavailableError("cannot start the gRPC server");
   }
   // An operator's comes last of all: who finds it may start devices.
-  ASSIGN_OR_RETURN(handover_, Listen(paths.handover_socket(), SOCK_SEQPACKET,
-                                     true, &SessionRelay::AcceptDevice));
-  ASSIGN_OR_RETURN(control_, Listen(paths.control_socket(), SOCK_STREAM, true,
-                                    &SessionRelay::AcceptCalls));
-  ASSIGN_OR_RETURN(operator_, Listen(paths.operator_socket(), SOCK_STREAM,
-                                     false, &SessionRelay::AcceptOperator));
+  ASSIGN_OR_RETURN(handover_, UnixListener::Listen(paths.handover_socket(),
+                                                   SOCK_SEQPACKET, users_));
+  ASSIGN_OR_RETURN(control_, UnixListener::Listen(paths.control_socket(),
+                                                  SOCK_STREAM, users_));
+  RETURN_IF_ERROR(WatchUsers());
+  ASSIGN_OR_RETURN(operator_, UnixListener::Listen(paths.operator_socket(),
+                                                   SOCK_STREAM, {}));
+  ASSIGN_OR_RETURN(operator_watch_,
+                   loop_->Watch(operator_.fd(), [this] { AcceptOperator(); }));
   faults::Reached(faults::State::kReady);
   return absl::OkStatus();
 }
@@ -164,16 +167,15 @@ absl::Status SessionRelay::Connect() {
   }
 }
 
-absl::StatusOr<UnixListener> SessionRelay::Listen(const std::string& path,
-                                                  int type, bool devices,
-                                                  void (SessionRelay::*on)()) {
-  ASSIGN_OR_RETURN(auto listener,
-                   UnixListener::Listen(
-                       path, type, devices ? users_ : std::vector<uid_t>()));
-  ASSIGN_OR_RETURN(const auto watch,
-                   loop_->Watch(listener.fd(), [this, on] { (this->*on)(); }));
-  watches_.push_back(watch);
-  return listener;
+absl::Status SessionRelay::WatchUsers() {
+  for (const auto& [fd, on] :
+       {std::pair(control_.fd(), &SessionRelay::AcceptCalls),
+        std::pair(handover_.fd(), &SessionRelay::AcceptDevice)}) {
+    ASSIGN_OR_RETURN(const auto watch,
+                     loop_->Watch(fd, [this, on = on] { (this->*on)(); }));
+    users_watches_.push_back(watch);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status SessionRelay::Run() {
@@ -190,7 +192,8 @@ absl::Status SessionRelay::Run() {
 }
 
 void SessionRelay::ShutDown() {
-  for (const auto watch : std::exchange(watches_, {})) loop_->Unwatch(watch);
+  Pause();
+  if (loop_ != nullptr) loop_->Unwatch(operator_watch_);
   control_.Close();
   handover_.Close();
   operator_.Close();
@@ -206,6 +209,38 @@ void SessionRelay::ShutDown() {
   operator_server_.reset();
 }
 
+void SessionRelay::Send(const v1::SessionStep& step) {
+  link_->Send(step);
+  // A connection that comes and goes is two steps as well.
+  if (!paused_ && link_->is_full()) Pause();
+}
+
+void SessionRelay::Pause() {
+  paused_ = true;
+  for (const auto watch : std::exchange(users_watches_, {})) {
+    loop_->Unwatch(watch);
+  }
+  for (auto& [id, calls] : calls_) loop_->Unwatch(calls.watch);
+}
+
+void SessionRelay::GoOn() {
+  paused_ = false;
+  std::vector<uint64_t> unwatched;
+  for (auto& [id, calls] : calls_) {
+    const auto watch = loop_->Watch(calls.connection.get(),
+                                    [this, id = id] { ReadCalls(id); });
+    if (watch.ok()) {
+      calls.watch = *watch;
+    } else {
+      unwatched.push_back(id);
+    }
+  }
+  for (const uint64_t id : unwatched) CloseCalls(id, /*tell=*/true);
+  if (auto status = WatchUsers(); !status.ok()) {
+    spdlog::error("no device can attach any more: {}", status.message());
+  }
+}
+
 // --- The control socket.
 
 void SessionRelay::AcceptCalls() {
@@ -219,7 +254,7 @@ void SessionRelay::AcceptCalls() {
   v1::SessionStep step;
   step.mutable_open()->set_connection(id);
   step.mutable_open()->set_process(static_cast<uint64_t>(peer.pid));
-  link_->Send(step);
+  Send(step);
 }
 
 void SessionRelay::ReadCalls(uint64_t id) {
@@ -238,7 +273,7 @@ void SessionRelay::ReadCalls(uint64_t id) {
   v1::SessionStep step;
   step.mutable_bytes()->set_connection(id);
   step.mutable_bytes()->set_bytes(buffer.data(), static_cast<size_t>(count));
-  link_->Send(step);
+  Send(step);
 }
 
 void SessionRelay::CloseCalls(uint64_t id, bool tell) {
@@ -249,7 +284,7 @@ void SessionRelay::CloseCalls(uint64_t id, bool tell) {
   if (!tell) return;
   v1::SessionStep step;
   step.mutable_close()->set_connection(id);
-  link_->Send(step);
+  Send(step);
 }
 
 // --- The hand-over socket.
@@ -291,7 +326,7 @@ absl::Status SessionRelay::Fetch(uint64_t id, Device& device) {
   fetch->set_session(id);
   fetch->set_process(static_cast<uint64_t>(device.pid));
   fetch->set_ticket(ticket.data(), ticket.size());
-  link_->Send(step);
+  Send(step);
   return absl::OkStatus();
 }
 
@@ -328,7 +363,7 @@ void SessionRelay::EndDevice(uint64_t id, shm::CloseReason why, bool tell) {
   if (!tell) return;
   v1::SessionStep step;
   step.mutable_end()->set_session(id);
-  link_->Send(step);
+  Send(step);
 }
 
 // --- What the other host says.
@@ -336,6 +371,7 @@ void SessionRelay::EndDevice(uint64_t id, shm::CloseReason why, bool tell) {
 void SessionRelay::TakeNews() {
   const mesh::StepNews news = link_->Take();
   for (const v1::SessionStep& step : news.steps) Take(step);
+  if (paused_ && !link_->is_full()) GoOn();
   if (!news.lost || lost_) return;
   lost_ = *news.lost;
   loop_->Stop();

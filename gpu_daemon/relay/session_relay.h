@@ -69,8 +69,13 @@ class SessionRelay {
       : options_(options), simulation_(simulation) {}
   absl::Status Open();
   absl::Status Connect();
-  absl::StatusOr<UnixListener> Listen(const std::string& path, int type,
-                                      bool devices, void (SessionRelay::*on)());
+  absl::Status WatchUsers();
+
+  // While the link is full, nothing is read of what other processes say: who
+  // writes waits, as for any peer that is slow.
+  void Send(const v1::SessionStep& step);
+  void Pause();
+  void GoOn();
 
   void AcceptCalls();
   void AcceptDevice();
@@ -99,13 +104,15 @@ class SessionRelay {
   uint64_t next_id_ = NowNs();
   std::map<uint64_t, Calls> calls_;
   std::map<uint64_t, Device> devices_;
+  bool paused_ = false;
   std::optional<std::string> lost_;
   Mutex mutex_;
   v1::ListDevicesResponse listed_ ABSL_GUARDED_BY(mutex_);
   std::map<uint32_t, pid_t> pids_ ABSL_GUARDED_BY(mutex_);  // by device id
   std::optional<RelayAdmin> admin_;
   std::unique_ptr<grpc::Server> operator_server_;
-  std::vector<EventLoop::WatchId> watches_;  // of the listeners
+  std::vector<EventLoop::WatchId> users_watches_;  // of control_, handover_
+  EventLoop::WatchId operator_watch_ = 0;
   UnixListener control_;
   UnixListener handover_;
   UnixListener operator_;

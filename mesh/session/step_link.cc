@@ -13,9 +13,15 @@ using shm::Sequence;
 
 constexpr RingId kUp(1);
 constexpr RingId kDown(2);
-constexpr uint32_t kSlots = 256;
+// Times kMaxStepBytes: what may have come that nobody has taken.
+constexpr uint32_t kSlots = 64;
+constexpr size_t kMaxWaitingBytes = size_t{1} << 20;
 constexpr char kUpPurpose[] = "steps";
 constexpr char kDownPurpose[] = "steps back";
+
+// Of the same build, as HELLO has told, the other end wants these and no others.
+RingLimits UpLimits() { return {kSlots, kMaxStepBytes, 0, kUpPurpose}; }
+RingLimits DownLimits() { return {kSlots, 0, kMaxStepBytes, kDownPurpose}; }
 
 // What a step has that cannot be read, is of a broken peer: it says nothing.
 std::vector<v1::SessionStep> Read(const std::vector<std::string>& texts) {
@@ -33,6 +39,23 @@ std::string SimulatedCatalogue(std::string_view catalogue,
   return fmt::format("{}, simulated {}", catalogue, simulation);
 }
 
+void StepQueue::Push(const v1::SessionStep& step) {
+  steps_.push_back(step.SerializeAsString());
+  bytes_ += sizeof(std::string) + steps_.back().size();
+}
+
+void StepQueue::Pop() {
+  bytes_ -= sizeof(std::string) + steps_.front().size();
+  steps_.pop_front();
+}
+
+void StepQueue::Clear() {
+  steps_.clear();
+  bytes_ = 0;
+}
+
+bool StepQueue::is_full() const { return bytes_ > kMaxWaitingBytes; }
+
 // --- The near end.
 
 absl::StatusOr<std::unique_ptr<NearStepLink>> NearStepLink::Start(
@@ -41,11 +64,9 @@ absl::StatusOr<std::unique_ptr<NearStepLink>> NearStepLink::Start(
   ASSIGN_OR_RETURN(steps->link_, TlsNearLink::Start(settings, steps.get()));
   absl::Status status;
   steps->link_->With([&](NearEnd& near) {
-    status = near.AddRing(kUp, {kSlots, kMaxEventBytes, 0, kUpPurpose},
-                          Sequence(0), Sequence(0));
+    status = near.AddRing(kUp, UpLimits(), Sequence(0), Sequence(0));
     if (!status.ok()) return;
-    status = near.AddRing(kDown, {kSlots, 0, kMaxEventBytes, kDownPurpose},
-                          Sequence(0), Sequence(kSlots));
+    status = near.AddRing(kDown, DownLimits(), Sequence(0), Sequence(kSlots));
   });
   RETURN_IF_ERROR(status);
   return steps;
@@ -54,9 +75,14 @@ absl::StatusOr<std::unique_ptr<NearStepLink>> NearStepLink::Start(
 void NearStepLink::Send(const v1::SessionStep& step) {
   {
     MutexLock lock(mutex_);
-    out_.push_back(step.SerializeAsString());
+    out_.Push(step);
   }
   RingAll();
+}
+
+bool NearStepLink::is_full() const {
+  MutexLock lock(mutex_);
+  return out_.is_full();
 }
 
 StepNews NearStepLink::Take() {
@@ -89,13 +115,13 @@ void NearStepLink::RingAll() {
 void NearStepLink::ReadEvent(RingId ring, Sequence number, std::string* to) {
   if (ring != kUp) return;
   MutexLock lock(mutex_);
-  *to += out_[number.value() - stored_ - 1];
+  *to += out_.at(number.value() - stored_ - 1);
 }
 
 bool NearStepLink::TakeEnd(RingId ring, Sequence, const End& end) {
   MutexLock lock(mutex_);
   if (ring == kUp) {
-    out_.pop_front();
+    out_.Pop();
     ++stored_;
   } else {
     in_.emplace_back(end.output);
@@ -128,9 +154,14 @@ void FarStepLink::Send(const v1::SessionStep& step) {
   {
     MutexLock lock(mutex_);
     if (down_ == RingSerial()) return;  // nobody is there any more
-    out_.push_back(step.SerializeAsString());
+    out_.Push(step);
   }
   SayDone();
+}
+
+bool FarStepLink::is_full() const {
+  MutexLock lock(mutex_);
+  return !lost_ && out_.is_full();
 }
 
 StepNews FarStepLink::Take() {
@@ -165,8 +196,8 @@ std::optional<absl::Status> FarStepLink::MakeRing(RingId ring,
                                                   RingSerial serial,
                                                   const RingLimits& limits,
                                                   Sequence last) {
-  const bool up = ring == kUp && limits.purpose == kUpPurpose;
-  if (!up && (ring != kDown || limits.purpose != kDownPurpose)) {
+  const bool up = ring == kUp && limits == UpLimits();
+  if (!up && (ring != kDown || limits != DownLimits())) {
     return absl::InvalidArgumentError(
         "in simulated time a link carries sessions alone");
   }
@@ -182,7 +213,7 @@ std::optional<absl::Status> FarStepLink::MakeRing(RingId ring,
     taken_ = 0;
   } else {
     down_ = serial;
-    out_.clear();
+    out_.Clear();
     freed_ = asked_ = 0;
   }
   return absl::OkStatus();
@@ -199,25 +230,36 @@ void FarStepLink::Run(RingId ring, Sequence number, std::string_view event) {
 
 End FarStepLink::ReadEnd(RingId ring, Sequence number, std::string* output) {
   MutexLock lock(mutex_);
-  if (ring == kDown) *output += out_[number.value() - freed_ - 1];
+  if (ring == kDown) *output += out_.at(number.value() - freed_ - 1);
   return {shm::EventState::kDone, 0, {}};
 }
 
 void FarStepLink::Free(RingId ring, Sequence last) {
   if (ring != kDown) return;
-  MutexLock lock(mutex_);
-  while (freed_ < last.value()) {
-    out_.pop_front();
-    ++freed_;
+  bool has_room = false;
+  {
+    MutexLock lock(mutex_);
+    const bool was_full = out_.is_full();
+    while (freed_ < last.value()) {
+      out_.Pop();
+      ++freed_;
+    }
+    has_room = was_full && !out_.is_full();
   }
+  if (has_room) on_news_();
 }
 
 void FarStepLink::DropRing(RingId ring, GoneReason) {
   {
     MutexLock lock(mutex_);
     lost_ = true;
-    (ring == kUp ? up_ : down_) = RingSerial();
-    if (ring == kUp) in_.clear();
+    if (ring == kUp) {
+      up_ = RingSerial();
+      in_.clear();
+    } else {
+      down_ = RingSerial();
+      out_.Clear();
+    }
   }
   on_news_();
 }

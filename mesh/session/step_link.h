@@ -26,12 +26,30 @@ namespace carillon::mesh {
 std::string SimulatedCatalogue(std::string_view catalogue,
                                std::string_view simulation);
 
+// Of one step. More is a broken peer's, and ends the link.
+inline constexpr uint32_t kMaxStepBytes = 1 << 20;
+
 // What has come since the last look.
 struct StepNews {
   std::vector<v1::SessionStep> steps;
   // All sessions are over: those steps, if any, are of a new near end. At a near
   // end, for good, and why.
   std::optional<std::string> lost;
+};
+
+// Steps that wait to be sent, or for their acknowledgement.
+class StepQueue {
+ public:
+  void Push(const v1::SessionStep& step);
+  void Pop();
+  void Clear();
+  const std::string& at(uint64_t i) const { return steps_[i]; }
+  size_t size() const { return steps_.size(); }
+  bool is_full() const;
+
+ private:
+  std::deque<std::string> steps_;
+  size_t bytes_ = 0;
 };
 
 // Thread safe.
@@ -44,6 +62,9 @@ class NearStepLink final : private NearHost {
   ~NearStepLink() override { link_.reset(); }
 
   void Send(const v1::SessionStep& step);
+  // So much waits to be sent that whoever sends at others' bidding is to wait,
+  // too: until a Take() after which it is not so.
+  bool is_full() const;
   StepNews Take();
   LinkStatus status() { return link_->status(); }
 
@@ -59,8 +80,8 @@ class NearStepLink final : private NearHost {
   void LoseLink(const std::string& why) override;
 
   const std::function<void()> on_news_;
-  Mutex mutex_;  // taken after the link's lock
-  std::deque<std::string> out_ ABSL_GUARDED_BY(mutex_);
+  mutable Mutex mutex_;  // taken after the link's lock
+  StepQueue out_ ABSL_GUARDED_BY(mutex_);
   uint64_t stored_ ABSL_GUARDED_BY(mutex_) =
       0;  // the first of out_ is one later
   std::vector<std::string> in_ ABSL_GUARDED_BY(mutex_);
@@ -78,6 +99,8 @@ class FarStepLink final : private FarHost {
   ~FarStepLink() override { link_.reset(); }
 
   void Send(const v1::SessionStep& step);
+  // As above, but for what has come that is lost.
+  bool is_full() const;
   StepNews Take();
   const std::string& address() const { return link_->address(); }
   LinkStatus status() { return link_->status(); }
@@ -97,12 +120,12 @@ class FarStepLink final : private FarHost {
   void DropRing(RingId ring, GoneReason why) override;
 
   const std::function<void()> on_news_;
-  Mutex mutex_;  // taken after the link's lock
+  mutable Mutex mutex_;  // taken after the link's lock
   RingSerial up_ ABSL_GUARDED_BY(mutex_);
   RingSerial down_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> in_ ABSL_GUARDED_BY(mutex_);
   uint64_t taken_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::deque<std::string> out_ ABSL_GUARDED_BY(mutex_);
+  StepQueue out_ ABSL_GUARDED_BY(mutex_);
   uint64_t freed_ ABSL_GUARDED_BY(mutex_) =
       0;  // the first of out_ is one later
   uint64_t asked_ ABSL_GUARDED_BY(mutex_) = 0;  // events of the ring down

@@ -4,11 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/temp_directory.h"
 #include "base/testing/eventually.h"
 #include "base/testing/tcp_relay.h"
@@ -20,6 +22,8 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr Nanoseconds kMs = 1'000'000;
+// Goes in parts.
+constexpr size_t kLarge = kMaxStepBytes - 64;
 
 v1::SessionStep Numbered(uint64_t number, size_t bytes = 0) {
   v1::SessionStep step;
@@ -125,7 +129,7 @@ TEST_F(StepLinkTest, EachStepComesOnceInOrderHoweverTheLinkIsCut) {
 TEST_F(StepLinkTest, LargeStepsCome) {
   StartFar("127.0.0.1:0");
   StartNear();
-  near_->Send(Numbered(1, size_t{3} << 20));
+  near_->Send(Numbered(1, kLarge));
   size_t bytes = 0;
   EXPECT_TRUE(Eventually([&] {
     for (const auto& step : far_->Take().steps) {
@@ -133,8 +137,8 @@ TEST_F(StepLinkTest, LargeStepsCome) {
     }
     return bytes != 0;
   }));
-  EXPECT_EQ(bytes, size_t{3} << 20);
-  far_->Send(Numbered(1, size_t{2} << 20));
+  EXPECT_EQ(bytes, kLarge);
+  far_->Send(Numbered(1, kLarge));
   bytes = 0;
   EXPECT_TRUE(Eventually([&] {
     for (const auto& step : near_->Take().steps) {
@@ -142,7 +146,78 @@ TEST_F(StepLinkTest, LargeStepsCome) {
     }
     return bytes != 0;
   }));
-  EXPECT_EQ(bytes, size_t{2} << 20);
+  EXPECT_EQ(bytes, kLarge);
+}
+
+TEST_F(StepLinkTest, EitherEndIsFullUntilTheOtherTakesWhatWaits) {
+  StartFar("127.0.0.1:0");
+  StartNear();
+  near_->Send(Numbered(0));
+  ASSERT_TRUE(Eventually([&] { return !far_->Take().steps.empty(); }));
+  const auto fill = [](auto& link) {
+    uint64_t sent = 0;
+    while (sent < 1000 && !link.is_full())
+      link.Send(Numbered(++sent, 64 << 10));
+    return sent;
+  };
+  const uint64_t up_sent = fill(*near_);
+  const uint64_t down_sent = fill(*far_);
+  EXPECT_LT(up_sent, 100u);
+  EXPECT_LT(down_sent, 100u);
+  std::vector<uint64_t> up;
+  std::vector<uint64_t> down;
+  EXPECT_TRUE(Eventually([&] {
+    TakeInto(*far_, &up);
+    TakeInto(*near_, &down);
+    return up.size() == up_sent && down.size() == down_sent &&
+           !near_->is_full() && !far_->is_full();
+  })) << up.size()
+      << " of " << up_sent << ", " << down.size() << " of " << down_sent;
+}
+
+// A near end of another making.
+struct Stranger final : NearHost {
+  void ReadEvent(RingId, shm::Sequence, std::string*) override {}
+  bool TakeEnd(RingId, shm::Sequence, const End&) override { return true; }
+  void HoldRing(RingId) override { held = true; }
+  void LoseRing(RingId, const std::string& reason, bool) override {
+    MutexLock lock(mutex);
+    why = reason;
+  }
+  void LoseLink(const std::string&) override {}
+
+  std::atomic<bool> held{false};
+  Mutex mutex;
+  std::string why ABSL_GUARDED_BY(mutex);
+};
+
+TEST_F(StepLinkTest, RingsOfOtherLimitsAreRefusedOverTheLink) {
+  StartFar("127.0.0.1:0");
+  uint64_t incarnation = 0;
+  for (const auto& [ring, limits] :
+       {std::pair(RingId(1), RingLimits{65536, kMaxEventBytes, 0, "steps"}),
+        std::pair(RingId(1), RingLimits{65536, kMaxStepBytes, 0, "steps"}),
+        std::pair(RingId(2),
+                  RingLimits{65536, 0, kMaxEventBytes, "steps back"}),
+        std::pair(RingId(2), RingLimits{64, 0, 1, "steps back"})}) {
+    Stranger stranger;
+    LinkOptions options = OptionsOf("a", "b", ++incarnation);
+    auto link = TlsNearLink::Start(
+        {.tls = a_, .address = far_->address(), .link = options}, &stranger);
+    ASSERT_TRUE(link.ok()) << link.status();
+    (*link)->With([&, ring = ring, limits = limits](NearEnd& near) {
+      EXPECT_TRUE(
+          near.AddRing(ring, limits, shm::Sequence(0), shm::Sequence(0)).ok());
+    });
+    EXPECT_TRUE(Eventually([&] {
+      MutexLock lock(stranger.mutex);
+      return stranger.held || !stranger.why.empty();
+    }));
+    link->reset();
+    MutexLock lock(stranger.mutex);
+    EXPECT_THAT(stranger.why, HasSubstr("carries sessions alone"))
+        << ring.value() << ": " << limits.slots;
+  }
 }
 
 TEST_F(StepLinkTest, AFarEndThatIsStartedAgainIsRefusedForGood) {
