@@ -6,12 +6,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <fstream>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "base/testing/eventually.h"
@@ -49,15 +51,15 @@ class LinkedSessionsTest : public ::testing::Test {
     EXPECT_TRUE(testbed.ok()) << Message(testbed.status());
     return testbed.ok() ? *std::move(testbed) : nullptr;
   }
-  void StartLinkd() {
+  void StartLinkd(const std::string& lease_s = "60") {
     b_ = StartGpu();
     ASSERT_NE(b_, nullptr);
     const TlsFiles files = FilesOf("b");
     auto linkd = b_->StartDevice(
         "linkd-a", "devices/link/linkd",
         {"--listen", "127.0.0.1:0", "--host", "b", "--peer", "a",
-         "--simulation", kSimulation, "--tls-cert", files.certificate,
-         "--tls-key", files.key, "--tls-ca", files.ca});
+         "--simulation", kSimulation, "--lease", lease_s, "--tls-cert",
+         files.certificate, "--tls-key", files.key, "--tls-ca", files.ca});
     ASSERT_TRUE(linkd.ok()) << Message(linkd.status());
     linkd_ = *std::move(linkd);
     ASSERT_TRUE(linkd_->WaitForOutput("in simulated time")) << linkd_->output();
@@ -65,19 +67,23 @@ class LinkedSessionsTest : public ::testing::Test {
     const size_t at = said.find("127.0.0.1:");
     address_ = said.substr(at, said.find(',', at) - at);
   }
-  void StartRelay() {
+  std::vector<std::string> RelayFlags() const {
     const TlsFiles files = FilesOf("a");
-    auto a = Testbed::Start(
-        {"--backend", "remote", "--link", address_, "--link-host", "a",
-         "--link-peer", "b", "--link-simulation", kSimulation, "--link-cert",
-         files.certificate, "--link-key", files.key, "--link-ca", files.ca});
+    return {"--backend",         "remote",    "--link",      address_,
+            "--link-host",       "a",         "--link-peer", "b",
+            "--link-simulation", kSimulation, "--link-cert", files.certificate,
+            "--link-key",        files.key,   "--link-ca",   files.ca};
+  }
+  void StartRelay() {
+    auto a = Testbed::Start(RelayFlags());
     ASSERT_TRUE(a.ok()) << Message(a.status());
     a_ = *std::move(a);
   }
-  static std::unique_ptr<edge::Device> Attach(const Testbed& testbed) {
+  static std::unique_ptr<edge::Device> Attach(
+      const Testbed& testbed, const std::string& name = "dev0") {
     auto device =
         edge::Device::Attach({.testbed_directory = testbed.directory(),
-                              .name = "dev0",
+                              .name = name,
                               .kind = "test",
                               .takes_simulated_time = true});
     EXPECT_TRUE(device.ok()) << Message(device.status());
@@ -144,6 +150,53 @@ TEST_F(LinkedSessionsTest,
   const auto device = Attach(*a_);
   ASSERT_NE(device, nullptr);
   EXPECT_EQ(CopyAndLaunch(*device), beside);
+}
+
+// A device beside the GPU, and one of host a that keeps its turn while gpud there
+// is killed.
+class DeadGpudTest : public LinkedSessionsTest {
+ protected:
+  void KillGpud(const std::string& lease_s) {
+    ASSERT_NO_FATAL_FAILURE(StartLinkd(lease_s));
+    ASSERT_NO_FATAL_FAILURE(StartRelay());
+    near_ = Attach(*b_, "near");
+    far_ = Attach(*a_);
+    ASSERT_TRUE(near_ != nullptr && far_ != nullptr);
+    waits_ = std::thread([this] {
+      near_->WaitForCompletion([] { return false; },
+                               std::chrono::milliseconds(1));
+      waited_ = true;
+    });
+    ASSERT_TRUE(Eventually([&] {
+      return b_->Status().backend_description().find("waits for dev0") !=
+             std::string::npos;
+    })) << b_->Status().backend_description();
+    a_->gpud().Kill();
+  }
+  ~DeadGpudTest() override {
+    b_->gpud().Kill();
+    if (waits_.joinable()) waits_.join();
+  }
+
+  std::unique_ptr<edge::Device> near_;
+  std::unique_ptr<edge::Device> far_;
+  std::thread waits_;
+  std::atomic<bool> waited_{false};
+};
+
+TEST_F(DeadGpudTest, StopsTimeForTheLease) {
+  ASSERT_NO_FATAL_FAILURE(KillGpud(/*lease_s=*/"2"));
+  EXPECT_TRUE(Eventually([&] { return waited_.load(); }));
+  EXPECT_TRUE(linkd_->WaitForOutput("the link to host a is over"));
+}
+
+TEST_F(DeadGpudTest, StopsTimeUntilItIsBack) {
+  ASSERT_NO_FATAL_FAILURE(KillGpud(/*lease_s=*/"3600"));
+  EXPECT_FALSE(waited_);
+  const absl::Status back = a_->RestartGpud(RelayFlags());
+  ASSERT_TRUE(back.ok()) << Message(back);
+  EXPECT_TRUE(Eventually([&] { return waited_.load(); }));
+  EXPECT_TRUE(linkd_->WaitForOutput("the link to host a is over"));
 }
 
 uint64_t ResidentBytes(pid_t pid) {
