@@ -28,8 +28,8 @@ std::vector<std::string> Split(const std::string& text, std::string_view at) {
   return parts;
 }
 
-// The words that can stand for the `index`-th value of a "PROCESS ACTION | PLAN":
-// PROCESS and PLAN, then ACTION. "FAULT..." can stand for any.
+// The words that can stand for the `index`-th value of a "TARGET ACTION | PLAN":
+// TARGET and PLAN, then ACTION. "FAULT..." can stand for any.
 std::vector<std::string> WordsAt(const std::string& word, size_t index) {
   std::vector<std::string> found;
   for (const std::string& way : Split(word, " | ")) {

@@ -32,6 +32,9 @@ constexpr uint64_t kSecond = 1'000'000'000;
 // Without a picture for this long beyond its interval, gpud is silent.
 constexpr uint64_t kSilentNs = 700'000'000;
 constexpr size_t kPeakSeconds = 15;
+// A page asks for the logs every two seconds, and a device may write anything.
+constexpr off_t kMaxLogRead = 256 << 10;  // of each process
+constexpr size_t kMaxLogLine = 512;
 constexpr int kLookAgainMs = 50;
 constexpr int kAfterRefusalMs = 500;
 // How often a picture is made while gpud is gone.
@@ -224,7 +227,8 @@ Json LiveView::Logs(size_t lines) {
   const std::string& folder = testbed_.paths.log_directory();
   std::vector<std::vector<cli::LogEntry>> logs;
   for (const std::string& name : cli::LogNames(folder)) {
-    logs.push_back(cli::LogFile(folder, name).Read(0, lines, true));
+    logs.push_back(
+        cli::LogFile(folder, name, kMaxLogLine).ReadLast(lines, kMaxLogRead));
   }
   const std::vector<cli::LogEntry> all = cli::MergeByTime(std::move(logs));
   Json json = {{"lines", Json::array()}};
@@ -278,6 +282,8 @@ std::string LiveView::Metrics() {
 
 absl::StatusOr<Json> LiveView::Inject(const faults::Fault& fault) {
   ASSIGN_OR_RETURN(const auto board, OpenBoard());
+  ASSIGN_OR_RETURN(const auto view, board->Look());
+  RETURN_IF_ERROR(testbed::CheckProcess(fault.process, testbed_, view));
   ASSIGN_OR_RETURN(const auto injected, board->Inject({fault}));
   return Json{{"ids", injected.ids}, {"behind", injected.late}};
 }

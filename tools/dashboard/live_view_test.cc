@@ -10,15 +10,20 @@
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/testbed_paths.h"
 #include "base/testing/eventually.h"
 #include "proto/admin.grpc.pb.h"
+#include "shm/faults/board.h"
 #include "tools/testbed/supervisor/test_util.h"
 #include "tools/testbed/supervisor/testbeds.h"
 
@@ -123,6 +128,46 @@ TEST_F(LiveViewTest, TellsHowManyEventsEndEachSecond) {
     return !rate.is_null();
   }));
   EXPECT_NEAR(rate.get<double>(), 100, 1e-6);
+}
+
+TEST_F(LiveViewTest, AFaultThatWouldNeverStrikeIsRefused) {
+  const auto board = faults::Board::Create(testbed_.paths.fault_board());
+  ASSERT_TRUE(board.ok()) << board.status();
+  const auto nic = faults::Member::Join(testbed_.paths.fault_board(), "nic0");
+  ASSERT_TRUE(nic.ok()) << nic.status();
+  LiveView view(testbed_, "", [] {});
+  faults::Fault fault{.name = "b",
+                      .point = faults::Point::kDeviceRing,
+                      .action = faults::Action::kLose};
+  for (const std::string process : {"zzz", "dashboard"}) {
+    fault.process = process;
+    EXPECT_EQ(view.Inject(fault).status().code(), absl::StatusCode::kNotFound)
+        << process;
+  }
+  EXPECT_TRUE((*board)->List().empty());
+  fault.process = "nic*";
+  EXPECT_TRUE(view.Inject(fault).ok());
+  EXPECT_EQ((*view.Faults())["processes"], Json({"nic0"}));
+}
+
+TEST_F(LiveViewTest, NoDeviceMakesTheAnswerOfTheLogsLarge) {
+  const std::string folder = testbed_.paths.log_directory();
+  std::filesystem::create_directories(folder);
+  std::ofstream loud(folder + "/loud.log");
+  for (int i = 0; i < 400; ++i) loud << std::string(16'000, '\x1b') << '\n';
+  loud.close();
+  std::ofstream(folder + "/nic0.log") << "one\ntwo\n";
+  LiveView view(testbed_, "", [] {});
+  const Json logs = view.Logs(200);
+  EXPECT_LT(logs.dump().size(), size_t{300} << 10);
+  std::map<std::string, std::vector<std::string>> lines;
+  for (const Json& line : logs["lines"]) {
+    lines[line["process"]].push_back(line["line"]);
+  }
+  EXPECT_THAT(lines["nic0"], ::testing::ElementsAre("one", "two"));
+  ASSERT_FALSE(lines["loud"].empty());
+  EXPECT_EQ(lines["loud"][0],
+            std::string(512, '\x1b') + "... (15488 bytes more)");
 }
 
 }  // namespace
