@@ -48,6 +48,14 @@ uint64_t RealTimeNs() {
   return static_cast<uint64_t>(now.tv_sec) * kSecond + now.tv_nsec;
 }
 
+bool HasRecordings(const std::string& folder) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".rec") return true;
+  }
+  return false;
+}
+
 std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -80,7 +88,9 @@ void LiveView::Follow() {
     if (status.ok()) continue;  // another interval
     rates_ = testbed::SnapshotRates();
     rated_ns_ = 0;
-    const std::string why(status.message());
+    // gpud ends its calls when it is told to end.
+    const std::string why(absl::IsCancelled(status) ? "it was told to end"
+                                                    : status.message());
     if (client_.CheckHealth().ok()) {
       // Too many read figures already, for example: `why` says what to do.
       Publish(GpudState::kSilent,
@@ -154,12 +164,14 @@ void LiveView::LookAround() {
   if (const auto board = OpenBoard(); board.ok()) {
     if (auto view = (*board)->Look(); view.ok()) seen = *std::move(view);
   }
+  const bool recorded = HasRecordings(testbed_.paths.recorder_directory());
   const MutexLock lock(mutex_);
   // Where the testbed has been taken down, its last state says more than none.
   if (state.ok()) sight_.state = *std::move(state);
   sight_.facts = std::move(facts);
   sight_.supervised = supervised;
   sight_.board = std::move(seen);
+  sight_.recorded = recorded;
 }
 
 void LiveView::LookAtRates() {

@@ -48,6 +48,9 @@ class FakeGpud : public v1::Admin::Service {
   }
   ~FakeGpud() override { server_->Shutdown(std::chrono::system_clock::now()); }
 
+  // Ends its calls, as gpud does before it ends itself.
+  void End() { ended_ = true; }
+
   size_t asked() const { return asked_; }
 
   // Of a ring in which 100 events end every second by the pictures' clock.
@@ -55,6 +58,7 @@ class FakeGpud : public v1::Admin::Service {
       grpc::ServerContext* context, const v1::StreamSnapshotsRequest*,
       grpc::ServerWriter<v1::Snapshot>* writer) override {
     ++asked_;
+    if (ended_) return grpc::Status::CANCELLED;
     if (refuses_) return {grpc::StatusCode::RESOURCE_EXHAUSTED, kTooMany};
     v1::Snapshot message;
     message.set_whole(true);
@@ -62,6 +66,7 @@ class FakeGpud : public v1::Admin::Service {
     event->mutable_ring()->set_device("nic0");
     event->mutable_ring()->set_generation(7);
     for (uint64_t number = 1; !context->IsCancelled(); ++number) {
+      if (ended_) return grpc::Status::CANCELLED;
       message.set_number(number);
       message.set_monotonic_ns(number * 100'000'000);
       message.clear_ring_figures();
@@ -76,6 +81,7 @@ class FakeGpud : public v1::Admin::Service {
 
  private:
   const bool refuses_;
+  std::atomic<bool> ended_{false};
   std::atomic<size_t> asked_{0};
   std::unique_ptr<grpc::Server> server_;
 };
@@ -115,6 +121,49 @@ TEST_F(LiveViewTest, WithoutAGpudItIsGone) {
   LiveView view(testbed_, "", [] {});
   ASSERT_TRUE(Eventually([&] { return !Newest(view).is_null(); }));
   EXPECT_EQ(Newest(view)["gpud"]["state"], "gone");
+}
+
+TEST_F(LiveViewTest, OfAGpudThatEndsItsCallsItSaysWhy) {
+  FakeGpud gpud(testbed_.paths.operator_socket(), /*refuses=*/false);
+  LiveView view(testbed_, "", [] {});
+  const auto state = [&] {
+    const Json picture = Newest(view);
+    return picture.is_null() ? "" : picture["gpud"]["state"].get<std::string>();
+  };
+  ASSERT_TRUE(Eventually([&] { return state() == "live"; }));
+  gpud.End();
+  ASSERT_TRUE(Eventually([&] { return state() == "silent"; }));
+  EXPECT_EQ(Newest(view)["gpud"]["note"],
+            "gpud serves, but sends the dashboard no figures: it was told to "
+            "end. It is asked again twice a second");
+}
+
+TEST_F(LiveViewTest, TellsWhetherAnythingIsRecorded) {
+  const auto recorded = [](const Json& picture) {
+    return picture.is_object() && picture["recorded"] == true;
+  };
+  std::filesystem::create_directories(testbed_.paths.recorder_directory());
+  // Of another host's clock, and no recording.
+  std::ofstream(testbed_.paths.recorder_directory() + "/peer.clock") << "x";
+  LiveView view(testbed_, "", [] {});
+  ASSERT_TRUE(Eventually([&] { return Newest(view).is_object(); }));
+  EXPECT_FALSE(recorded(Newest(view)));
+  std::ofstream(testbed_.paths.recorder_directory() + "/gpud.7.rec") << "x";
+  EXPECT_TRUE(Eventually([&] { return recorded(Newest(view)); }));
+}
+
+TEST_F(LiveViewTest, TheHistoryTellsOneRingFromTheNextOfItsName) {
+  const FakeGpud gpud(testbed_.paths.operator_socket(), /*refuses=*/false);
+  LiveView view(testbed_, "", [] {});
+  Json ring;
+  ASSERT_TRUE(Eventually([&] {
+    const auto history = view.History(60);
+    if (history.empty()) return false;
+    ring = Json::parse(*history.back())["rings"];
+    return !ring.empty();
+  }));
+  EXPECT_EQ(ring[0].back(), 7) << "its generation: " << ring;
+  EXPECT_EQ(Newest(view)["rings"][0]["generation"], 7);
 }
 
 TEST_F(LiveViewTest, TellsHowManyEventsEndEachSecond) {
