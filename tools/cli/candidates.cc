@@ -164,7 +164,9 @@ class CommandLine {
     for (const std::string& word : WordsAt(value->word, index)) {
       found->files |= word == "FILE" || word == "DIR" || word == "PLAN";
       // Elsewhere the same words mean others: a KERNEL of a file.
-      if (Find("--name") == nullptr && word != "POINT") continue;
+      if (Find("--name") == nullptr && word != "POINT" && word != "BENCHMARK") {
+        continue;
+      }
       for (Candidate& candidate : FindTestbedWords(word, choice_)) {
         candidate.word.insert(0, before);
         found->words.push_back(std::move(candidate));

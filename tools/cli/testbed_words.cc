@@ -9,6 +9,7 @@
 #include "base/testbed_paths.h"
 #include "shm/faults/board.h"
 #include "shm/faults/fault.h"
+#include "tools/cli/commands/dev/commands.h"
 #include "tools/cli/commands/testbed/log_files.h"
 #include "tools/testbed/client/admin_client.h"
 #include "tools/testbed/client/fault_board.h"
@@ -132,6 +133,11 @@ std::vector<Candidate> FindTestbedWords(const std::string& word,
   if (word == "POINT") return Points();
   if (word == "ACTION") return Actions();
   if (word == "ROLE") return Roles();
+  if (word == "BENCHMARK") {
+    Found found;
+    for (auto& [name, summary] : Benchmarks()) found.push_back({name, summary});
+    return found;
+  }
   const auto paths = Choose(choice);
   if (!paths.ok()) return {};
   if (word == "PROCESS") return Processes(*paths);
