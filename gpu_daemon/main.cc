@@ -171,7 +171,8 @@ int Main(int argc, char** argv) {
   const absl::Status ran = simulation.empty()
                                ? RunGpud(options, ending, told)
                                : RunRelay(options, simulation, ending, told);
-  if (ran.ok()) return 0;
+  // Cancelled: before it served.
+  if (ran.ok() || absl::IsCancelled(ran)) return 0;
   spdlog::error("{}", ran.message());
   return kFailed;
 }

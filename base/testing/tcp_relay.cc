@@ -74,7 +74,37 @@ void TcpRelay::Run() {
   }
 }
 
+namespace {
+
+// Where a record of TLS ends in a stream that is read by no more than Want().
+class Records {
+ public:
+  size_t Want() const { return left_ > 0 ? left_ : kHeader - header_.size(); }
+  // The length of the record that ends with these bytes; 0: none does.
+  size_t Read(const char* bytes, size_t count) {
+    if (left_ > 0) {
+      left_ -= count;
+      return left_ == 0 ? length_ : 0;
+    }
+    header_.append(bytes, count);
+    if (header_.size() < kHeader) return 0;
+    length_ = left_ = static_cast<uint8_t>(header_[3]) << 8 |
+                      static_cast<uint8_t>(header_[4]);
+    header_.clear();
+    return 0;
+  }
+
+ private:
+  static constexpr size_t kHeader = 5;
+  std::string header_;
+  size_t length_ = 0;
+  size_t left_ = 0;
+};
+
+}  // namespace
+
 void TcpRelay::Carry(int near, int far, uint64_t cuts) {
+  Records records;
   int64_t left = cut_after_ == 0 ? INT64_MAX : 1 + random_() % cut_after_;
   bool carries = true;
   char bytes[4096];
@@ -84,8 +114,12 @@ void TcpRelay::Carry(int near, int far, uint64_t cuts) {
     if (poll(fds, 2, 10) <= 0) continue;
     for (int i = 0; i < 2; ++i) {
       if (fds[i].revents == 0) continue;
-      const ssize_t got = read(fds[i].fd, bytes, sizeof(bytes));
+      const size_t most =
+          i == 1 ? std::min(sizeof(bytes), records.Want()) : sizeof(bytes);
+      const ssize_t got = read(fds[i].fd, bytes, most);
       if (got <= 0) return;
+      const size_t record =
+          i == 1 ? records.Read(bytes, static_cast<size_t>(got)) : 0;
       if (delay_ms_ != 0) {
         std::this_thread::sleep_for(std::chrono::milliseconds(delay_ms_));
       }
@@ -95,6 +129,10 @@ void TcpRelay::Carry(int near, int far, uint64_t cuts) {
       if (send(fds[1 - i].fd, bytes, static_cast<size_t>(some), MSG_NOSIGNAL) <=
           0) {
         return;
+      }
+      if (record > 150) {
+        std::this_thread::sleep_for(
+            std::chrono::milliseconds(record_pause_ms_.load()));
       }
     }
   }

@@ -33,6 +33,9 @@ class TcpRelay {
   void Silence() { silence_ = true; }
   // What comes goes on so much later.
   void Delay(uint32_t ms) { delay_ms_ = ms; }
+  // Whoever dialled waits so long behind each record of TLS that has more than
+  // 150 bytes.
+  void PauseBehindRecords(uint32_t ms) { record_pause_ms_ = ms; }
   // The connection that is open now is cut.
   void Cut() { ++cuts_; }
   // And while it is on, each other one.
@@ -55,6 +58,7 @@ class TcpRelay {
   std::mt19937 random_{7};
   std::atomic<uint32_t> cut_after_ = 0;
   std::atomic<uint32_t> delay_ms_ = 0;
+  std::atomic<uint32_t> record_pause_ms_ = 0;
   std::atomic<uint64_t> connections_ = 0;
   std::atomic<bool> silence_ = false;
   std::atomic<bool> cut_ = false;

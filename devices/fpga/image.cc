@@ -152,8 +152,12 @@ std::string FormatPgm(const GreyImage& image) {
   return file;
 }
 
+// The largest image has three bytes a pixel, and a header.
+constexpr size_t kMostBytes =
+    size_t{3} * kMaxImageSide * kMaxImageSide + (64 << 10);
+
 absl::StatusOr<GreyImage> ReadImage(const std::string& path) {
-  ASSIGN_OR_RETURN(const auto file, ReadFile(path, "image"));
+  ASSIGN_OR_RETURN(const auto file, ReadFile(path, "image", kMostBytes));
   auto image = ParseNetpbm(file);
   if (!image.ok()) {
     return absl::InvalidArgumentError(

@@ -223,18 +223,29 @@ bool Device::Impl::WaitInTurns(const std::function<bool()>& ready,
   while (true) {
     if (ready()) return true;
     if (time->now() >= due) return false;
+    const uint64_t ended = CountEnded();
     time->Answer(due);
     while (!waiter->WaitUntil([&] { return time->Take(); }, kLookAround,
                               kSpinForTurn)) {
       if (waiter->closed()) return ready();
-      // Something besides completions, as a request to stop; or a completion
-      // whose turn is on its way.
-      if (!ready()) continue;
-      waiter->WaitUntil([&] { return time->Take(); }, kLookAround,
-                        kSpinForTurn);
-      return true;
+      // Something besides completions, as a request to stop. A completion is
+      // not to be seen before its turn, which is on its way.
+      if (ready() && CountEnded() == ended) return true;
     }
   }
+}
+
+uint64_t Device::Impl::CountEnded() const {
+  uint64_t count = 0;
+  MutexLock lock(mutex_);
+  for (const auto& [id, queue] : queues_) {
+    const shm::DeviceRing& ring = queue->ring_;
+    for (shm::Sequence s = ring.last_consumed() + 1; s <= ring.last_committed();
+         ++s) {
+      if (ring.EndOf(s)) ++count;
+    }
+  }
+  return count;
 }
 
 bool Device::Impl::WaitForTurn() {

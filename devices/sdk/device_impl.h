@@ -156,6 +156,8 @@ class Device::Impl {
   static absl::Status Contradiction(std::string_view what);
   static absl::StatusOr<Session> Open(const AttachOptions& options);
   absl::Status Use(Session opened);
+  // Events whose ends lie in the queues' memory and were not taken.
+  uint64_t CountEnded() const;
   // How far rings and buffers reach into the heap of an aperture.
   uint64_t UsedHeap(shm::RegionKind kind) const;
   absl::Status Replace(Session opened);

@@ -144,6 +144,8 @@ TEST_F(AppTest, CompletesCommandsAndWhatTheyTake) {
             (Found{"operator", "fault-injector"}));
   EXPECT_EQ(Completed({"dashboard", "--role=f"}),
             Found{"--role=fault-injector"});
+  EXPECT_EQ(Completed({"bench", "me"}), Found{"memcached"});
+  EXPECT_EQ(Completed({"bench", "memcached", "li"}), Found{"link"});
   EXPECT_EQ(Completed({"up", "-f", ""}), Found{":files"});
   EXPECT_EQ(Completed({"up", "--timeout", ""}), Found{});
   EXPECT_EQ(Completed({"supervise", "--rep"}), Found{});

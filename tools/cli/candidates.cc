@@ -28,8 +28,8 @@ std::vector<std::string> Split(const std::string& text, std::string_view at) {
   return parts;
 }
 
-// The words that can stand for the `index`-th value of a "PROCESS ACTION | PLAN":
-// PROCESS and PLAN, then ACTION. "FAULT..." can stand for any.
+// The words that can stand for the `index`-th value of a "TARGET ACTION | PLAN":
+// TARGET and PLAN, then ACTION. "FAULT..." can stand for any.
 std::vector<std::string> WordsAt(const std::string& word, size_t index) {
   std::vector<std::string> found;
   for (const std::string& way : Split(word, " | ")) {
@@ -164,7 +164,9 @@ class CommandLine {
     for (const std::string& word : WordsAt(value->word, index)) {
       found->files |= word == "FILE" || word == "DIR" || word == "PLAN";
       // Elsewhere the same words mean others: a KERNEL of a file.
-      if (Find("--name") == nullptr && word != "POINT") continue;
+      if (Find("--name") == nullptr && word != "POINT" && word != "BENCHMARK") {
+        continue;
+      }
       for (Candidate& candidate : FindTestbedWords(word, choice_)) {
         candidate.word.insert(0, before);
         found->words.push_back(std::move(candidate));

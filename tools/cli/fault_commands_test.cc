@@ -12,6 +12,7 @@
 #include "tools/cli/run_line.h"
 #include "tools/testbed/fault_plans/fields.h"
 #include "tools/testbed/supervisor/directory.h"
+#include "tools/testbed/supervisor/state.h"
 #include "tools/testbed/supervisor/test_util.h"
 
 namespace carillon::cli {
@@ -170,6 +171,26 @@ TEST_F(FaultCommands, InjectSaysWhatThereIs) {
               HasSubstr("--for: '1' is not a duration"));
   EXPECT_THAT(error({"nic0", "kill", "stop"}), HasSubstr("3 words"));
   EXPECT_TRUE(There().empty());
+}
+
+TEST_F(FaultCommands, NoFaultIsForTheDashboard) {
+  testbed::TestbedState state;
+  for (const std::string name : {"gpud", "nic0", "dashboard"}) {
+    state.processes.push_back({.name = name, .kind = name});
+  }
+  ASSERT_TRUE(
+      testbed::WriteState(testbed::PathsOf("lab").state_file(), state).ok());
+  const CliResult outcome = RunFault({"inject", "dashboard", "kill"});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err,
+              AllOf(HasSubstr("no fault can strike the dashboard"),
+                    HasSubstr("carillon restart --kill dashboard")));
+  EXPECT_TRUE(There().empty());
+  EXPECT_EQ(RunFault({"inject", "gpud", "kill"}).code, 0);
+  const CliResult completed =
+      RunLine({"complete", "--", "fault", "inject", "--name", "lab", ""});
+  EXPECT_THAT(completed.out, AllOf(HasSubstr("gpud"), HasSubstr("nic0"),
+                                   Not(HasSubstr("dashboard"))));
 }
 
 TEST_F(FaultCommands, ListTellsTheBoard) {

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -188,7 +189,9 @@ class SimulatedLinksTest : public ::testing::Test {
     return Events(all);
   }
   // b first; each other host finds it by a relay.
-  void UpAll(const Lab& lab, int delay_ms = 0) {
+  void UpAll(
+      const Lab& lab,
+      const std::function<void(TcpRelay&)>& prepare = [](TcpRelay&) {}) {
     const std::string address = FreeAddress();
     Host& b = *(hosts_["b"] = std::make_unique<Host>("b", ca_));
     const CliResult up = b.Up(lab.Topology(address), /*part=*/true);
@@ -198,7 +201,7 @@ class SimulatedLinksTest : public ::testing::Test {
       const std::string& name = lab.far[i];
       auto& relay = relays_[name] = std::make_unique<TcpRelay>(
           fmt::format("127.0.0.1:{}", port + static_cast<int>(i)));
-      if (delay_ms != 0) relay->Delay(static_cast<uint32_t>(delay_ms));
+      prepare(*relay);
       const int at = std::stoi(PortOf(relay->address()));
       Host& host = *(hosts_[name] = std::make_unique<Host>(name, ca_));
       // Its link is the i-th of b's.
@@ -234,11 +237,13 @@ TEST_F(SimulatedLinksTest,
        ThreeHostsAreOneMachineToTheByteHoweverTheirLinksAreCut) {
   const Lab lab{.far = {"a", "c"}, .frames = 20};
   const std::string one = OneMachine(lab);
-  ASSERT_NO_FATAL_FAILURE(UpAll(lab));
+  ASSERT_NO_FATAL_FAILURE(UpAll(lab, [](TcpRelay& relay) { relay.Delay(3); }));
   for (auto& [name, relay] : relays_) {
     relay->CutAfter(60'000);
     relay->Cut();
   }
+  EXPECT_LT(Count(Events(*hosts_["b"])), Expected(lab)) << "no cut is amid it";
+  for (auto& [name, relay] : relays_) relay->Delay(0);
   ASSERT_TRUE(RunsToItsEnd(lab, *hosts_["b"]));
   EXPECT_EQ(Events(*hosts_["b"]), one);
   for (auto& [name, relay] : relays_) {
@@ -247,10 +252,21 @@ TEST_F(SimulatedLinksTest,
   }
 }
 
+// An event's end comes before its turn, and is not seen before it.
+TEST_F(SimulatedLinksTest, ALinkThatStopsBetweenAnEndAndItsTurnIsNoOther) {
+  const Lab lab{.fps = "0"};
+  const std::string one = OneMachine(lab);
+  ASSERT_NO_FATAL_FAILURE(
+      UpAll(lab, [](TcpRelay& relay) { relay.PauseBehindRecords(150); }));
+  ASSERT_TRUE(RunsToItsEnd(lab, *hosts_["b"]));
+  relays_["a"]->PauseBehindRecords(0);
+  EXPECT_EQ(Events(*hosts_["b"]), one);
+}
+
 TEST_F(SimulatedLinksTest, ACutOfSecondsIsAPauseOfWallTime) {
   const Lab lab{.frames = 300};
   const std::string one = OneMachine(lab);
-  ASSERT_NO_FATAL_FAILURE(UpAll(lab, /*delay_ms=*/3));
+  ASSERT_NO_FATAL_FAILURE(UpAll(lab, [](TcpRelay& relay) { relay.Delay(3); }));
   ASSERT_TRUE(Eventually([&] { return Count(Events(*hosts_["b"])) > 0; }));
   relays_["a"]->Cut(true);
   std::this_thread::sleep_for(std::chrono::seconds(5));

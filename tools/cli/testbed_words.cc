@@ -1,12 +1,15 @@
 #include "tools/cli/testbed_words.h"
 
 #include <chrono>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/statusor.h"
 #include "base/testbed_paths.h"
 #include "shm/faults/board.h"
 #include "shm/faults/fault.h"
+#include "tools/cli/commands/dev/commands.h"
 #include "tools/cli/commands/testbed/log_files.h"
 #include "tools/testbed/client/admin_client.h"
 #include "tools/testbed/client/fault_board.h"
@@ -58,16 +61,15 @@ Found Roles() {
           {"fault-injector", "may put and take off faults"}};
 }
 
-// Or all processes; the dashboard is one, and no device.
-Found Devices(const TestbedPaths& paths, bool all = false) {
+// All processes but those.
+Found Processes(const TestbedPaths& paths,
+                const std::set<std::string_view>& without = {}) {
   Found found;
   const auto state = testbed::ReadState(paths.state_file());
   if (!state.ok()) return found;
   for (const testbed::ProcessRecord& process : state->processes) {
-    if (all ||
-        (process.name != kGpud && process.name != testbed::kDashboardName)) {
-      found.push_back({process.name, process.kind});
-    }
+    if (without.contains(process.name)) continue;
+    found.push_back({process.name, process.kind});
   }
   return found;
 }
@@ -131,10 +133,18 @@ std::vector<Candidate> FindTestbedWords(const std::string& word,
   if (word == "POINT") return Points();
   if (word == "ACTION") return Actions();
   if (word == "ROLE") return Roles();
+  if (word == "BENCHMARK") {
+    Found found;
+    for (auto& [name, summary] : Benchmarks()) found.push_back({name, summary});
+    return found;
+  }
   const auto paths = Choose(choice);
   if (!paths.ok()) return {};
-  if (word == "PROCESS") return Devices(*paths, /*all=*/true);
-  if (word == "DEVICE") return Devices(*paths);
+  if (word == "PROCESS") return Processes(*paths);
+  if (word == "TARGET") return Processes(*paths, {testbed::kDashboardName});
+  if (word == "DEVICE") {
+    return Processes(*paths, {kGpud, testbed::kDashboardName});
+  }
   if (word == "LOG") return Logs(*paths);
   if (word == "FAULT") return Faults(*paths);
   if (word == "KERNEL") return Kernels(*paths);

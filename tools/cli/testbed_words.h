@@ -17,8 +17,9 @@ struct TestbedChoice {
 };
 
 // What may stand for a TESTBED, PROCESS, DEVICE, LOG, KERNEL, POLICY, FAULT,
-// POINT, ACTION or ROLE. Nothing for other words, where there is no such testbed, and
-// where it does not answer in a quarter of a second.
+// TARGET (of faults), POINT, ACTION, ROLE or BENCHMARK. Nothing for other words,
+// where there is no such testbed, and where it does not answer in a quarter of a
+// second.
 std::vector<Candidate> FindTestbedWords(const std::string& word,
                                         const TestbedChoice& choice);
 

@@ -32,6 +32,9 @@ constexpr uint64_t kSecond = 1'000'000'000;
 // Without a picture for this long beyond its interval, gpud is silent.
 constexpr uint64_t kSilentNs = 700'000'000;
 constexpr size_t kPeakSeconds = 15;
+// A page asks for the logs every two seconds, and a device may write anything.
+constexpr off_t kMaxLogRead = 256 << 10;  // of each process
+constexpr size_t kMaxLogLine = 512;
 constexpr int kLookAgainMs = 50;
 constexpr int kAfterRefusalMs = 500;
 // How often a picture is made while gpud is gone.
@@ -43,6 +46,14 @@ uint64_t RealTimeNs() {
   timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
   return static_cast<uint64_t>(now.tv_sec) * kSecond + now.tv_nsec;
+}
+
+bool HasRecordings(const std::string& folder) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".rec") return true;
+  }
+  return false;
 }
 
 std::string Dump(const Json& json) {
@@ -77,7 +88,9 @@ void LiveView::Follow() {
     if (status.ok()) continue;  // another interval
     rates_ = testbed::SnapshotRates();
     rated_ns_ = 0;
-    const std::string why(status.message());
+    // gpud ends its calls when it is told to end.
+    const std::string why(absl::IsCancelled(status) ? "it was told to end"
+                                                    : status.message());
     if (client_.CheckHealth().ok()) {
       // Too many read figures already, for example: `why` says what to do.
       Publish(GpudState::kSilent,
@@ -151,12 +164,14 @@ void LiveView::LookAround() {
   if (const auto board = OpenBoard(); board.ok()) {
     if (auto view = (*board)->Look(); view.ok()) seen = *std::move(view);
   }
+  const bool recorded = HasRecordings(testbed_.paths.recorder_directory());
   const MutexLock lock(mutex_);
   // Where the testbed has been taken down, its last state says more than none.
   if (state.ok()) sight_.state = *std::move(state);
   sight_.facts = std::move(facts);
   sight_.supervised = supervised;
   sight_.board = std::move(seen);
+  sight_.recorded = recorded;
 }
 
 void LiveView::LookAtRates() {
@@ -224,7 +239,8 @@ Json LiveView::Logs(size_t lines) {
   const std::string& folder = testbed_.paths.log_directory();
   std::vector<std::vector<cli::LogEntry>> logs;
   for (const std::string& name : cli::LogNames(folder)) {
-    logs.push_back(cli::LogFile(folder, name).Read(0, lines, true));
+    logs.push_back(
+        cli::LogFile(folder, name, kMaxLogLine).ReadLast(lines, kMaxLogRead));
   }
   const std::vector<cli::LogEntry> all = cli::MergeByTime(std::move(logs));
   Json json = {{"lines", Json::array()}};
@@ -278,6 +294,8 @@ std::string LiveView::Metrics() {
 
 absl::StatusOr<Json> LiveView::Inject(const faults::Fault& fault) {
   ASSIGN_OR_RETURN(const auto board, OpenBoard());
+  ASSIGN_OR_RETURN(const auto view, board->Look());
+  RETURN_IF_ERROR(testbed::CheckProcess(fault.process, testbed_, view));
   ASSIGN_OR_RETURN(const auto injected, board->Inject({fault}));
   return Json{{"ids", injected.ids}, {"behind", injected.late}};
 }

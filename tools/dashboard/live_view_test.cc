@@ -10,15 +10,20 @@
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/testbed_paths.h"
 #include "base/testing/eventually.h"
 #include "proto/admin.grpc.pb.h"
+#include "shm/faults/board.h"
 #include "tools/testbed/supervisor/test_util.h"
 #include "tools/testbed/supervisor/testbeds.h"
 
@@ -43,6 +48,9 @@ class FakeGpud : public v1::Admin::Service {
   }
   ~FakeGpud() override { server_->Shutdown(std::chrono::system_clock::now()); }
 
+  // Ends its calls, as gpud does before it ends itself.
+  void End() { ended_ = true; }
+
   size_t asked() const { return asked_; }
 
   // Of a ring in which 100 events end every second by the pictures' clock.
@@ -50,6 +58,7 @@ class FakeGpud : public v1::Admin::Service {
       grpc::ServerContext* context, const v1::StreamSnapshotsRequest*,
       grpc::ServerWriter<v1::Snapshot>* writer) override {
     ++asked_;
+    if (ended_) return grpc::Status::CANCELLED;
     if (refuses_) return {grpc::StatusCode::RESOURCE_EXHAUSTED, kTooMany};
     v1::Snapshot message;
     message.set_whole(true);
@@ -57,6 +66,7 @@ class FakeGpud : public v1::Admin::Service {
     event->mutable_ring()->set_device("nic0");
     event->mutable_ring()->set_generation(7);
     for (uint64_t number = 1; !context->IsCancelled(); ++number) {
+      if (ended_) return grpc::Status::CANCELLED;
       message.set_number(number);
       message.set_monotonic_ns(number * 100'000'000);
       message.clear_ring_figures();
@@ -71,6 +81,7 @@ class FakeGpud : public v1::Admin::Service {
 
  private:
   const bool refuses_;
+  std::atomic<bool> ended_{false};
   std::atomic<size_t> asked_{0};
   std::unique_ptr<grpc::Server> server_;
 };
@@ -112,6 +123,49 @@ TEST_F(LiveViewTest, WithoutAGpudItIsGone) {
   EXPECT_EQ(Newest(view)["gpud"]["state"], "gone");
 }
 
+TEST_F(LiveViewTest, OfAGpudThatEndsItsCallsItSaysWhy) {
+  FakeGpud gpud(testbed_.paths.operator_socket(), /*refuses=*/false);
+  LiveView view(testbed_, "", [] {});
+  const auto state = [&] {
+    const Json picture = Newest(view);
+    return picture.is_null() ? "" : picture["gpud"]["state"].get<std::string>();
+  };
+  ASSERT_TRUE(Eventually([&] { return state() == "live"; }));
+  gpud.End();
+  ASSERT_TRUE(Eventually([&] { return state() == "silent"; }));
+  EXPECT_EQ(Newest(view)["gpud"]["note"],
+            "gpud serves, but sends the dashboard no figures: it was told to "
+            "end. It is asked again twice a second");
+}
+
+TEST_F(LiveViewTest, TellsWhetherAnythingIsRecorded) {
+  const auto recorded = [](const Json& picture) {
+    return picture.is_object() && picture["recorded"] == true;
+  };
+  std::filesystem::create_directories(testbed_.paths.recorder_directory());
+  // Of another host's clock, and no recording.
+  std::ofstream(testbed_.paths.recorder_directory() + "/peer.clock") << "x";
+  LiveView view(testbed_, "", [] {});
+  ASSERT_TRUE(Eventually([&] { return Newest(view).is_object(); }));
+  EXPECT_FALSE(recorded(Newest(view)));
+  std::ofstream(testbed_.paths.recorder_directory() + "/gpud.7.rec") << "x";
+  EXPECT_TRUE(Eventually([&] { return recorded(Newest(view)); }));
+}
+
+TEST_F(LiveViewTest, TheHistoryTellsOneRingFromTheNextOfItsName) {
+  const FakeGpud gpud(testbed_.paths.operator_socket(), /*refuses=*/false);
+  LiveView view(testbed_, "", [] {});
+  Json ring;
+  ASSERT_TRUE(Eventually([&] {
+    const auto history = view.History(60);
+    if (history.empty()) return false;
+    ring = Json::parse(*history.back())["rings"];
+    return !ring.empty();
+  }));
+  EXPECT_EQ(ring[0].back(), 7) << "its generation: " << ring;
+  EXPECT_EQ(Newest(view)["rings"][0]["generation"], 7);
+}
+
 TEST_F(LiveViewTest, TellsHowManyEventsEndEachSecond) {
   const FakeGpud gpud(testbed_.paths.operator_socket(), /*refuses=*/false);
   LiveView view(testbed_, "", [] {});
@@ -123,6 +177,46 @@ TEST_F(LiveViewTest, TellsHowManyEventsEndEachSecond) {
     return !rate.is_null();
   }));
   EXPECT_NEAR(rate.get<double>(), 100, 1e-6);
+}
+
+TEST_F(LiveViewTest, AFaultThatWouldNeverStrikeIsRefused) {
+  const auto board = faults::Board::Create(testbed_.paths.fault_board());
+  ASSERT_TRUE(board.ok()) << board.status();
+  const auto nic = faults::Member::Join(testbed_.paths.fault_board(), "nic0");
+  ASSERT_TRUE(nic.ok()) << nic.status();
+  LiveView view(testbed_, "", [] {});
+  faults::Fault fault{.name = "b",
+                      .point = faults::Point::kDeviceRing,
+                      .action = faults::Action::kLose};
+  for (const std::string process : {"zzz", "dashboard"}) {
+    fault.process = process;
+    EXPECT_EQ(view.Inject(fault).status().code(), absl::StatusCode::kNotFound)
+        << process;
+  }
+  EXPECT_TRUE((*board)->List().empty());
+  fault.process = "nic*";
+  EXPECT_TRUE(view.Inject(fault).ok());
+  EXPECT_EQ((*view.Faults())["processes"], Json({"nic0"}));
+}
+
+TEST_F(LiveViewTest, NoDeviceMakesTheAnswerOfTheLogsLarge) {
+  const std::string folder = testbed_.paths.log_directory();
+  std::filesystem::create_directories(folder);
+  std::ofstream loud(folder + "/loud.log");
+  for (int i = 0; i < 400; ++i) loud << std::string(16'000, '\x1b') << '\n';
+  loud.close();
+  std::ofstream(folder + "/nic0.log") << "one\ntwo\n";
+  LiveView view(testbed_, "", [] {});
+  const Json logs = view.Logs(200);
+  EXPECT_LT(logs.dump().size(), size_t{300} << 10);
+  std::map<std::string, std::vector<std::string>> lines;
+  for (const Json& line : logs["lines"]) {
+    lines[line["process"]].push_back(line["line"]);
+  }
+  EXPECT_THAT(lines["nic0"], ::testing::ElementsAre("one", "two"));
+  ASSERT_FALSE(lines["loud"].empty());
+  EXPECT_EQ(lines["loud"][0],
+            std::string(512, '\x1b') + "... (15488 bytes more)");
 }
 
 }  // namespace

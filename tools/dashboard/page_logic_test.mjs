@@ -6,7 +6,7 @@ import {Lives, Peaks, Stillness, partsOf, pending, quantile, ringKey, takenOf, u
 import {duration, visible} from "./page/text.js";
 
 const ring = (figures = {}) => ({
-  device: "nic0", event_id: 1, label: "", kernel: "echo", entries: 64, doorbell: 10, launched: 10,
+  device: "nic0", event_id: 1, generation: 7, label: "", kernel: "echo", entries: 64, doorbell: 10, launched: 10,
   completed: 10, consumed: 10, peak: 0, counts: {rung: 10, done: 10, failed: 0, aborted: 0},
   rate: 5, p50_ns: 1, p99_ns: 2, life: null, ...figures,
 });
@@ -92,6 +92,10 @@ const tests = {
     assert.deepEqual(shown.rings[0].counts, {rung: 23, ended: 18, done: null, failed: null, aborted: null});
     const gone = pictureOf(picture({rings: []}), past, before).rings[0];
     assert.deepEqual([gone.device, gone.completed, gone.entries], ["nic0", 18, null]);
+    // Another device of its name has the ring of that name now.
+    const next = picture({rings: [ring({generation: 8, label: "second"})]});
+    assert.deepEqual([pictureOf(next, past, before).rings[0]].map(({label, kernel, completed}) => [label, kernel, completed]),
+                     [["", "-", 18]]);
     // gpud was started anew between the two: there is no rate.
     const anew = {...before, time_ns: 7e9};
     assert.equal(pictureOf(picture(), anew, past).rings[0].rate, null);

@@ -85,6 +85,7 @@ Json Rings(const Sight& sight) {
     Json ring = {{"ekt_index", index},
                  {"device", event.ring.device()},
                  {"event_id", event.ring.event_id()},
+                 {"generation", event.ring.generation()},
                  {"kernel", event.ring.kernel()},
                  {"label", event.ring.label()},
                  {"launch_path", event.entry.launch_path()},
@@ -157,7 +158,8 @@ Json PictureToJson(const Sight& sight) {
       {"queues", Json::array()},
       {"processes", Processes(sight)},
       {"devices", Devices(sight)},
-      {"rings", Rings(sight)}};
+      {"rings", Rings(sight)},
+      {"recorded", sight.recorded}};
   for (const v1::Queue& queue : sight.snapshot.queues()) {
     json["queues"].push_back(cli::ToJson(queue));
   }
@@ -179,7 +181,8 @@ Json PictureForHistory(const Sight& sight, const Peaks& peaks) {
     const auto peak = peaks.find({ring.device(), ring.event_id()});
     json["rings"].push_back({ring.device(), ring.event_id(), ring.doorbell(),
                              ring.launched(), ring.completed(), ring.consumed(),
-                             peak == peaks.end() ? 0 : peak->second});
+                             peak == peaks.end() ? 0 : peak->second,
+                             ring.generation()});
   }
   return json;
 }

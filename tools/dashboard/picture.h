@@ -47,6 +47,7 @@ struct Sight {
   // Of those of its processes that run, by name.
   std::map<std::string, testbed::ProcessFacts> facts;
   std::optional<testbed::BoardView> board;
+  bool recorded = false;  // flight recorders have written files
   // Of the last second, by ekt_index: events that ended each second, and of
   // rings with traced events how long those took.
   std::map<uint32_t, double> rates;
@@ -54,12 +55,12 @@ struct Sight {
 };
 
 // {"testbed", "time_ns", "gpud": {"state", "note"}, "supervisor", "totals",
-// "queues", "processes", "devices", "rings", "faults", "strikes"}, with the
-// names of -o json.
+// "queues", "processes", "devices", "rings", "recorded", "faults", "strikes"}, with
+// the names of -o json.
 Json PictureToJson(const Sight& sight);
 // The same for the history: {"time_ns", "gpud", "events": [rung, done, failed,
 // aborted], "rings": [[device, event_id, doorbell, launched, completed, consumed,
-// peak]], "struck"}.
+// peak, generation]], "struck"}.
 Json PictureForHistory(const Sight& sight, const Peaks& peaks);
 
 // In Prometheus' text format (docs/cli.md). `peaks`: of the last 15 s.

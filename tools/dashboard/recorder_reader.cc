@@ -155,9 +155,9 @@ absl::StatusOr<Json> RecorderReader::Read(const UniqueFd& trace,
                         ended.ToString())),
         "`carillon postmortem` and `carillon trace export` read them, too");
   }
-  ASSIGN_OR_RETURN(
-      const auto text,
-      ReadFile(fmt::format("/proc/self/fd/{}", answer_file.get()), "answer"));
+  ASSIGN_OR_RETURN(const auto text,
+                   ReadFile(fmt::format("/proc/self/fd/{}", answer_file.get()),
+                            "answer", kMostTraceBytes));
   Json answer = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!answer.is_object() || !answer.contains("value")) {
     return absl::InternalError("the recorders' reader has left no answer");

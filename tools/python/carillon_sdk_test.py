@@ -443,20 +443,51 @@ class DeviceTest(TestCase):
         device.launch("busy", {"iterations": 1}, timeout=BOUND_S)
 
     def test_ctrl_c_ends_calls_that_gpud_does_not_answer(self):
-        device = self.attach()
+        device = self.attach(timeout=LONG_S)
         data, memory = device.buffer("input", 64), device.buffer("gpu", 64)
+        unused = device.buffer("input", 64)
+        ins, outs, queue = self.echo(device)
+        slots = {"in": ins.per_slot(), "out": outs.per_slot()}
 
         def runs():
             try:
                 device.resume(0)
             except Error as error:
                 return error.reason == "BUSY"
+        calls = [lambda: device.copy(data.part(), memory.part(), timeout=LONG_S), lambda: device.buffer("input", 64),
+                 lambda: device.register("echo", slots, max_in_flight=8), device.report_ready, queue.unregister, unused.free]
         self.lab.signal("gpud", signal.SIGSTOP)
         try:
-            self.interrupt(lambda: device.copy(data.part(), memory.part(), timeout=LONG_S), runs)
+            for call in calls:
+                self.interrupt(call, runs)
+            # Who presses, and who attaches.
+            threads = len(os.listdir("/proc/self/task")) + 2
+            self.interrupt(lambda: self.attach("py1", timeout=LONG_S), lambda: len(os.listdir("/proc/self/task")) >= threads)
         finally:
             self.lab.signal("gpud", signal.SIGCONT)
         device.copy(data.part(), memory.part(), timeout=BOUND_S)
+        queue = self.echo(device)[2]
+        queue.ring()
+        self.assertTrue(queue.wait(BOUND_S).ok)
+
+    def test_errors_of_gpud_have_a_remedy(self):
+        device = self.attach()
+        with self.assertRefused("UNKNOWN_BUFFER"):
+            device.register("echo", {"in": 5})
+        with self.assertRefused("BAD_BINDING"):
+            device.register("echo")
+        with self.assertRefused("BAD_NAME"):
+            self.attach("Camera 1")
+        with self.assertRefused("BAD_RING_SIZE"):
+            device.register("echo", max_in_flight=1 << 30)
+        with tempfile.TemporaryDirectory() as nobody, self.assertRefused("UNAVAILABLE"):
+            carillon_sdk.attach("py1", kind="test", directory=nobody)
+        with self.assertRefused("BAD_NAME") as refused:
+            carillon_sdk.attach(kind="test", directory=str(self.lab.directory))
+        self.assertIn("CARILLON_DEVICE_NAME", refused.error.remedy)
+        with self.assertRefused("INVALID_ARGUMENT") as refused:
+            carillon_sdk.attach("py1", kind="test")
+        self.assertIn("give its directory", refused.error.remedy)
 
     @staticmethod
     def is_busy(queue):

@@ -1,10 +1,12 @@
 #include "gpu_daemon/backends/remote/remote_link.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <spdlog/spdlog.h>
 #include <time.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstring>
@@ -35,6 +37,16 @@ constexpr milliseconds kLook{5};
 constexpr milliseconds kNewLinkPause{500};
 constexpr milliseconds kAgainPause{100};
 constexpr milliseconds kStatusLook{500};
+constexpr Nanoseconds kSecond = 1'000'000'000;
+
+// gpud takes its signals once it serves.
+bool IsToldToEnd() {
+  sigset_t pending;
+  if (sigpending(&pending) != 0) return false;
+  return std::ranges::any_of(
+      std::array{SIGTERM, SIGINT, SIGUSR1},
+      [&](int signal) { return sigismember(&pending, signal) == 1; });
+}
 
 }  // namespace
 
@@ -45,15 +57,23 @@ absl::StatusOr<std::unique_ptr<RemoteLink>> RemoteLink::Start(
   ASSIGN_OR_RETURN(remote->incarnation_,
                    NextIncarnation(options.incarnation_file));
   RETURN_IF_ERROR(remote->Connect());
-  const Nanoseconds deadline = NowNs() + options.wait;
+  const Nanoseconds began = NowNs();
+  bool told = false;
   for (;;) {
     const mesh::LinkStatus status = remote->status();
     if (status.up) break;
-    if (status.lost || NowNs() >= deadline) {
-      return absl::UnavailableError(
-          fmt::format("--link: no link to host '{}': {}{}", options.peer,
-                      status.error.empty() ? "no answer" : status.error,
-                      status.refusal.empty() ? "; is linkd there?" : ""));
+    const Nanoseconds waited = NowNs() - began;
+    const std::string why =
+        fmt::format("no link to host '{}': {}{}", options.peer,
+                    status.error.empty() ? "no answer" : status.error,
+                    status.refusal.empty() ? "; is linkd there?" : "");
+    if (status.lost || waited >= options.wait) {
+      return absl::UnavailableError("--link: " + why);
+    }
+    if (IsToldToEnd()) return absl::CancelledError("told to end");
+    if (!told && waited > kSecond) {
+      spdlog::warn("{}; waits up to {} s for it", why, options.wait / kSecond);
+      told = true;
     }
     std::this_thread::sleep_for(kLook);
   }
@@ -83,14 +103,13 @@ absl::Status RemoteLink::Connect() {
   const mesh::TlsNearLink::Settings settings{
       .tls = options_.tls,
       .address = options_.address,
-      .link = {
-          .self = {.testbed = options_.testbed,
-                   .host = options_.host,
-                   .build = mesh::OwnBuild(),
-                   .catalogue = simt::OwnCatalogue(),
-                   .incarnation = incarnation_++},
-          .peer = options_.peer,
-          .times = {.timeout = options_.timeout, .lease = options_.lease}},
+      .link = {.self = {.testbed = options_.testbed,
+                        .host = options_.host,
+                        .build = mesh::OwnBuild(),
+                        .catalogue = simt::OwnCatalogue(),
+                        .incarnation = incarnation_++},
+               .peer = options_.peer,
+               .times = {.timeout = options_.timeout, .lease = options_.lease}},
       .engine = options_.engine.engine()};
   auto link = mesh::TlsNearLink::Start(settings, this);
   if (!link.ok()) {

@@ -38,7 +38,7 @@ class RemoteLink final : private mesh::NearHost {
 
   // Waits a while for the other host, so that a wrong address or certificate is
   // told at once. Errors: InvalidArgument (the options), Unavailable: why there
-  // is no link.
+  // is no link; Cancelled: gpud is told to end.
   static absl::StatusOr<std::unique_ptr<RemoteLink>> Start(
       const RemoteOptions& options, OnLost on_lost);
   ~RemoteLink() override;

@@ -51,7 +51,6 @@ const page = {
   /** @type {any[] | null} null: not read yet */ logs: null,
   /** @type {any[]} */ points: [],
   recordingSince: 0,
-  recorded: true,
   switchedOn: false,  // tracing, by this page
 };
 const peaks = new Peaks();
@@ -149,18 +148,18 @@ async function loadLogs(/** @type {AbortSignal} */ signal) {
   if (page.view !== "logs") return;
   const response = await ask("api/v1/logs?lines=200", {signal});
   if (!response.ok) return;
-  page.logs = (await response.json()).lines;
+  const {lines} = await response.json();
+  page.logs = lines;
   const {held} = page;
-  if (held && !held.logs) held.logs = linesUntil(page.logs, held.picture.time_ns);
+  if (held && !held.logs) held.logs = linesUntil(lines, held.picture.time_ns);
   show();
 }
 
 /** The stage of events that only the devices' recorders know. Long recorders are read seldom. */
 async function loadTaken(/** @type {AbortSignal} */ signal) {
-  if (page.view !== "rates" || page.held || !page.newest?.totals.tracing) return;
+  if (page.view !== "rates" || page.held || !page.newest?.totals.tracing || !page.newest.recorded) return;
   const began = performance.now();
   const response = await ask("api/v1/story", {signal});
-  page.recorded = response.status !== 404;
   if (!response.ok) return;
   lives.all = withTaken(lives.all, takenOf((await response.json()).steps));
   await wait(10 * (performance.now() - began));
@@ -199,6 +198,10 @@ async function run(/** @type {(signal: AbortSignal) => Promise<void>} */ work,
 
 async function record() {
   if (!page.recordingSince) {
+    if (!page.newest.recorded) {
+      say("No trace can be saved: nothing is recorded. record: 4096 in the topology has all processes record.");
+      return;
+    }
     const off = !page.newest.totals.tracing;
     if (off && page.role === "operator") {
       page.switchedOn = await post("api/v1/tracing", {on: true});
@@ -283,7 +286,7 @@ function Page() {
   const {picture} = held;
   const View = VIEWS.find(([name]) => name === page.view)?.[2];
   const events = picture?.totals.events;
-  const sight = {...held, held: page.held !== null, role: page.role, points: page.points, recorded: page.recorded, get: ask, post};
+  const sight = {...held, held: page.held !== null, role: page.role, points: page.points, get: ask, post};
   return html`
     <header>
       <h1>Carillon <span>${picture ? visible(picture.testbed) : ""}</span></h1>

@@ -44,7 +44,7 @@ export function Chart({times, lines, strikes, label, unit}) {
   const marks = useRef(strikes);
   marks.current = strikes;
   const [scheme, setScheme] = useState(0);
-  useEffect(() => onScheme(() => setScheme((before) => before + 1)), []);
+  useEffect(() => onScheme(() => setScheme((/** @type {number} */ before) => before + 1)), []);
   const names = lines.map((line) => line.name).join();
   useEffect(() => {
     const place = /** @type {HTMLElement} */ (at.current);

@@ -71,7 +71,7 @@ export class House {
   /** @type {{key: string, speed: number, from: number, to: number, y: number}[]} */ #moving = [];
   /** @type {Map<string, number>} */ #phase = new Map();  // 0 to 1, of each ring's pulses
   #before = 0;
-  #colours = {};
+  #colours = /** @type {Record<string, string>} */ ({});
   #watch;
 
   /** @param {HTMLCanvasElement} canvas @param {HTMLCanvasElement} pulses */

@@ -8,7 +8,7 @@ const MOST_CHANGES = 300;
 
 /**
  * @typedef {{time_ns: number, gpud: string, events: number[],
- *   rings: [string, number, number, number, number, number, number][], struck: number}} Past
+ *   rings: [string, number, number, number, number, number, number, number][], struck: number}} Past
  */
 
 /** The record of a picture: whole pictures of ten minutes would fill a tab's memory.
@@ -19,37 +19,37 @@ export function remember(picture, peaks) {
     time_ns: picture.time_ns, gpud: picture.gpud.state, events: [rung, done, failed, aborted],
     rings: picture.rings.map((/** @type {any} */ one) => [
       one.device, one.event_id, one.doorbell, one.launched, one.completed, one.consumed,
-      peaks.get(ringKey(one)) ?? one.peak]),
+      peaks.get(ringKey(one)) ?? one.peak, one.generation]),
     struck: picture.struck,
   };
 }
 
-/** Of a ring that has gone since only its counts are known. */
+/** Of a ring that has gone since, or whose place another has taken, only its counts are known. */
 const GONE = {kernel: "-", label: "", launch_path: "-", priority: "-", entries: null};
 
 /**
- * A picture as of an earlier second. Totals, and each ring's counts and peak, are of then; a ring's
- * names are of now, as they do not change. What the history does not keep is null or empty.
+ * A picture as of an earlier second. Totals, and each ring's counts and peak, are of then; the
+ * names of a ring that is still there are of now, as they do not change. What the history does not keep is null or empty.
  * @param {any} now @param {Past} past @param {Past | undefined} before the record a second earlier
  */
 export function pictureOf(now, past, before) {
-  const known = new Map(now.rings.map((/** @type {any} */ one) => [ringKey(one), one]));
+  const known = new Map(now.rings.map((/** @type {any} */ one) => [one.generation, one]));
   const kinds = new Map(now.devices.map((/** @type {any} */ one) => [one.name, one.kind]));
   const earlier = new Map((before?.rings ?? []).map((one) => [`${one[0]}\u0000${one[1]}`, one]));
   const seconds = before ? (past.time_ns - before.time_ns) / 1e9 : 0;
   const rings = past.rings.map((one) => {
-    const [device, event_id, doorbell, launched, completed, consumed, peak] = one;
+    const [device, event_id, doorbell, launched, completed, consumed, peak, generation] = one;
     const key = `${device}\u0000${event_id}`;
     const was = earlier.get(key);
     const rate = was && seconds > 0 && completed >= was[4] ? (completed - was[4]) / seconds : null;
-    const figures = {...GONE, ...known.get(key), device, event_id, doorbell, launched, completed,
+    const figures = {...GONE, ...known.get(generation), device, event_id, generation, doorbell, launched, completed,
                      consumed, peak, rate, life: null, p50_ns: null, p99_ns: null};
     const rung = launched + unseen(figures);
     return {...figures, counts: {rung, ended: completed, done: null, failed: null, aborted: null}};
   });
   const [rung, done, failed, aborted] = past.events;
   return {
-    past: true, testbed: now.testbed, time_ns: past.time_ns, board: now.board,
+    past: true, testbed: now.testbed, time_ns: past.time_ns, board: now.board, recorded: now.recorded,
     gpud: {state: past.gpud, note: ""}, rings, struck: past.struck,
     totals: {events: {rung, done, failed, aborted}, policy: null, tracing: null, memory_used: null,
              resident_blocks: null, blocks_of_sm: []},

@@ -16,7 +16,7 @@ import {clock, count, duration, markOf, mebibytes, precise, visible} from "./tex
  * one of the past, of which less is known.
  * @typedef {{picture: any, held: boolean, peaks: Map<string, number>, still: Map<string, number>, history: any[],
  *   lives: {ring: string, time: number, life: import("./rings.js").Life}[], role: string,
- *   logs: any[] | null, changes: import("./past.js").Change[], points: any[], recorded: boolean,
+ *   logs: any[] | null, changes: import("./past.js").Change[], points: any[],
  *   get: (path: string) => Promise<Response>,
  *   post: (path: string, body: object) => Promise<boolean>}} Sight
  */
@@ -133,7 +133,7 @@ export function StuckView({picture, still, history}) {
                  ["Because", "text"], ["Events", "number"], ["Unmoved for", "number"],
                  ["Doorbell", "number"], ["Launched", "number"], ["Completed", "number"],
                  ["Consumed", "number"]]}
-      rows=${rows.map(({ring, wait, unmoved, verdict}) => [
+      rows=${rows.map((/** @type {any} */ {ring, wait, unmoved, verdict}) => [
         {text: ring.device}, {text: ringName(ring)},
         {text: verdict, mark: isBad(verdict) ? "bad" : verdict === "idle" ? "" : "good"},
         {text: wait.who || "nobody"}, {text: wait.what}, {text: wait.events},
@@ -152,7 +152,7 @@ function ratesOf(/** @type {any[]} */ history, /** @type {number} */ place) {
 }
 
 /** @param {Sight} sight */
-export function RatesView({picture, history, lives, recorded}) {
+export function RatesView({picture, history, lives}) {
   const times = history.map((one) => one.time_ns / 1e9);
   const strikes = picture.strikes.filter((/** @type {any} */ one) => one.time_ns !== null)
     .map((/** @type {any} */ one) => one.time_ns / 1e9);
@@ -182,7 +182,7 @@ export function RatesView({picture, history, lives, recorded}) {
       newest < 0 || rung[newest] === null ? "-" : count(rung[newest] ?? 0)} rung.</p>
     <h2>What an event waits for</h2>
     ${picture.totals.tracing || lives.length > 0 ?
-      html`<${Waterfall} lives=${lives} recorded=${recorded} />` :
+      html`<${Waterfall} lives=${lives} recorded=${picture.recorded} />` :
       picture.past ? html`<p class="note">No history keeps the stages of events.</p>` :
       html`<p class="note">Tracing is off: an operator's link or <code>carillon trace on</code> has
         gpud note when each stage of an event happened.</p>`}

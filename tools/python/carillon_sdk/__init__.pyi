@@ -23,11 +23,12 @@ class Error(Exception):
 def attach(name: str = "", *, kind: str, directory: str = "", counters: Sequence[str] = ..., submission_bytes: int = ...,
            completion_bytes: int = ..., timeout: float = 5.0) -> Device:
     """Joins the testbed in `directory`, or $CARILLON_TESTBED_DIR, as `name`, or $CARILLON_DEVICE_NAME. After a
-    fork() the child's calls raise FORKED."""
+    fork() the child's calls raise FORKED. Ctrl-C ends it."""
 
 class Device:
     """A session with gpud, until close() or the end of `with`. Then every call on it, its buffers and its queues raises
-    DETACHED; arrays that look at its buffers keep their last bytes, and their memory. For many threads, but for queues."""
+    DETACHED; arrays that look at its buffers keep their last bytes, and their memory. For many threads, but for queues.
+    Ctrl-C ends a call that waits for gpud, but for close()."""
     def __enter__(self) -> Device: ...
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None: ...
     def close(self) -> None: ...

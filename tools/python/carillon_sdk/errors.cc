@@ -28,6 +28,20 @@ constexpr std::array<End, 7> kEnds = {{
     {"DETACHED", "attach again"},
 }};
 
+// What gpud and the SDK say without a remedy.
+struct Remedy {
+  std::string_view reason;
+  std::string_view remedy;
+};
+constexpr std::array<Remedy, 6> kRemedies = {{
+    {"BAD_BINDING", "carillon kernels KERNEL says what each parameter takes"},
+    {"BAD_NAME", "take a name as the sentence says"},
+    {"BAD_RING_SIZE", "register with a max_in_flight as the sentence says"},
+    {"INVALID_ARGUMENT", "take a value as the sentence says"},
+    {"UNAVAILABLE", "carillon ps says which testbeds are up"},
+    {"UNKNOWN_BUFFER", "take a buffer of this device that was not freed"},
+}};
+
 const End* EndOf(std::string_view message) {
   const auto found = std::ranges::find_if(kEnds, [&](const End& end) {
     return message.starts_with(end.reason) &&
@@ -51,15 +65,14 @@ EdgeError::EdgeError(const absl::Status& status)
     remedy_ = end->remedy;
     return;
   }
-  if (reason_.empty()) {
-    reason_ = absl::StatusCodeToString(status.code());
-    return;
-  }
+  if (reason_.empty()) reason_ = absl::StatusCodeToString(status.code());
   remedy_ = edge::ErrorHint(status);
   if (!remedy_.empty()) return;
   // Without a hint, the sentence itself ends with what to do.
   const size_t last = message_.rfind("; ");
   if (last != std::string::npos) remedy_ = message_.substr(last + 2);
+  const auto known = std::ranges::find(kRemedies, reason_, &Remedy::reason);
+  if (remedy_.empty() && known != kRemedies.end()) remedy_ = known->remedy;
 }
 
 void RegisterErrors() {

@@ -5,6 +5,7 @@
 #include <pybind11/stl.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <optional>
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/testbed_paths.h"
 #include "devices/sdk/edge.h"
 #include "fmt/format.h"
 #include "shm/layout.h"
@@ -39,6 +41,13 @@ std::shared_ptr<Session> Attach(const std::string& name,
                                 std::vector<std::string> counters,
                                 uint64_t submission_bytes,
                                 uint64_t completion_bytes, double timeout) {
+  const char* const own = std::getenv(kDeviceNameVariable);
+  if (name.empty() && (own == nullptr || *own == '\0')) {
+    throw EdgeError("the device has no name", "BAD_NAME",
+                    fmt::format("attach(\"nic0\", kind=...), or set {}, as a "
+                                "testbed does for its own devices",
+                                kDeviceNameVariable));
+  }
   const edge::AttachOptions options{.testbed_directory = directory,
                                     .name = name,
                                     .kind = kind,
@@ -47,7 +56,7 @@ std::shared_ptr<Session> Attach(const std::string& name,
                                     .counter_names = counters,
                                     .timeout = Milliseconds(timeout)};
   return std::make_shared<Session>(
-      Must(Unlocked([&] { return edge::Device::Attach(options); })),
+      Must(UntilInterrupted([&] { return edge::Device::Attach(options); })),
       std::move(counters));
 }
 
@@ -165,7 +174,7 @@ void BindDevice(py::module_& module) {
       .def(
           "report_ready",
           [](Session& self, const std::string& note) {
-            Must(self.Run([&](edge::Device& device) {
+            Must(self.RunUntilInterrupted([&](edge::Device& device) {
               return device.ReportReady(note);
             }));
           },

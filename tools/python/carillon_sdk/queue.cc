@@ -263,9 +263,10 @@ std::shared_ptr<Queue> Queue::Register(std::shared_ptr<Session> session,
     if (!py::isinstance<PerEvent>(value)) continue;
     buffers[key.cast<std::string>()] = value.cast<const PerEvent&>().buffer;
   }
-  edge::EventQueue* const queue = Must(session->Run([&](edge::Device& device) {
-    return edge::edgeRegisterEvent(device, spec);
-  }));
+  edge::EventQueue* const queue =
+      Must(session->RunUntilInterrupted([&](edge::Device& device) {
+        return edge::edgeRegisterEvent(device, spec);
+      }));
   return std::shared_ptr<Queue>(new Queue(std::move(session), queue, buffers));
 }
 
@@ -497,7 +498,7 @@ void Queue::NoteMissed(double seconds) { Use().NoteMissed(Seconds(seconds)); }
 void Queue::Unregister() {
   edge::EventQueue& queue = Use();
   queue_ = nullptr;
-  Must(session_->Run([&](edge::Device& device) {
+  Must(session_->RunUntilInterrupted([&](edge::Device& device) {
     return edge::edgeUnregisterEvent(device, &queue);
   }));
 }
@@ -505,7 +506,7 @@ void Queue::Unregister() {
 void Queue::ReleaseBarrier() {
   edge::EventQueue& queue = Use();
   const Turn turn(busy_);
-  Must(session_->Run([&](edge::Device& device) {
+  Must(session_->RunUntilInterrupted([&](edge::Device& device) {
     return edge::edgeReleaseBarrier(device, &queue);
   }));
 }

@@ -219,7 +219,7 @@ std::shared_ptr<Buffer> Buffer::Allocate(std::shared_ptr<Session> session,
     }
   }
   auto self = std::make_shared<Buffer>();
-  self->buffer_ = Must(session->Run([&](edge::Device& device) {
+  self->buffer_ = Must(session->RunUntilInterrupted([&](edge::Device& device) {
     return device.AllocateBuffer(where, static_cast<uint64_t>(bytes));
   }));
   self->place_ = place;
@@ -264,8 +264,9 @@ void Buffer::Free() {
         fmt::format("arrays look at this buffer of {} bytes", bytes_),
         "VIEWS_ALIVE", "drop them first, or leave it to the device's end");
   }
+  // After an interrupt nobody knows whether gpud has it still: it stays so.
   freed_ = true;
-  const absl::Status status = session_->Run(
+  const absl::Status status = session_->RunUntilInterrupted(
       [&](edge::Device& device) { return device.FreeBuffer(buffer_); });
   freed_ = status.ok();
   Must(status);

@@ -43,6 +43,31 @@ auto Unlocked(Call call) {
 // After so long a wait looks whether Ctrl-C was pressed.
 constexpr std::chrono::milliseconds kLookForSignals{50};
 
+// Runs `call` for a user who may want to end before it does: another thread makes
+// it, this one looks for Ctrl-C, ends its calls to gpud, drops what it may have got
+// nevertheless, and throws KeyboardInterrupt.
+template <class Call>
+auto UntilInterrupted(Call call) {
+  const UniqueFd stop(eventfd(0, EFD_CLOEXEC));
+  auto outcome = std::async(std::launch::async, [&] {
+    const edge::CancelCalls cancel_calls(stop.get());
+    return call();
+  });
+  while (Unlocked([&] { return outcome.wait_for(kLookForSignals); }) !=
+         std::future_status::ready) {
+    if (PyErr_CheckSignals() == 0) continue;
+    const py::error_already_set interrupt;
+    eventfd_write(stop.get(), 1);
+    // A device that has attached says goodbye to gpud.
+    Unlocked([&] {
+      static_cast<void>(outcome.get());
+      return true;
+    });
+    throw interrupt;
+  }
+  return outcome.get();
+}
+
 // Has Session::Use() refuse what a fork() has copied. Once.
 void NoteForks();
 
@@ -63,30 +88,13 @@ class Session {
     const Running running(*this);
     return Unlocked([&] { return call(device); });
   }
-  // The same for a call that may take long and whose outcome nobody needs once
-  // the user wants to end: another thread makes it, this one looks for Ctrl-C, has
-  // gpud end the call and throws KeyboardInterrupt.
+  // The same for a call to gpud that nobody needs any more once the user wants to
+  // end. What gpud may have made of it nevertheless goes with the device.
   template <class Call>
   auto RunUntilInterrupted(Call call) {
     edge::Device& device = Use();
     const Running running(*this);
-    const UniqueFd stop(eventfd(0, EFD_CLOEXEC));
-    auto outcome = std::async(std::launch::async, [&] {
-      const edge::CancelCalls cancel_calls(stop.get());
-      return call(device);
-    });
-    while (Unlocked([&] { return outcome.wait_for(kLookForSignals); }) !=
-           std::future_status::ready) {
-      if (PyErr_CheckSignals() == 0) continue;
-      const py::error_already_set interrupt;
-      eventfd_write(stop.get(), 1);
-      Unlocked([&] {
-        outcome.wait();
-        return true;
-      });
-      throw interrupt;
-    }
-    return outcome.get();
+    return UntilInterrupted([&] { return call(device); });
   }
   // Resume() is refused while there is one.
   class Running {

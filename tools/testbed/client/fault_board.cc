@@ -1,17 +1,22 @@
 #include "tools/testbed/client/fault_board.h"
 
 #include <fmt/format.h>
+#include <fnmatch.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "base/status.h"
+#include "base/text.h"
 #include "proto/faults.grpc.pb.h"
 #include "shm/faults/fault_message.h"
 #include "tools/testbed/client/gpud_channel.h"
 #include "tools/testbed/supervisor/directory.h"
 #include "tools/testbed/supervisor/state.h"
+#include "tools/testbed/topology/keys.h"
 
 namespace carillon::testbed {
 namespace {
@@ -178,7 +183,31 @@ std::vector<std::string> ProcessNames(const Testbed& testbed,
       names.insert(process.name);
     }
   }
+  // It passes no point: it tells of the others' faults.
+  names.erase(std::string(kDashboardName));
   return {names.begin(), names.end()};
+}
+
+absl::Status CheckProcess(const std::string& glob, const Testbed& testbed,
+                          const BoardView& view) {
+  const std::vector<std::string> names = ProcessNames(testbed, view);
+  const bool found =
+      std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+        return fnmatch(glob.c_str(), name.c_str(), 0) == 0;
+      });
+  if (found) return absl::OkStatus();
+  if (glob == kDashboardName) {
+    return WithHint(
+        absl::NotFoundError("no fault can strike the dashboard"),
+        "carillon restart --kill dashboard ends it, and starts another");
+  }
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  return absl::NotFoundError(fmt::format(
+      "the testbed has no process {}{}", Quote(glob),
+      DidYouMean(glob, known,
+                 known.empty()
+                     ? "; nobody is on its board"
+                     : fmt::format("; there are {}", fmt::join(known, ", ")))));
 }
 
 Json ToJson(const faults::Injected& injected) {

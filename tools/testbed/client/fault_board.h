@@ -52,9 +52,13 @@ std::unique_ptr<FaultBoard> RemoteFaultBoard(RemoteGpud gpud);
 // that are on the board now.
 std::string ProcessName(const Testbed& testbed, const BoardView& view,
                         uint32_t pid);
-// The names of all the testbed's processes, running or not.
+// The names of all the testbed's processes that faults can strike, running or
+// not.
 std::vector<std::string> ProcessNames(const Testbed& testbed,
                                       const BoardView& view);
+// Errors: NotFound: a fault of `glob` would never strike, with advice.
+absl::Status CheckProcess(const std::string& glob, const Testbed& testbed,
+                          const BoardView& view);
 
 Json ToJson(const faults::Injected& injected);
 

@@ -271,7 +271,9 @@ void AppendGpuFlags(const Topology& topology, PlannedProcess* gpud) {
   std::erase_if(settings,
                 [](const Setting& one) { return !IsOfEachHost(*one.option); });
   AppendFlags(settings, argv);
-  gpud->when_restarted = {fmt::format("--link-wait={}", lease / 1'000'000'000)};
+  gpud->when_restarted = {
+      fmt::format("--link-wait={}",
+                  std::max(lease, gpud::RemoteOptions().wait) / 1'000'000'000)};
 }
 
 absl::Status PlanLinkds(const Topology& topology, const TestbedPaths& paths,

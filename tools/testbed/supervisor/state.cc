@@ -132,7 +132,7 @@ absl::StatusOr<TestbedState> FromJson(const Json& json) {
   }
   if (json.contains("host")) {
     state.host = json.at("host");
-    state.engine = json.at("engine");
+    state.engine = json.value("engine", "tls");
     for (const Json& host : json.at("hosts")) {
       state.hosts.push_back(
           {.name = host.at("name"),

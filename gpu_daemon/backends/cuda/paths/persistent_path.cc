@@ -236,7 +236,8 @@ absl::Status PersistentEngine::Begin(Blocks& blocks) {
 bool PersistentEngine::EndAll() {
   if (host_.residents().empty()) return true;
   StoreWord(words_->control.command, kPersistentEnd);
-  return rings_.AwaitIdle([](ServedRing&) { return true; }, [](ServedRing&) {});
+  const auto nothing = [](ServedRing&) {};
+  return rings_.AwaitIdle(nothing, nothing);
 }
 
 bool PersistentEngine::LookAt(ResidentEvent& resident, Nanoseconds now) {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "base/status.h"
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cuda/paths/gpu_rings.h"
@@ -35,14 +34,11 @@ absl::Status ResidentHost::MakeBytes(uint64_t size, DeviceBytes& bytes) const {
   return absl::OkStatus();
 }
 
-bool ResidentHost::Await(const std::function<bool()>& reached) {
-  // One wait may be within another.
-  const Nanoseconds outer = awaits_since_.load();
-  RestartAwait();
-  const absl::Cleanup restore = [&] { awaits_since_.store(outer); };
+bool ResidentHost::Await(const std::function<bool()>& reached) const {
+  const Nanoseconds start = NowNs();
   while (!reached()) {
     if (gpu_->Faulted()) return false;
-    if (too_long_.load() == awaits_since_.load()) {
+    if (NowNs() - start > longest_kernel_ns()) {
       spdlog::warn(
           "an event kernel of launch path {} did not come to rest: it is "
           "stopped, and the CUDA context with it",

@@ -86,12 +86,9 @@ class ResidentHost {
 
   // --- Under a use of the Gpu's, too.
   absl::Status MakeBytes(uint64_t size, DeviceBytes& bytes) const;
-  // Looks at the context meanwhile. The Gpu's watching thread limits the wait, as
-  // it limits a kernel: what the GPU had taken before may take its own time
-  // first. False: the context is lost, perhaps because the wait was too long.
-  bool Await(const std::function<bool()>& reached);
-  // While it awaits: the time of the wait begins anew.
-  void RestartAwait() { awaits_since_.store(NowNs()); }
+  // Looks at the context and the clock meanwhile. False: the context is lost,
+  // perhaps because the wait was too long.
+  bool Await(const std::function<bool()>& reached) const;
   bool IsIdle(CUstream stream) const;
 
   void NoteViolation(ResidentEvent& resident, std::string reason) const;
@@ -106,11 +103,6 @@ class ResidentHost {
   bool tracing_;
   bool traced_ever_;
   std::atomic<uint64_t> restarts_{0};
-  // Since when it awaits (0: it does not). Writer: who holds the lock; reader: the
-  // Gpu's watching thread, which cannot wait for the lock meanwhile.
-  std::atomic<Nanoseconds> awaits_since_{0};
-  // The wait, by when it began, that has been too long. The other way round.
-  std::atomic<Nanoseconds> too_long_{0};
   mutable std::mutex notice_mutex_;
   std::string notice_;
 };

@@ -374,38 +374,15 @@ ResidentEvent* ResidentPath::FindOverdue(Nanoseconds since, TakenEvent& taken) {
   return found;
 }
 
-std::unique_lock<std::mutex> ResidentPath::LockUnlessAwaiting(
-    Nanoseconds& awaits_since) {
-  std::unique_lock lock(mutex_, std::try_to_lock);
-  while (!lock.owns_lock()) {
-    awaits_since = host_.awaits_since_.load();
-    if (awaits_since != 0) break;
-    std::this_thread::sleep_for(kLookSoon);
-    lock.try_lock();
-  }
-  return lock;
-}
-
 std::optional<Nanoseconds> ResidentPath::OldestTaken(Nanoseconds since) {
-  Nanoseconds awaits_since = 0;
-  const auto lock = LockUnlessAwaiting(awaits_since);
-  if (!lock) {
-    if (awaits_since >= since) return std::nullopt;
-    return awaits_since;
-  }
+  std::lock_guard lock(mutex_);
   TakenEvent taken;
   if (FindOverdue(since, taken) == nullptr) return std::nullopt;
   return taken.since;
 }
 
 bool ResidentPath::MarkOverdue(Nanoseconds since) {
-  Nanoseconds awaits_since = 0;
-  const auto lock = LockUnlessAwaiting(awaits_since);
-  if (!lock) {
-    // Who waits stops what runs: which event that is, nobody knows here.
-    if (awaits_since < since) host_.too_long_.store(awaits_since);
-    return false;
-  }
+  std::lock_guard lock(mutex_);
   TakenEvent taken;
   ResidentEvent* const overdue = FindOverdue(since, taken);
   if (overdue == nullptr) return false;

@@ -95,9 +95,6 @@ class ResidentPath final : public LaunchPath,
   // something to do.
   bool FailRung(ResidentEvent& resident);
 
-  // The lock; not, while its holder waits for the GPU and says since when: who
-  // looks for what does not end must not wait for that.
-  std::unique_lock<std::mutex> LockUnlessAwaiting(Nanoseconds& awaits_since);
   // What of all has been there for longest, and since before `since`; nullptr:
   // nothing. Lock held.
   ResidentEvent* FindOverdue(Nanoseconds since, TakenEvent& taken);

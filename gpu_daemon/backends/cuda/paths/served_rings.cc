@@ -71,26 +71,17 @@ absl::Status ServedRings::Place(ServedRing& ring) {
 
 // --- Starting and stopping.
 
-bool ServedRings::AwaitIdle(const std::function<bool(ServedRing&)>& ask,
+bool ServedRings::AwaitIdle(const std::function<void(ServedRing&)>& ask,
                             const std::function<void(ServedRing&)>& ended) {
-  size_t idle_before = 0;
-  const bool all_idle = host_.Await([&] {
-    size_t idle = 0;
-    bool works = false;
-    for (const ResidentEventPtr& resident : host_.residents()) {
-      auto& ring = static_cast<ServedRing&>(*resident);
-      if (host_.IsIdle(ring.stream.get())) {
-        ++idle;
-      } else {
-        works |= ask(ring);
-      }
-    }
-    // Each may have waited for the one before it.
-    if (idle > idle_before || !works) host_.RestartAwait();
-    idle_before = std::max(idle, idle_before);
-    return idle == host_.residents().size();
-  });
-  if (!all_idle) return false;
+  for (const ResidentEventPtr& resident : host_.residents()) {
+    auto& ring = static_cast<ServedRing&>(*resident);
+    const bool idle = host_.Await([&] {
+      if (host_.IsIdle(ring.stream.get())) return true;
+      ask(ring);
+      return false;
+    });
+    if (!idle) return false;
+  }
   for (const ResidentEventPtr& resident : host_.residents()) {
     auto& ring = static_cast<ServedRing&>(*resident);
     ended(ring);

@@ -61,10 +61,8 @@ class ServedRings {
   absl::Status Enter(const EventKernel& event, ServedRing& ring);
   absl::Status Place(ServedRing& ring);
   // Waits until all streams are idle, which each shall become at an event's end;
-  // `ask` is called again and again until it is. It returns whether the GPU may be
-  // at work there: what has no room yet has all the time of what has it. `ended`:
-  // its stream is idle.
-  bool AwaitIdle(const std::function<bool(ServedRing&)>& ask,
+  // `ask` is called again and again until it is. `ended`: its stream is idle.
+  bool AwaitIdle(const std::function<void(ServedRing&)>& ask,
                  const std::function<void(ServedRing&)>& ended);
   // Brings `ended` and the totals up to date; `tend` is called then, unless its
   // device breaks the protocol.

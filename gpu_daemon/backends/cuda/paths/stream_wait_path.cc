@@ -108,8 +108,7 @@ class StreamWaitEngine final : public ResidentEngine {
   // The last sequence whose wait has ended, as far as the stream has noted it.
   uint64_t PassedOf(const Armed& ring) const;
   void AskToEnd(Armed& ring);
-  // Whether its kernel has found room on the GPU, as far as is known.
-  bool KeepAsking(Armed& ring);
+  void KeepAsking(Armed& ring);
   void MoveDoorbell(Armed& ring);
   void NoteWhetherItStands(Armed& ring);
   void MoveDoorbellOfGpu(Armed& ring);
@@ -323,9 +322,8 @@ bool StreamWaitEngine::EndAll() {
   for (const ResidentEventPtr& resident : host_.residents()) {
     AskToEnd(Of(*resident));
   }
-  return rings_.AwaitIdle(
-      [this](ServedRing& ring) { return KeepAsking(Of(ring)); },
-      [](ServedRing& ring) { MoveDoorbellBack(Of(ring)); });
+  return rings_.AwaitIdle([this](ServedRing& ring) { KeepAsking(Of(ring)); },
+                          [](ServedRing& ring) { MoveDoorbellBack(Of(ring)); });
 }
 
 void StreamWaitEngine::AskToEnd(Armed& ring) {
@@ -350,7 +348,7 @@ void StreamWaitEngine::NoteWhetherItStands(Armed& ring) {
   ring.stands_since = stands ? NowNs() : 0;
 }
 
-bool StreamWaitEngine::KeepAsking(Armed& ring) {
+void StreamWaitEngine::KeepAsking(Armed& ring) {
   if (ring.moved != 0 &&
       Beyond(DoorbellOf(*ring.event).load(), ring.RingOf(ring.through)) < 0) {
     MoveDoorbell(ring);  // the device has written over it
@@ -360,7 +358,6 @@ bool StreamWaitEngine::KeepAsking(Armed& ring) {
       NowNs() - ring.stands_since > host_.longest_kernel_ns() / 4) {
     MoveDoorbellOfGpu(ring);
   }
-  return PassedOf(ring) <= LoadWord(gates_->of[ring.index].staged);
 }
 
 // In the default stream, for which the others do not wait. To a word that the

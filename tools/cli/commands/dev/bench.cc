@@ -8,6 +8,9 @@
 #include <cerrno>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/status.h"
 #include "base/subprocess.h"
@@ -257,9 +260,17 @@ absl::Status Bench(const Options& options, Console& console) {
 
 }  // namespace
 
+std::vector<std::pair<std::string, std::string>> Benchmarks() {
+  std::vector<std::pair<std::string, std::string>> benchmarks;
+  for (const Benchmark& benchmark : kBenchmarks) {
+    benchmarks.emplace_back(benchmark.name, benchmark.summary);
+  }
+  return benchmarks;
+}
+
 Run MakeBench(Arguments& arguments, Console& console) {
   auto options = std::make_shared<Options>();
-  arguments.Texts("benchmark NAME", options->names, "Only these");
+  arguments.Texts("benchmark BENCHMARK...", options->names, "Only these");
   arguments.Flag("--list", options->list, "Say which there are");
   arguments.Text("--out DIR", options->out,
                  "Folder for result files and plots");

@@ -2,9 +2,16 @@
 #ifndef CARILLON_TOOLS_CLI_COMMANDS_DEV_COMMANDS_H_
 #define CARILLON_TOOLS_CLI_COMMANDS_DEV_COMMANDS_H_
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "tools/cli/command.h"
 
 namespace carillon::cli {
+
+// What `carillon bench` knows: names and summaries.
+std::vector<std::pair<std::string, std::string>> Benchmarks();
 
 Run MakeBench(Arguments& arguments, Console& console);
 Run MakeDoctor(Arguments& arguments, Console& console);

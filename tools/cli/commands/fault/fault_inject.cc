@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <fnmatch.h>
 
 #include <algorithm>
 #include <map>
@@ -55,22 +54,6 @@ std::string FreeName(const Fault& fault, const testbed::BoardView& view) {
       return name;
     }
   }
-}
-
-absl::Status CheckProcess(const std::string& glob,
-                          const std::vector<std::string>& names) {
-  const bool found =
-      std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-        return fnmatch(glob.c_str(), name.c_str(), 0) == 0;
-      });
-  if (found) return absl::OkStatus();
-  const std::vector<std::string_view> known(names.begin(), names.end());
-  return absl::NotFoundError(fmt::format(
-      "the testbed has no process {}{}", Quote(glob),
-      DidYouMean(glob, known,
-                 known.empty()
-                     ? "; nobody is on its board"
-                     : fmt::format("; there are {}", fmt::join(known, ", ")))));
 }
 
 // Reads a fault from the command line, except for what the board decides.
@@ -140,10 +123,9 @@ absl::Status Inject(const Options& options, std::vector<Fault> faults,
   } else if (!view.ok()) {
     return view.status();
   } else {
-    const std::vector<std::string> names =
-        testbed::ProcessNames(open.testbed, *view);
     for (const Fault& fault : faults) {
-      RETURN_IF_ERROR(CheckProcess(fault.process, names));
+      RETURN_IF_ERROR(
+          testbed::CheckProcess(fault.process, open.testbed, *view));
     }
   }
   if (options.words.size() == 2 && options.name.empty()) {
@@ -179,7 +161,7 @@ absl::Status Inject(const Options& options, std::vector<Fault> faults,
 Run MakeFaultInject(Arguments& arguments, Console& console) {
   auto options = std::make_shared<Options>();
   arguments
-      .Texts("word PROCESS ACTION | PLAN", options->words,
+      .Texts("word TARGET ACTION | PLAN", options->words,
              "A process (gpud, a device, nic*) and an action; or a plan's file")
       .Required();
   for (const Field& field : fault::Fields()) {

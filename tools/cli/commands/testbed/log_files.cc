@@ -43,6 +43,43 @@ uint64_t WrittenNs(int fd) {
          static_cast<uint64_t>(facts.st_mtim.tv_nsec);
 }
 
+// Where the last lines of a file begin.
+struct Tail {
+  off_t start = 0;
+  size_t lines = 0;
+  bool whole = true;  // `start` is the beginning of a line
+};
+
+// Of the last `most` lines, as far as the last `max_read` bytes have them. A last
+// line that alone has more than that begins amid it.
+Tail FindTail(int fd, size_t most, off_t max_read) {
+  const off_t end = SizeOf(fd);
+  const off_t limit = end - std::min(end, max_read);
+  Tail tail{.start = end};
+  if (most == 0 || limit == end) return tail;
+  std::array<char, 64 << 10> block;
+  for (off_t to = end; to > limit;) {
+    const off_t from =
+        to - std::min(to - limit, static_cast<off_t>(block.size()));
+    const ssize_t got =
+        pread(fd, block.data(), static_cast<size_t>(to - from), from);
+    if (got != to - from) return tail;  // rotated meanwhile
+    std::string_view text(block.data(), static_cast<size_t>(got));
+    // The file's last byte ends a line, and begins none.
+    if (to == end) text.remove_suffix(1);
+    for (size_t at = text.rfind('\n'); at != text.npos; at = text.rfind('\n')) {
+      tail.start = from + static_cast<off_t>(at) + 1;
+      if (++tail.lines == most) return tail;
+      text = text.substr(0, at);
+    }
+    to = from;
+  }
+  if (limit == 0 || tail.lines == 0) {
+    return {.start = limit, .lines = tail.lines + 1, .whole = limit == 0};
+  }
+  return tail;
+}
+
 // `time` was read as one of UTC, and is a local one: by libc, as the logs' times
 // are made.
 absl::Time FromLocal(absl::Time time) {
@@ -158,8 +195,9 @@ class LogFile::Collector {
   size_t bytes_ = 0;
 };
 
-LogFile::LogFile(const std::string& folder, std::string name)
+LogFile::LogFile(const std::string& folder, std::string name, size_t max_line)
     : name_(std::move(name)),
+      max_line_(max_line),
       old_path_(fmt::format("{}/{}.old.log", folder, name_)),
       old_(Open(old_path_)),
       fd_(Open(fmt::format("{}/{}.log", folder, name_))) {}
@@ -180,7 +218,7 @@ void LogFile::ReadOn(int fd, Collector* collector) {
     while (!text.empty()) {
       const size_t line_end = text.find('\n');
       const std::string_view part = text.substr(0, line_end);
-      const size_t room = kMaxLine - unfinished_.size();
+      const size_t room = max_line_ - std::min(max_line_, unfinished_.size());
       unfinished_ += part.substr(0, room);
       cut_ += part.size() - std::min(part.size(), room);
       if (line_end == text.npos) break;
@@ -242,6 +280,25 @@ std::vector<LogEntry> LogFile::Read(uint64_t since_ns, size_t most,
   }
   if (fd_) ReadOn(fd_.get(), &collector);
   if (with_rest && !unfinished_.empty()) {
+    collector.Add(std::exchange(unfinished_, ""), std::exchange(cut_, 0));
+  }
+  return collector.Take(fd_ ? WrittenNs(fd_.get()) : 0);
+}
+
+std::vector<LogEntry> LogFile::ReadLast(size_t most, off_t max_read) {
+  Collector collector(this, 0, most);
+  const auto read = [&](int fd, const Tail& tail) {
+    if (!tail.whole) unfinished_ = "... ";
+    offset_ = tail.start;
+    ReadOn(fd, &collector);
+  };
+  const Tail tail = fd_ ? FindTail(fd_.get(), most, max_read) : Tail();
+  const off_t left = max_read - (fd_ ? SizeOf(fd_.get()) : 0);
+  if (old_ && tail.lines < most && left > 0) {
+    read(old_.get(), FindTail(old_.get(), most - tail.lines, left));
+  }
+  if (fd_) read(fd_.get(), tail);
+  if (!unfinished_.empty()) {
     collector.Add(std::exchange(unfinished_, ""), std::exchange(cut_, 0));
   }
   return collector.Take(fd_ ? WrittenNs(fd_.get()) : 0);

@@ -21,7 +21,7 @@ std::vector<std::string> LogNames(const std::string& folder);
 
 struct LogEntry {
   std::string process;
-  // Without its end. A line beyond LogFile::kMaxLine is cut, and says how much
+  // Without its end. A line beyond LogFile's `max_line` is cut, and says how much
   // of it is missing.
   std::string line;
   // CLOCK_REALTIME and the level, where the line has them.
@@ -41,7 +41,8 @@ class LogFile {
   // What the entries of one Read() may take, of lines however short.
   static constexpr size_t kMaxKept = 64 << 20;
 
-  LogFile(const std::string& folder, std::string name);
+  LogFile(const std::string& folder, std::string name,
+          size_t max_line = kMaxLine);
 
   const std::string& name() const { return name_; }
 
@@ -49,6 +50,10 @@ class LogFile {
   // `since_ns` (CLOCK_REALTIME) the last `most`. `with_rest` also takes a line
   // that has no end yet.
   std::vector<LogEntry> Read(uint64_t since_ns, size_t most, bool with_rest);
+
+  // Instead of Read(), for a reader who asks often: the last `most` lines, for
+  // which no more than they take is read, and at most `max_read` bytes.
+  std::vector<LogEntry> ReadLast(size_t most, off_t max_read);
 
  private:
   class Collector;
@@ -62,6 +67,7 @@ class LogFile {
   void ReadRotated(Collector* collector);
 
   const std::string name_;
+  const size_t max_line_;
   const std::string old_path_;
   std::string read_;  // the last bytes that were read, at most kMark
   UniqueFd old_;      // read once

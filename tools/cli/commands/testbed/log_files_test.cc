@@ -171,6 +171,47 @@ TEST_F(LogFilesTest, AHugeLineIsCutAndTheNextIsWhole) {
   EXPECT_EQ(entries[2].line, cut);
 }
 
+TEST_F(LogFilesTest, TheLastLinesAreReadFromTheEnd) {
+  Append("a.old.log", At(1, "a", "1") + At(2, "a", "2") + At(3, "a", "3"));
+  Append("a.log", At(4, "a", "4") + "of-4\n" + At(5, "a", "5") + "no-end");
+  constexpr off_t kPlenty = 1 << 20;
+  EXPECT_THAT(Ends(Open("a").ReadLast(2, kPlenty)), ElementsAre("5", "no-end"));
+  EXPECT_THAT(Ends(Open("a").ReadLast(5, kPlenty)),
+              ElementsAre("3", "4", "of-4", "5", "no-end"));
+  EXPECT_THAT(Ends(Open("a").ReadLast(9, kPlenty)),
+              ElementsAre("1", "2", "3", "4", "of-4", "5", "no-end"));
+  EXPECT_THAT(Open("a").ReadLast(0, kPlenty), IsEmpty());
+  // What it may not read it lacks: whole lines, of the old log too.
+  const off_t size = static_cast<off_t>(At(5, "a", "5").size());
+  EXPECT_THAT(Ends(Open("a").ReadLast(9, size + 7)),
+              ElementsAre("5", "no-end"));
+  EXPECT_THAT(Ends(Open("a").ReadLast(9, 3 * size + 11)),
+              ElementsAre("3", "4", "of-4", "5", "no-end"));
+  EXPECT_THAT(Open("fifo").ReadLast(9, kPlenty), IsEmpty());
+}
+
+TEST_F(LogFilesTest, OfALineThatAloneIsTooLongTheEndIsThere) {
+  Append("a.log", std::string(9000, 'x') + "end");
+  const auto entries = Open("a").ReadLast(9, 5);
+  ASSERT_EQ(entries.size(), 1u);
+  EXPECT_EQ(entries[0].line, "... xxend");
+}
+
+TEST_F(LogFilesTest, NoMoreIsReadThanTheLastLinesTake) {
+  // It may read 8 MiB, and two blocks are enough for so short lines.
+  Append("a.log", std::string(32 << 20, '\n') + At(1, "a", "1"));
+  const auto bytes_read = [] {
+    std::ifstream counts("/proc/self/io");
+    std::string name;
+    uint64_t value = 0;
+    while (counts >> name >> value && name != "rchar:") continue;
+    return value;
+  };
+  const uint64_t before = bytes_read();
+  EXPECT_THAT(Open("a").ReadLast(200, 8 << 20).size(), 200u);
+  EXPECT_LT(bytes_read() - before, 200'000u);
+}
+
 TEST_F(LogFilesTest, OddFilesDoNotHoldTheReader) {
   ASSERT_EQ(mkfifo((folder_.path() + "/fifo.log").c_str(), 0600), 0);
   EXPECT_THAT(Open("fifo").Read(0, kAll, true), IsEmpty());
