@@ -49,15 +49,6 @@ std::variant<Epoch, Refusal> FarEnd::Accept(const Hello& hello,
     return Refusal{RefusalCode::kOther,
                    "a newer connection of this host has come"};
   }
-  // Who has ended takes its connection along, or is not heard of any more.
-  if (hello.incarnation > incarnation_ && open_ && !lost_ &&
-      Since(alive_, now) <= options_.times.timeout) {
-    return Refusal{
-        RefusalCode::kOther,
-        fmt::format("host {} has a link already, and lives: does another host "
-                    "have its name?",
-                    hello.host)};
-  }
   if (hello.incarnation > incarnation_) DropAll(GoneReason::kFenced);
   connection_ = hello.connection;
   incarnation_ = hello.incarnation;

@@ -538,8 +538,10 @@ TEST_P(FramesOverTlsTest, GarbageInALinkEndsItAndSaysWhy) {
   EXPECT_EQ(client.ReadRefusal(),
             "the near end sends events of ring 1, which is not there");
   // It may not come again as the same.
-  StartNear(far_->address());
-  EXPECT_TRUE(Eventually([&] { return near_->status().lost; }));
+  auto again = TlsNearLink::Start(
+      {near_files_, far_->address(), NearOptions(), engine_}, &device_);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(Eventually([&] { return (*again)->status().lost; }));
   EXPECT_EQ(device_.lost(),
             "host b refuses the link: host a of incarnation 1 has broken a "
             "rule: the near end sends events of ring 1, which is not there");

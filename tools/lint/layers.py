@@ -73,6 +73,8 @@ ARROWS = {
     # What gpud sends, and what a client makes of it.
     # It is a hostile near end.
     "integration_tests/another_kernel.cc": ["kernels/simt"],
+    "integration_tests/linked_sessions_test.cc": [
+        "base", "shm", "proto", "devices/sdk", "mesh", "kernels/catalogue.h", "integration_tests/testbed_process.h"],
     "integration_tests/remote_test.cc": [
         "base", "shm", "proto", "devices/sdk", "mesh", "tools/testbed", "integration_tests/testbed_process.h"],
     "integration_tests/snapshot_picture_test.cc": [
