@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/temp_directory.h"
 #include "base/testing/eventually.h"
 #include "base/testing/test_ca.h"
 #include "devices/sdk/edge.h"

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "mesh/session/step_link.h"
+
 namespace carillon::mesh {
 namespace {
 
@@ -44,6 +46,20 @@ class MemoryChangesTest : public ::testing::TestWithParam<RegionKind> {
 INSTANTIATE_TEST_SUITE_P(Both, MemoryChangesTest,
                          ::testing::Values(RegionKind::kSubmission,
                                            RegionKind::kCompletion));
+
+// Each other piece, which takes the most bytes beside its own.
+TEST_P(MemoryChangesTest, NoStepIsTooLargeForALink) {
+  for (uint64_t at = here_.heap_offset(); at < here_.size(); at += 128) {
+    *here_.At(at) = std::byte{1};
+  }
+  const auto all = Collect(changes_);
+  EXPECT_GT(all.size(), 2u);
+  for (const v1::ChangedMemory& changed : all) {
+    v1::SessionStep step;
+    *step.mutable_changed() = changed;
+    EXPECT_LE(step.ByteSizeLong(), kMaxStepBytes);
+  }
+}
 
 TEST_P(MemoryChangesTest, WhatIsStoredIsTheSameMemory) {
   std::mt19937 random(11);
