@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/results/content_hash.h"
 #include "base/status.h"
 #include "base/subprocess.h"
 #include "base/text.h"
@@ -212,11 +213,7 @@ std::string SimulationOf(const Topology& topology) {
       text += word.substr(word.rfind('/') + 1) + '\n';
     }
   }
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : text) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  }
-  return fmt::format("{:016x}", hash);
+  return fmt::format("{:016x}", ContentHash(text));
 }
 
 // "fpga0=2us": those that have any.
