@@ -26,7 +26,7 @@ struct Command {
   // Complete command lines, shown first in the command's help.
   std::string_view examples;
   // Adds the command's own options and arguments: all commands but the hidden
-  // one have -o table|json (console.json()). The returned function may refer to
+  // ones have -o table|json (console.json()). The returned function may refer to
   // variables that it keeps alive itself.
   Run (*make)(Arguments& arguments, Console& console);
 };

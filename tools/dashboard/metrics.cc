@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/version.h"
 #include "shm/histogram.h"
 #include "tools/cli/ui/proto_json.h"
 #include "tools/dashboard/picture.h"
@@ -89,7 +90,7 @@ std::string ToMetrics(const Sight& sight, const Peaks& peaks) {
   constexpr MetricType kCounter = MetricType::Counter;
   constexpr MetricType kGauge = MetricType::Gauge;
   Family build(kGauge, "carillon_build_info", "Always 1, of this release.");
-  build.Add({{"version", "0.1.0"}}, 1);
+  build.Add({{"version", std::string(kVersion)}}, 1);
   Family up(kGauge, "carillon_gpud_up",
             "1 if gpud sends its figures; all but this, build info, restarts "
             "and strikes are missing otherwise.");

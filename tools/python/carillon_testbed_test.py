@@ -205,6 +205,18 @@ class TestbedTest(unittest.TestCase):
                 finally:
                     shutil.rmtree(kept)
 
+    def test_a_process_that_ends_meanwhile_leaves_none_stopped(self):
+        gone = subprocess.Popen(["true"])
+        gone.wait()
+        with Testbed.up(FPGA) as lab:
+            processes = lab.processes
+            lab.processes = lambda: processes() | {"gone": {"name": "gone", "pid": gone.pid, "state": "ready"}}
+            try:
+                shutil.rmtree(lab.keep())
+            finally:
+                lab.processes = processes
+            lab.wait_for_progress("fpga0", 10)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -29,23 +29,24 @@ Claims::Claims(std::unique_ptr<mesh::Etcd> etcd, std::string_view sweep,
 
 Claims::~Claims() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     ending_ = true;
   }
-  ended_.notify_one();
+  ended_.NotifyOne();
   keeper_.join();
   // If etcd does not answer, it ends the lease by itself.
   if (lease_ != 0) etcd_->Revoke(lease_).IgnoreError();
 }
 
 void Claims::KeepAlive() {
-  std::unique_lock lock(mutex_);
-  while (!ended_.wait_for(lock, kKeepAlivePeriod, [&] { return ending_; })) {
+  MutexLock lock(mutex_);
+  while (!ending_) {
+    ended_.WaitFor(mutex_, kKeepAlivePeriod);
     const auto lease = lease_;
-    if (lease == 0) continue;
-    lock.unlock();
+    if (lease == 0 || ending_) continue;
+    lock.Unlock();
     const absl::Status status = etcd_->KeepAlive(lease);
-    lock.lock();
+    lock.Lock();
     if (absl::IsNotFound(status) && lease_ == lease) lease_ = 0;
   }
 }
@@ -53,17 +54,17 @@ void Claims::KeepAlive() {
 absl::StatusOr<bool> Claims::TryTake(std::string_view run) {
   mesh::Etcd::LeaseId lease;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     lease = lease_;
   }
   if (lease == 0) {
     ASSIGN_OR_RETURN(lease, etcd_->GrantLease(kLeaseLength));
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     lease_ = lease;
   }
   const auto claim = etcd_->PutNew(prefix_ + std::string(run), worker_, lease);
   if (absl::IsNotFound(claim.status())) {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     lease_ = 0;
   }
   RETURN_IF_ERROR(claim.status());

@@ -4,14 +4,13 @@
 #define CARILLON_TOOLS_CLI_SWEEP_CLAIMS_H_
 
 #include <chrono>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
 
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "mesh/etcd/etcd.h"
 
 namespace carillon::cli {
@@ -45,10 +44,10 @@ class Claims {
   const std::unique_ptr<mesh::Etcd> etcd_;
   const std::string prefix_;
   const std::string worker_;
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  bool ending_ = false;            // guarded by mutex_, as the next
-  mesh::Etcd::LeaseId lease_ = 0;  // 0: none
+  Mutex mutex_;
+  CondVar ended_;
+  bool ending_ ABSL_GUARDED_BY(mutex_) = false;
+  mesh::Etcd::LeaseId lease_ ABSL_GUARDED_BY(mutex_) = 0;  // 0: none
   std::thread keeper_;
 };
 

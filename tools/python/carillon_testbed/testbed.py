@@ -38,6 +38,14 @@ def is_stopped(pid):
     return True
 
 
+def go_on(pid):
+    """Lets a stopped process go on, if it is still there."""
+    try:
+        os.kill(pid, signal.SIGCONT)
+    except ProcessLookupError:
+        pass
+
+
 def how_to_read(kept):
     """Bazel packs its folder of outputs and removes the folder when the test ends."""
     target = os.environ.get("TEST_TARGET")
@@ -251,8 +259,12 @@ class Testbed:
         try:
             for process in self.processes().values():
                 if process["state"] != "ended" and not is_stopped(process["pid"]):
+                    try:
+                        os.kill(process["pid"], signal.SIGSTOP)
+                    except ProcessLookupError:  # it has ended meanwhile
+                        continue
                     stopped.append(process["pid"])
-                    self.signal(process["name"], signal.SIGSTOP)
+                    self._wait(lambda: is_stopped(process["pid"]), BOUND_S, lambda: f"{process['name']} runs")
             for name in ["recorder", "logs"]:
                 if (self.directory / name).is_dir():
                     shutil.copytree(self.directory / name, folder / name)
@@ -261,7 +273,7 @@ class Testbed:
                     shutil.copy(file, folder)
         finally:
             for pid in stopped:
-                os.kill(pid, signal.SIGCONT)
+                go_on(pid)
         return folder
 
     def down(self):
@@ -278,10 +290,7 @@ class Testbed:
         for process in self.processes().values():
             # What is stopped cannot end in order.
             if process["state"] != "ended":
-                try:
-                    os.kill(process["pid"], signal.SIGCONT)
-                except ProcessLookupError:
-                    pass
+                go_on(process["pid"])
         supervisor.terminate()
         try:
             supervisor.wait(BOUND_S)

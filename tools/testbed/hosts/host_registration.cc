@@ -125,6 +125,10 @@ HostRegistration::HostRegistration(std::unique_ptr<mesh::Etcd> etcd,
   record_.state.host = host_;
   record_.state.hosts = topology.part->hosts;
   record_.state.supervisor = OwnIdentity();
+  if (!topology.part->has_gpu) return;
+  for (const HostPart::Link& link : topology.part->links) {
+    record_.links[link.peer] = link.address.ToString();
+  }
 }
 
 absl::StatusOr<std::unique_ptr<HostRegistration>> HostRegistration::Take(
@@ -136,11 +140,6 @@ absl::StatusOr<std::unique_ptr<HostRegistration>> HostRegistration::Take(
   }
   std::unique_ptr<HostRegistration> taken(
       new HostRegistration(std::move(etcd), topology, std::move(options)));
-  if (part.has_gpu) {
-    for (const HostPart::Link& link : part.links) {
-      taken->record_.links[link.peer] = link.address.ToString();
-    }
-  }
   ASSIGN_OR_RETURN(const bool down, WantsDown(*taken->etcd_, taken->keys_));
   if (down) {
     return absl::FailedPreconditionError(
@@ -148,7 +147,12 @@ absl::StatusOr<std::unique_ptr<HostRegistration>> HostRegistration::Take(
                     "hosts shows none",
                     topology.name));
   }
-  ASSIGN_OR_RETURN(const auto holder, taken->Register(ToText(taken->record_)));
+  std::string value;
+  {
+    MutexLock lock(taken->mutex_);
+    value = ToText(taken->record_);
+  }
+  ASSIGN_OR_RETURN(const auto holder, taken->Register(value));
   if (!holder.empty()) {
     return HostIsUp(topology, holder);
   }
@@ -184,10 +188,10 @@ absl::StatusOr<std::string> HostRegistration::Register(
 HostRegistration::~HostRegistration() {
   if (!keeper_.joinable()) return;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     ending_ = true;
   }
-  wake_.notify_one();
+  wake_.NotifyOne();
   keeper_.join();
   if (lease_ == 0 || !lost_.ok()) return;
   // If etcd does not answer, the lease ends by itself.
@@ -201,20 +205,20 @@ HostRegistration::~HostRegistration() {
 
 void HostRegistration::Publish(const TestbedState& state) {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     record_.state = state;
     changed_ = true;
   }
-  wake_.notify_one();
+  wake_.NotifyOne();
 }
 
 void HostRegistration::NoteFailure(const absl::Status& failure) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   failure_ = std::string(failure.message());
 }
 
 absl::Status HostRegistration::Judge() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return lost_;
 }
 
@@ -262,13 +266,13 @@ absl::Status HostRegistration::AwaitGpu(HostPart& part, milliseconds patience,
 
 void HostRegistration::Keep() {
   bool away = false;
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   // What others read if nobody sees its end.
   std::string last = ToText(LastOfHost{record_.Place(), ""});
   while (!ending_ && lost_.ok()) {
     const bool changed = std::exchange(changed_, false);
     const std::string value = ToText(record_);
-    lock.unlock();
+    lock.Unlock();
     absl::Status status = Look(changed, value);
     if (status.ok() && !last.empty()) {
       status = etcd_->Put(keys_.last(host_), last);
@@ -280,10 +284,11 @@ void HostRegistration::Keep() {
       options_.say("etcd answers again");
     }
     away = !status.ok();
-    lock.lock();
+    lock.Lock();
     if (away) changed_ |= changed;
-    wake_.wait_for(lock, kPeriod,
-                   [&] { return ending_ || (changed_ && !away); });
+    const auto next = Clock::now() + kPeriod;
+    while (!ending_ && (!changed_ || away) && wake_.WaitUntil(mutex_, next)) {
+    }
   }
 }
 
@@ -342,7 +347,7 @@ void HostRegistration::Lose(const std::string& place) {
   const std::string why =
       fmt::format("host '{}' is another supervisor's now ({})", host_, place);
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     lost_ = absl::AbortedError(why);
   }
   End(why);

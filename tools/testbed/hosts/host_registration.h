@@ -4,17 +4,16 @@
 #define CARILLON_TOOLS_TESTBED_HOSTS_HOST_REGISTRATION_H_
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
 
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "base/tls_files.h"
 #include "mesh/etcd/etcd.h"
 #include "tools/testbed/hosts/host_record.h"
@@ -98,13 +97,13 @@ class HostRegistration {
   // By when the devices' hosts are to have gone.
   std::optional<std::chrono::steady_clock::time_point> last_call_;
 
-  mutable std::mutex mutex_;
-  std::condition_variable wake_;
-  HostRecord record_;     // guarded by mutex_, as the next
-  bool changed_ = false;  // since it was put
-  bool ending_ = false;
-  std::string failure_;
-  absl::Status lost_;
+  mutable Mutex mutex_;
+  CondVar wake_;
+  HostRecord record_ ABSL_GUARDED_BY(mutex_);
+  bool changed_ ABSL_GUARDED_BY(mutex_) = false;  // since it was put
+  bool ending_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string failure_ ABSL_GUARDED_BY(mutex_);
+  absl::Status lost_ ABSL_GUARDED_BY(mutex_);
   std::thread keeper_;
 };
 

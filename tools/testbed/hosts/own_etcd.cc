@@ -168,13 +168,13 @@ ProcessRecord OwnEtcdKeeper::record() const {
   // First: a change from here on is told anew.
   eventfd_t ignored = 0;
   eventfd_read(changed_.get(), &ignored);
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return record_;
 }
 
 void OwnEtcdKeeper::Change(const std::function<void(ProcessRecord&)>& change) {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     change(record_);
   }
   eventfd_write(changed_.get(), 1);

@@ -5,13 +5,13 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "base/testbed_paths.h"
 #include "base/unique_fd.h"
 #include "mesh/etcd/etcd.h"
@@ -51,8 +51,8 @@ class OwnEtcdKeeper {
   const std::unique_ptr<mesh::Etcd> etcd_;
   const std::string want_;
   const UniqueFd changed_;
-  mutable std::mutex mutex_;
-  ProcessRecord record_;  // guarded by mutex_
+  mutable Mutex mutex_;
+  ProcessRecord record_ ABSL_GUARDED_BY(mutex_);
   std::jthread thread_;
 };
 
