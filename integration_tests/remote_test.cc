@@ -890,7 +890,10 @@ TEST_F(RemoteTest, AGpudWithoutALinkDoesNotStartAndSaysWhy) {
     }
     return Message(Testbed::Start(flags).status());
   };
-  EXPECT_THAT(refusal("--link-peer", "c"), HasSubstr("is not of host 'c'"));
+  EXPECT_THAT(
+      refusal("--link-peer", "c"),
+      HasSubstr(
+          "answers: the certificate of CN=b is of b, and not of host 'c'"));
   EXPECT_THAT(refusal("--link-ca", near_files_.key), HasSubstr("--link-ca"));
   EXPECT_THAT(refusal("--backend", "cpu"),
               HasSubstr("go with --backend remote"));

@@ -219,8 +219,8 @@ TEST_F(NearEndTest, WhoIsNotExpectedIsNamedAndTheLeaseGoesOn) {
                   "the other end is of testbed 'home', and 'lab' is expected: "
                   "let each testbed have addresses of its own"),
         std::pair(differs([](Hello& h) { h.host = "c"; }),
-                  "the other end is of host 'c', and 'b' is expected: does "
-                  "the address belong to another host?"),
+                  "the other end is of host 'c', and 'b' is expected: is "
+                  "the address another host's, or the port another link's?"),
         std::pair(differs([](Hello& h) { h.build = "2"; }),
                   "the other end is of build '2', and '1' is expected: "
                   "install the same Carillon on both hosts"),

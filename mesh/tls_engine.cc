@@ -85,17 +85,19 @@ absl::Status Unavailable(const HostPort& address, int error) {
       fmt::format("{}: {}", address.ToString(), std::strerror(error)));
 }
 
-std::string ListensAt(int fd) {
+// `name`: getsockname() or getpeername().
+template <class Name>
+HostPort AddressOf(int fd, Name name) {
   sockaddr_storage storage{};
   socklen_t size = sizeof(storage);
   auto* const any = reinterpret_cast<sockaddr*>(&storage);
   char host[NI_MAXHOST] = "";
   char port[NI_MAXSERV] = "0";
-  if (getsockname(fd, any, &size) == 0) {
+  if (name(fd, any, &size) == 0) {
     getnameinfo(any, size, host, sizeof(host), port, sizeof(port),
                 NI_NUMERICHOST | NI_NUMERICSERV);
   }
-  return HostPort{host, static_cast<uint16_t>(std::atoi(port))}.ToString();
+  return HostPort{host, static_cast<uint16_t>(std::atoi(port))};
 }
 
 std::string OtherEngine(Engine theirs, Engine mine) {
@@ -258,7 +260,12 @@ absl::Status TlsNearLink::Connect() {
     }
     Wait(stream.fd(), stream.poll_events(), deadline);
   }
-  RETURN_IF_ERROR(stream.CheckPeer(link_.peer));
+  if (const absl::Status checked = stream.CheckPeer(link_.peer);
+      !checked.ok()) {
+    return absl::Status(
+        checked.code(),
+        fmt::format("{} answers: {}", address_.ToString(), checked.message()));
+  }
   std::unique_ptr<UcxStream> ucx;
   if (ucx_ != nullptr) {
     ASSIGN_OR_RETURN(ucx, Meet(stream, deadline));
@@ -368,12 +375,15 @@ absl::Status TlsNearLink::Step(Epoch epoch, std::span<char> buffer,
 // A connection that somebody has opened.
 struct TlsFarLink::Peer {
   Peer(const TlsContext& context, UniqueFd fd, Nanoseconds deadline)
-      : stream(context, TlsSide::kServer, std::move(fd)), deadline(deadline) {}
+      : from(AddressOf(fd.get(), getpeername).host),
+        stream(context, TlsSide::kServer, std::move(fd)),
+        deadline(deadline) {}
 
   LinkStream& carrier() {
     return ucx ? static_cast<LinkStream&>(*ucx) : stream;
   }
 
+  const std::string from;  // its address, without the port
   TlsStream stream;
   std::unique_ptr<UcxStream> ucx;  // of UCX, once it has a ticket
   Stage stage = Stage::kHandshake;
@@ -400,9 +410,12 @@ absl::StatusOr<std::unique_ptr<TlsFarLink>> TlsFarLink::Start(
       setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) != 0 ||
       bind(fd.get(), found->ai_addr, found->ai_addrlen) != 0 ||
       listen(fd.get(), kBacklog) != 0) {
-    return Unavailable(address, errno);
+    if (errno != EADDRNOTAVAIL) return Unavailable(address, errno);
+    return absl::UnavailableError(
+        fmt::format("{}: no address of this machine: is it another host's?",
+                    address.ToString()));
   }
-  std::string where = ListensAt(fd.get());
+  std::string where = AddressOf(fd.get(), getsockname).ToString();
   std::unique_ptr<TlsFarLink> link(
       new TlsFarLink(std::move(context), std::move(ucx), std::move(fd),
                      std::move(where), settings.link, host));
@@ -528,7 +541,7 @@ absl::Status TlsFarLink::Step(Peer& peer) {
       peer.stage = Stage::kHello;
       peer.idle = false;
       if (!checked.ok()) {
-        Refuse(peer, {RefusalCode::kOther, std::string(checked.message())});
+        Refuse(peer, Misdirected(std::string(checked.message())));
       }
       return absl::OkStatus();
     }
@@ -589,7 +602,8 @@ absl::Status TlsFarLink::Greet(Peer& peer) {
       return far_.Receive(peer.epoch, peer.first.TakeRest(), NowNs());
     }
   }
-  Refuse(peer, std::get<Refusal>(answer));
+  const Refusal& refusal = std::get<Refusal>(answer);
+  Refuse(peer, hello->host == link_.peer ? refusal : Misdirected(refusal.why));
   return absl::OkStatus();
 }
 
@@ -637,6 +651,12 @@ absl::Status TlsFarLink::SayWhyNot(Peer& peer) {
   return absl::OkStatus();
 }
 
+Refusal TlsFarLink::Misdirected(std::string_view why) const {
+  return {RefusalCode::kOther,
+          fmt::format("{} is where host {} waits for host {}: {}", address_,
+                      link_.self.host, link_.peer, why)};
+}
+
 void TlsFarLink::Refuse(Peer& peer, const Refusal& refusal) {
   peer.stage = Stage::kRefused;
   peer.deadline = NowNs() + kFarewell;
@@ -644,7 +664,8 @@ void TlsFarLink::Refuse(Peer& peer, const Refusal& refusal) {
   AppendFrame(refusal, &peer.out);
   MutexLock lock(mutex_);
   ++status_.refused;
-  status_.error = status_.refusal = refusal.why;
+  status_.error = status_.refusal =
+      fmt::format("{}: {}", peer.from, refusal.why);
 }
 
 void TlsFarLink::End(Peer& peer, const absl::Status& why) {

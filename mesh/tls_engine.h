@@ -169,6 +169,8 @@ class TlsFarLink {
   absl::Status Serve(Peer& peer);
   std::vector<pollfd> Descriptors();
   absl::Status SayWhyNot(Peer& peer);
+  // To another host than the one that this link is for.
+  Refusal Misdirected(std::string_view why) const;
   void Refuse(Peer& peer, const Refusal& refusal);
   void End(Peer& peer, const absl::Status& why);
 

@@ -413,9 +413,33 @@ TEST_P(TlsEngineTest, AnotherHostsCertificateOpensNoLink) {
   StartFar();
   StartNear(far_->address(), NearOptions(),
             Files("c", "URI:carillon:role:link,DNS:c"));
-  ExpectNearError(
-      "host b refuses the link: the certificate of CN=c is not of host 'a': "
-      "ask the owner of the CA for one with DNS:a");
+  ExpectNearError(fmt::format(
+      "host b refuses the link: {} is where host b waits for host a: the "
+      "certificate of CN=c is of c, and not of host 'a': is the address "
+      "another host's, or the port another link's? If not, ask the owner of "
+      "the CA for one with DNS:a",
+      far_->address()));
+  ExpectFarError("127.0.0.1: " + far_->address() + " is where host b waits");
+}
+
+// One certificate for all hosts: only what they say tells them apart.
+TEST_P(TlsEngineTest, CrossedLinksNameWhoIsWhere) {
+  const TlsFiles all = Files("all", "URI:carillon:role:link,DNS:a,DNS:b,DNS:c");
+  StartFar(FarOptions(), all);
+  LinkOptions other = NearOptions();
+  other.self.host = "c";
+  StartNear(far_->address(), other, all);
+  ExpectNearError(fmt::format(
+      "host b refuses the link: {} is where host b waits for host a: the other "
+      "end is of host 'c', and 'a' is expected: is the address another "
+      "host's, or the port another link's?",
+      far_->address()));
+  ExpectFarError("the other end is of host 'c', and 'a' is expected");
+  // An address that another machine has.
+  const auto link =
+      TlsFarLink::Start({all, "192.0.2.1:0", FarOptions(), engine_}, &gpu_);
+  EXPECT_EQ(link.status().message(),
+            "192.0.2.1:0: no address of this machine: is it another host's?");
 }
 
 TEST_P(TlsEngineTest, ANearEndSendsNothingToAFarEndWithoutTheRoleOrName) {
@@ -429,7 +453,9 @@ TEST_P(TlsEngineTest, ANearEndSendsNothingToAFarEndWithoutTheRoleOrName) {
   LinkOptions near = NearOptions();
   near.peer = "d";
   StartNear(far_->address(), near);
-  ExpectNearError("the certificate of CN=d is not of host 'd'");
+  ExpectNearError(far_->address() +
+                  " answers: the certificate of CN=d is of b, and not of host "
+                  "'d': is the address another host's");
   EXPECT_EQ(far_->status().connections, 0u);
 }
 
