@@ -288,7 +288,7 @@ std::string RemoteLink::ToString() const {
     }
   }
   return fmt::format(
-      "{} ({}), {}", options_.peer, options_.address,
+      "{} ({}), now {}", options_.peer, options_.address,
       now.up ? "up" + waits
              : fmt::format("down: {}",
                            now.error.empty() ? "no answer" : now.error));

@@ -56,10 +56,11 @@ void ReadCounters(const Counters& counters, Figures* figures) {
 Figures OfNearEnd(const v1::GetStatusResponse& status,
                   const testbed::SnapshotRates& rates) {
   Figures figures{.events_per_s = rates.all()};
-  // "by link to b (10.0.0.6:4711), down: Connection refused"
+  // "by link to b (10.0.0.6:4711), now down: Connection refused"
+  constexpr std::string_view kNow = "), now ";
   const std::string& said = status.backend_description();
-  const size_t at = said.find("), ");
-  figures.state = at == said.npos ? said : said.substr(at + 3);
+  const size_t at = said.find(kNow);
+  figures.state = at == said.npos ? said : said.substr(at + kNow.size());
   for (const v1::LaunchPath& path : status.launch_paths()) {
     ReadCounters(path.counters(), &figures);
   }
