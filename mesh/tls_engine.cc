@@ -140,18 +140,24 @@ absl::StatusOr<std::unique_ptr<TlsNearLink>> TlsNearLink::Start(
   RETURN_IF_ERROR(Resolve(address).status());
   ASSIGN_OR_RETURN(std::shared_ptr<UcxContext> ucx, UcxFor(settings.engine));
   std::unique_ptr<TlsNearLink> link(new TlsNearLink(
-      std::move(context), std::move(ucx), address, settings.link, host));
+      std::move(context), std::move(ucx), address, settings, host));
   link->thread_ = std::thread([self = link.get()] { self->Run(); });
   return link;
 }
 
 TlsNearLink::TlsNearLink(TlsContext context, std::shared_ptr<UcxContext> ucx,
-                         HostPort address, LinkOptions link, NearHost* host)
+                         HostPort address, const Settings& settings,
+                         NearHost* host)
     : context_(std::move(context)),
       ucx_(std::move(ucx)),
       address_(std::move(address)),
-      link_(std::move(link)),
-      near_(link_, host, NowNs()) {}
+      link_(settings.link),
+      replayed_before_(settings.history.replayed),
+      near_(link_, host, NowNs()),
+      down_(settings.history.down) {
+  status_.connections = settings.history.connections;
+  status_.refused = settings.history.refused;
+}
 
 TlsNearLink::~TlsNearLink() {
   stop_ = true;
@@ -185,8 +191,16 @@ LinkStatus TlsNearLink::status() {
   status.rtt = near_.rtt();
   status.clock = near_.clock();
   status.in_flight = near_.in_flight();
-  status.replayed = near_.replayed();
+  status.replayed = replayed_before_ + near_.replayed();
   return status;
+}
+
+LinkHistory TlsNearLink::history() {
+  const Turns::Turn turn(turns_, mutex_);
+  DownTime down = down_;
+  if (status_.connections > 0) down.GoDown(NowNs());
+  return {status_.connections, status_.refused,
+          replayed_before_ + near_.replayed(), down};
 }
 
 void TlsNearLink::Run() {
@@ -596,6 +610,8 @@ absl::Status TlsFarLink::Greet(Peer& peer) {
     if (const auto* epoch = std::get_if<Epoch>(&answer)) {
       peer.epoch = *epoch;
       peer.stage = Stage::kServed;
+      // The near end has left the one before, of whose end nothing came.
+      if (served_ != nullptr) down_.GoDown(NowNs());
       served_ = &peer;
       ++status_.connections;
       down_.ComeUp(NowNs());

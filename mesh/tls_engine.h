@@ -53,6 +53,14 @@ struct LinkStatus {
   uint64_t replayed = 0;
 };
 
+// What of LinkStatus a link that is lost hands on to the next one.
+struct LinkHistory {
+  uint64_t connections = 0;
+  uint64_t refused = 0;
+  uint64_t replayed = 0;
+  DownTime down = {};
+};
+
 // Wakes a thread that polls.
 class Alarm {
  public:
@@ -74,6 +82,7 @@ class TlsNearLink {
     std::string address;  // of the far end: "10.0.0.5:4711", in numbers
     LinkOptions link;
     Engine engine = Engine::kTls;
+    LinkHistory history = {};  // of the link before
   };
 
   // Whether the other end is there, does not matter: see status(). Errors:
@@ -90,10 +99,12 @@ class TlsNearLink {
   void With(const std::function<void(NearEnd&)>& use);
 
   LinkStatus status();
+  // It is down from now on, if it was ever up.
+  LinkHistory history();
 
  private:
   TlsNearLink(TlsContext context, std::shared_ptr<UcxContext> ucx,
-              HostPort address, LinkOptions link, NearHost* host);
+              HostPort address, const Settings& settings, NearHost* host);
   void Run();
   // One connection, from its beginning to its end; why it has ended.
   absl::Status Connect();
@@ -115,6 +126,7 @@ class TlsNearLink {
   const std::shared_ptr<UcxContext> ucx_;  // null: the engine is tls
   const HostPort address_;
   const LinkOptions link_;
+  const uint64_t replayed_before_;  // by the links before
   const Alarm alarm_;
   std::atomic<bool> stop_{false};  // written by the destructor, read by thread_
   Mutex mutex_;

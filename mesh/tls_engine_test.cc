@@ -396,6 +396,44 @@ TEST_P(TlsEngineTest, ANearEndThatIsStartedAgainGoesOn) {
   ExpectEachRanOnce(200);
 }
 
+// So that both ends say how often the link was down.
+TEST_P(TlsEngineTest, ALinkGoesOnWithTheHistoryOfTheOneBefore) {
+  StartFar();
+  StartNear(far_->address());
+  ASSERT_TRUE(RunUpTo(10));
+  const LinkHistory history = near_->history();
+  near_.reset();
+  device_.Restart();
+  LinkOptions next = NearOptions();
+  next.self.incarnation = 2;
+  auto link = TlsNearLink::Start(
+      {near_files_, far_->address(), next, engine_, history}, &device_);
+  ASSERT_TRUE(link.ok()) << link.status();
+  near_ = *std::move(link);
+  EXPECT_TRUE(Eventually([&] { return near_->status().up; }));
+  EXPECT_EQ(near_->status().connections, 2u);
+  EXPECT_EQ(near_->status().downs, 1u);
+  EXPECT_GT(near_->status().down, 0u);
+  EXPECT_EQ(far_->status().connections, 2u);
+  EXPECT_EQ(far_->status().downs, 1u);
+}
+
+TEST_P(TlsEngineTest, AConnectionThatTakesAnothersPlaceIsNoSecondOne) {
+  StartFar();
+  StartNear(far_->address());
+  EXPECT_TRUE(Eventually([&] { return near_->status().up; }));
+  // The same near end again, of whose first connection no end has come.
+  const auto again = TlsNearLink::Start(
+      {near_files_, far_->address(), NearOptions(), engine_}, &device_);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(Eventually([&] { return far_->status().connections > 1; }));
+  EXPECT_TRUE(Eventually([&] {
+    const LinkStatus status = far_->status();
+    return status.up && status.downs + 1 == status.connections;
+  })) << far_->status().downs
+      << " of " << far_->status().connections;
+}
+
 TEST_P(TlsEngineTest, AnotherRoleOpensNoLink) {
   StartFar();
   StartNear(far_->address(), NearOptions(),

@@ -288,6 +288,17 @@ TEST_F(SimulatedLinksTest, AHostShowsItsDevicesAndSaysWhereToAskForTheRest) {
                 HasSubstr("relays its devices to the GPU's host 'b'"));
   }
   EXPECT_THAT(hosts_["b"]->Call({"ekt"}).out, HasSubstr("camera-a"));
+  const auto link = [&] {
+    return Json::parse(
+        hosts_["b"]->Call({"links", "-o", "json"}).out)["links"][0];
+  };
+  EXPECT_TRUE(Eventually([&] { return link()["state"] == "up"; })) << link();
+  EXPECT_EQ(link()["connections"], 1);
+  relays_["a"]->Cut(true);
+  EXPECT_TRUE(Eventually([&] { return link()["state"] == "down"; })) << link();
+  relays_["a"]->Cut(false);
+  EXPECT_TRUE(Eventually([&] { return link()["state"] == "up"; })) << link();
+  EXPECT_EQ(link()["downs"], 1);
 }
 
 TEST_F(SimulatedLinksTest, LinkdThatIsStartedAgainIsRefusedAndOthersGoOn) {
