@@ -522,7 +522,9 @@ TEST_F(RemoteTest, AnOldGpudIsFencedAndItsDevicesEnd) {
   EXPECT_GT(report.total.ok, 0u);
   EXPECT_LE(report.total.failed, 32u);  // those that were in flight
   EXPECT_TRUE(a_->gpud().WaitForOutput("this gpud has no link any more"));
-  EXPECT_THAT(a_->gpud().output(), HasSubstr("has come after the one of"));
+  EXPECT_THAT(a_->gpud().output(), AllOf(HasSubstr("has come after the one of"),
+                                         HasSubstr(", from 127.0.0.1 at 20")));
+  EXPECT_TRUE(linkd_->WaitForOutput("takes the place of one of that name"));
   EXPECT_THAT(a_->Status().backend_description(), HasSubstr("down: "));
   const auto second =
       (*newer)->StartDevice("echo1", "integration_tests/echo_device",

@@ -745,7 +745,9 @@ TEST_F(FarEndTest, WhoIsNotExpectedIsRefusedWithASentence) {
   hello = NearOptions().self;
   hello.incarnation = 2;
   EXPECT_EQ(Refused(hello),
-            "host a of incarnation 3 has come after the one of 2");
+            "host a of incarnation 3 has come after the one of 2: the older "
+            "one no longer serves; if these are two machines, give each a name "
+            "of its own");
   EXPECT_TRUE(far_.is_up()) << "a refused host has disturbed the other one";
 }
 

@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -98,6 +100,11 @@ HostPort AddressOf(int fd, Name name) {
                 NI_NUMERICHOST | NI_NUMERICSERV);
   }
   return HostPort{host, static_cast<uint16_t>(std::atoi(port))};
+}
+
+std::string TimeOfDay() {
+  return absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", absl::Now(),
+                          absl::UTCTimeZone());
 }
 
 std::string OtherEngine(Engine theirs, Engine mine) {
@@ -606,10 +613,23 @@ absl::Status TlsFarLink::Greet(Peer& peer) {
   std::variant<Epoch, Refusal> answer;
   {
     MutexLock lock(mutex_);
-    answer = far_.Accept(*hello, NowNs());
+    const uint64_t before = far_.incarnation();
+    answer = far_.Accept(*hello, NowNs(),
+                         fmt::format("from {} at {}", peer.from, TimeOfDay()));
     if (const auto* epoch = std::get_if<Epoch>(&answer)) {
       peer.epoch = *epoch;
       peer.stage = Stage::kServed;
+      // One that was killed on the same machine has hung up before.
+      if (before != 0 && hello->incarnation > before &&
+          (served_ != nullptr || peer.from != from_)) {
+        ++status_.takeovers;
+        status_.takeover = fmt::format(
+            "host {} has come from {}, and takes the place of one of that name "
+            "that was still there, from {}: if these are two machines, give "
+            "each a name of its own",
+            hello->host, peer.from, from_);
+      }
+      from_ = peer.from;
       // The near end has left the one before, of whose end nothing came.
       if (served_ != nullptr) down_.GoDown(NowNs());
       served_ = &peer;

@@ -51,6 +51,10 @@ struct LinkStatus {
   uint64_t in_flight = 0;  // events that are rung and not stored, or freed
   // Of the near end: events that were sent again on a later connection.
   uint64_t replayed = 0;
+  // Of the far end: how often a near host took the place of another one of its
+  // name that was still there; and of the last one, whose.
+  uint64_t takeovers = 0;
+  std::string takeover;
 };
 
 // What of LinkStatus a link that is lost hands on to the next one.
@@ -199,6 +203,7 @@ class TlsFarLink {
   Mutex mutex_;
   Turns turns_;                                     // of With() and status()
   Peer* served_ ABSL_GUARDED_BY(mutex_) = nullptr;  // the newest; null: none
+  std::string from_ ABSL_GUARDED_BY(mutex_);        // whence that one has come
   FarEnd far_ ABSL_GUARDED_BY(mutex_);
   LinkStatus status_ ABSL_GUARDED_BY(mutex_);
   DownTime down_ ABSL_GUARDED_BY(mutex_);

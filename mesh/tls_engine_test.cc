@@ -30,6 +30,7 @@ using shm::Sequence;
 using testing::HasSubstr;
 
 constexpr Nanoseconds kMs = 1'000'000;
+constexpr LinkTimes kPatient = {.ping = 20 * kMs, .timeout = 600'000 * kMs};
 constexpr RingId kRing(1);
 const RingLimits kLimits{8, 64, 64};
 
@@ -396,15 +397,57 @@ TEST_P(TlsEngineTest, ANearEndThatIsStartedAgainGoesOn) {
   ExpectEachRanOnce(200);
 }
 
+TEST_P(TlsEngineTest, OfTwoHostsOfOneNameTheOlderIsToldWhoCameAndStops) {
+  LinkOptions far = FarOptions();
+  LinkOptions newer = NearOptions();
+  far.times = newer.times = kPatient;
+  StartFar(far);
+  StartNear(far_->address(), newer);
+  ASSERT_TRUE(RunUpTo(10));
+  EXPECT_EQ(far_->status().takeovers, 0u);
+  newer.self.incarnation = 2;
+  Device other;
+  auto link = TlsNearLink::Start({near_files_, far_->address(), newer, engine_},
+                                 &other);
+  ASSERT_TRUE(link.ok()) << link.status();
+  EXPECT_TRUE(Eventually([&] { return near_->status().lost; }));
+  EXPECT_TRUE(near_->status().fenced);
+  EXPECT_THAT(device_.lost(),
+              testing::ContainsRegex(
+                  "host a of incarnation 2 has come after the one of 1, from "
+                  "127.0.0.1 at 20..-..-.. ..:..:.. UTC: the older one no "
+                  "longer serves; if these are two machines, give each a name "
+                  "of its own"));
+  EXPECT_EQ(far_->status().takeovers, 1u);
+  EXPECT_THAT(far_->status().takeover,
+              HasSubstr("host a has come from 127.0.0.1, and takes the place "
+                        "of one of that name that was still there"));
+  // The newer one keeps it: the older one does not come again.
+  EXPECT_TRUE(Eventually([&] { return (*link)->status().up; }));
+  EXPECT_EQ((*link)->status().downs, 0u);
+  EXPECT_EQ(far_->status().connections, 2u);
+  // One that comes after its end takes nobody's place.
+  link->reset();
+  EXPECT_TRUE(Eventually([&] { return !far_->status().up; }));
+  newer.self.incarnation = 3;
+  link = TlsNearLink::Start({near_files_, far_->address(), newer, engine_},
+                            &other);
+  ASSERT_TRUE(link.ok()) << link.status();
+  EXPECT_TRUE(Eventually([&] { return (*link)->status().up; }));
+  EXPECT_EQ(far_->status().takeovers, 1u);
+}
+
 // So that both ends say how often the link was down.
 TEST_P(TlsEngineTest, ALinkGoesOnWithTheHistoryOfTheOneBefore) {
-  StartFar();
-  StartNear(far_->address());
+  LinkOptions far = FarOptions();
+  LinkOptions next = NearOptions();
+  far.times = next.times = kPatient;
+  StartFar(far);
+  StartNear(far_->address(), next);
   ASSERT_TRUE(RunUpTo(10));
   const LinkHistory history = near_->history();
   near_.reset();
   device_.Restart();
-  LinkOptions next = NearOptions();
   next.self.incarnation = 2;
   auto link = TlsNearLink::Start(
       {near_files_, far_->address(), next, engine_, history}, &device_);

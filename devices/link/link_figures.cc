@@ -3,13 +3,15 @@
 #include <spdlog/spdlog.h>
 
 #include <iterator>
+#include <utility>
 
 namespace carillon::link {
 namespace {
 
 // In the order of Show().
-constexpr const char* kNames[] = {"up",    "connections", "refused",  "rtt_ns",
-                                  "downs", "down_ns",     "in_flight"};
+constexpr const char* kNames[] = {"up",        "connections", "refused",
+                                  "rtt_ns",    "downs",       "down_ns",
+                                  "takeovers", "in_flight"};
 
 }  // namespace
 
@@ -24,9 +26,13 @@ void LinkFigures::Show(const mesh::LinkStatus& status, edge::Device& device) {
     spdlog::warn("refuses a link: {}", said_refusal_);
   }
   refused_ = status.refused;
-  const uint64_t values[] = {
-      status.up,    status.connections, status.refused,  status.rtt.value_or(0),
-      status.downs, status.down,        status.in_flight};
+  if (status.takeovers != std::exchange(takeovers_, status.takeovers)) {
+    spdlog::warn("{}", status.takeover);
+  }
+  const uint64_t values[] = {status.up,        status.connections,
+                             status.refused,   status.rtt.value_or(0),
+                             status.downs,     status.down,
+                             status.takeovers, status.in_flight};
   static_assert(std::size(values) == std::size(kNames));
   for (size_t i = 0; i < std::size(values); ++i) {
     device.SetCounter(static_cast<uint32_t>(i), values[i]);

@@ -22,7 +22,8 @@ class LinkFigures {
   void Show(const mesh::LinkStatus& status, edge::Device& device);
 
  private:
-  uint64_t refused_ = 0;      // when it was last shown
+  uint64_t refused_ = 0;      // when they were last shown
+  uint64_t takeovers_ = 0;    // the same
   std::string said_refusal_;  // the last one that the log has
 };
 

@@ -293,12 +293,11 @@ TEST_F(SimulatedLinksTest, AHostShowsItsDevicesAndSaysWhereToAskForTheRest) {
         hosts_["b"]->Call({"links", "-o", "json"}).out)["links"][0];
   };
   EXPECT_TRUE(Eventually([&] { return link()["state"] == "up"; })) << link();
-  EXPECT_EQ(link()["connections"], 1);
   relays_["a"]->Cut(true);
   EXPECT_TRUE(Eventually([&] { return link()["state"] == "down"; })) << link();
   relays_["a"]->Cut(false);
   EXPECT_TRUE(Eventually([&] { return link()["state"] == "up"; })) << link();
-  EXPECT_EQ(link()["downs"], 1);
+  EXPECT_GE(link()["downs"], 1);
 }
 
 TEST_F(SimulatedLinksTest, LinkdThatIsStartedAgainIsRefusedAndOthersGoOn) {
