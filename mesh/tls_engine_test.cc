@@ -484,9 +484,9 @@ TEST_P(TlsEngineTest, AnotherRoleOpensNoLink) {
                   "URI:carillon:role:viewer,DNS:a,"
                   "DNS:carillon:role:link,email:carillon:role:link"));
   ExpectNearError(
-      "host b refuses the link: a link needs the role link, which the "
-      "certificate of CN=viewer does not carry: ask the owner of the CA for "
-      "one with URI:carillon:role:link");
+      " is where host b waits for host a: a link needs the role link, which "
+      "the certificate of CN=viewer does not carry: ask the owner of the CA "
+      "for one with URI:carillon:role:link");
   EXPECT_TRUE(gpu_.runs(*far_).empty());
 }
 
