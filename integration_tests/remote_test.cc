@@ -522,7 +522,9 @@ TEST_F(RemoteTest, AnOldGpudIsFencedAndItsDevicesEnd) {
   EXPECT_GT(report.total.ok, 0u);
   EXPECT_LE(report.total.failed, 32u);  // those that were in flight
   EXPECT_TRUE(a_->gpud().WaitForOutput("this gpud has no link any more"));
-  EXPECT_THAT(a_->gpud().output(), HasSubstr("has come after the one of"));
+  EXPECT_THAT(a_->gpud().output(), AllOf(HasSubstr("has come after the one of"),
+                                         HasSubstr(", from 127.0.0.1 at 20")));
+  EXPECT_TRUE(linkd_->WaitForOutput("takes the place of one of that name"));
   EXPECT_THAT(a_->Status().backend_description(), HasSubstr("down: "));
   const auto second =
       (*newer)->StartDevice("echo1", "integration_tests/echo_device",
@@ -890,7 +892,10 @@ TEST_F(RemoteTest, AGpudWithoutALinkDoesNotStartAndSaysWhy) {
     }
     return Message(Testbed::Start(flags).status());
   };
-  EXPECT_THAT(refusal("--link-peer", "c"), HasSubstr("is not of host 'c'"));
+  EXPECT_THAT(
+      refusal("--link-peer", "c"),
+      HasSubstr(
+          "answers: the certificate of CN=b is of b, and not of host 'c'"));
   EXPECT_THAT(refusal("--link-ca", near_files_.key), HasSubstr("--link-ca"));
   EXPECT_THAT(refusal("--backend", "cpu"),
               HasSubstr("go with --backend remote"));

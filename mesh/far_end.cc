@@ -31,8 +31,8 @@ FarEnd::FarEnd(LinkOptions options, FarHost* host, Nanoseconds now)
       alive_(now),
       pulse_(options_.times, now) {}
 
-std::variant<Epoch, Refusal> FarEnd::Accept(const Hello& hello,
-                                            Nanoseconds now) {
+std::variant<Epoch, Refusal> FarEnd::Accept(const Hello& hello, Nanoseconds now,
+                                            const std::string& from) {
   const absl::Status expected = CheckHello(options_, hello);
   if (!expected.ok()) {
     return Refusal{RefusalCode::kOther, std::string(expected.message())};
@@ -40,8 +40,11 @@ std::variant<Epoch, Refusal> FarEnd::Accept(const Hello& hello,
   if (hello.incarnation < incarnation_) {
     return Refusal{
         RefusalCode::kOldIncarnation,
-        fmt::format("host {} of incarnation {} has come after the one of {}",
-                    hello.host, incarnation_, hello.incarnation)};
+        fmt::format("host {} of incarnation {} has come after the one of {}"
+                    "{}{}: the older one no longer serves; if these are two "
+                    "machines, give each a name of its own",
+                    hello.host, incarnation_, hello.incarnation,
+                    from_.empty() ? "" : ", ", from_)};
   }
   if (hello.incarnation == incarnation_ && lost_) return *lost_;
   // What the network has kept back must not take the newer one's place.
@@ -49,7 +52,10 @@ std::variant<Epoch, Refusal> FarEnd::Accept(const Hello& hello,
     return Refusal{RefusalCode::kOther,
                    "a newer connection of this host has come"};
   }
-  if (hello.incarnation > incarnation_) DropAll(GoneReason::kFenced);
+  if (hello.incarnation > incarnation_) {
+    DropAll(GoneReason::kFenced);
+    from_ = from;
+  }
   connection_ = hello.connection;
   incarnation_ = hello.incarnation;
   lost_.reset();

@@ -70,8 +70,10 @@ class FarEnd {
   FarEnd(LinkOptions options, FarHost* host, Nanoseconds now);
 
   // A new connection has begun with this HELLO, and takes the place of the one
-  // before, if this end has no reason to refuse it.
-  std::variant<Epoch, Refusal> Accept(const Hello& hello, Nanoseconds now);
+  // before, if this end has no reason to refuse it. `from`: whence and when, for
+  // people: an older host of the same name is told.
+  std::variant<Epoch, Refusal> Accept(const Hello& hello, Nanoseconds now,
+                                      const std::string& from = "");
   void Cut(Epoch epoch);
 
   // Bytes that followed. After an error the connection is to be closed. Errors:
@@ -95,6 +97,8 @@ class FarEnd {
   void Tick(Nanoseconds now);
 
   bool is_up() const { return open_; }
+  // Of the near host, the highest; 0: none has come, or it has lost its link.
+  uint64_t incarnation() const { return lost_ ? 0 : incarnation_; }
   std::optional<Nanoseconds> rtt() const { return pulse_.rtt(); }
   // Events that were accepted, and whose slots are not freed.
   uint64_t in_flight() const;
@@ -141,6 +145,7 @@ class FarEnd {
   bool said_hello_ = false;
   bool heard_all_ = false;       // NAMED
   uint64_t incarnation_ = 0;     // of the near host; the highest
+  std::string from_;             // whence and when that one has come first
   uint64_t connection_ = 0;      // of that one; the newest
   std::optional<Refusal> lost_;  // why that one may not come again
   Nanoseconds alive_;

@@ -219,8 +219,8 @@ TEST_F(NearEndTest, WhoIsNotExpectedIsNamedAndTheLeaseGoesOn) {
                   "the other end is of testbed 'home', and 'lab' is expected: "
                   "let each testbed have addresses of its own"),
         std::pair(differs([](Hello& h) { h.host = "c"; }),
-                  "the other end is of host 'c', and 'b' is expected: does "
-                  "the address belong to another host?"),
+                  "the other end is of host 'c', and 'b' is expected: is "
+                  "the address another host's, or the port another link's?"),
         std::pair(differs([](Hello& h) { h.build = "2"; }),
                   "the other end is of build '2', and '1' is expected: "
                   "install the same Carillon on both hosts"),
@@ -745,7 +745,9 @@ TEST_F(FarEndTest, WhoIsNotExpectedIsRefusedWithASentence) {
   hello = NearOptions().self;
   hello.incarnation = 2;
   EXPECT_EQ(Refused(hello),
-            "host a of incarnation 3 has come after the one of 2");
+            "host a of incarnation 3 has come after the one of 2: the older "
+            "one no longer serves; if these are two machines, give each a name "
+            "of its own");
   EXPECT_TRUE(far_.is_up()) << "a refused host has disturbed the other one";
 }
 

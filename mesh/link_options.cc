@@ -28,7 +28,7 @@ absl::Status CheckHello(const LinkOptions& mine, const Hello& theirs) {
        {Field{"testbed", self.testbed, theirs.testbed,
               "let each testbed have addresses of its own"},
         Field{"host", mine.peer, theirs.host,
-              "does the address belong to another host?"},
+              "is the address another host's, or the port another link's?"},
         Field{"build", self.build, theirs.build,
               "install the same Carillon on both hosts"},
         Field{"catalogue of kernels", self.catalogue, theirs.catalogue,

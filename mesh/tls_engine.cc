@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -85,17 +87,24 @@ absl::Status Unavailable(const HostPort& address, int error) {
       fmt::format("{}: {}", address.ToString(), std::strerror(error)));
 }
 
-std::string ListensAt(int fd) {
+// `name`: getsockname() or getpeername().
+template <class Name>
+HostPort AddressOf(int fd, Name name) {
   sockaddr_storage storage{};
   socklen_t size = sizeof(storage);
   auto* const any = reinterpret_cast<sockaddr*>(&storage);
   char host[NI_MAXHOST] = "";
   char port[NI_MAXSERV] = "0";
-  if (getsockname(fd, any, &size) == 0) {
+  if (name(fd, any, &size) == 0) {
     getnameinfo(any, size, host, sizeof(host), port, sizeof(port),
                 NI_NUMERICHOST | NI_NUMERICSERV);
   }
-  return HostPort{host, static_cast<uint16_t>(std::atoi(port))}.ToString();
+  return HostPort{host, static_cast<uint16_t>(std::atoi(port))};
+}
+
+std::string TimeOfDay() {
+  return absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", absl::Now(),
+                          absl::UTCTimeZone());
 }
 
 std::string OtherEngine(Engine theirs, Engine mine) {
@@ -138,18 +147,24 @@ absl::StatusOr<std::unique_ptr<TlsNearLink>> TlsNearLink::Start(
   RETURN_IF_ERROR(Resolve(address).status());
   ASSIGN_OR_RETURN(std::shared_ptr<UcxContext> ucx, UcxFor(settings.engine));
   std::unique_ptr<TlsNearLink> link(new TlsNearLink(
-      std::move(context), std::move(ucx), address, settings.link, host));
+      std::move(context), std::move(ucx), address, settings, host));
   link->thread_ = std::thread([self = link.get()] { self->Run(); });
   return link;
 }
 
 TlsNearLink::TlsNearLink(TlsContext context, std::shared_ptr<UcxContext> ucx,
-                         HostPort address, LinkOptions link, NearHost* host)
+                         HostPort address, const Settings& settings,
+                         NearHost* host)
     : context_(std::move(context)),
       ucx_(std::move(ucx)),
       address_(std::move(address)),
-      link_(std::move(link)),
-      near_(link_, host, NowNs()) {}
+      link_(settings.link),
+      replayed_before_(settings.history.replayed),
+      near_(link_, host, NowNs()),
+      down_(settings.history.down) {
+  status_.connections = settings.history.connections;
+  status_.refused = settings.history.refused;
+}
 
 TlsNearLink::~TlsNearLink() {
   stop_ = true;
@@ -183,8 +198,16 @@ LinkStatus TlsNearLink::status() {
   status.rtt = near_.rtt();
   status.clock = near_.clock();
   status.in_flight = near_.in_flight();
-  status.replayed = near_.replayed();
+  status.replayed = replayed_before_ + near_.replayed();
   return status;
+}
+
+LinkHistory TlsNearLink::history() {
+  const Turns::Turn turn(turns_, mutex_);
+  DownTime down = down_;
+  if (status_.connections > 0) down.GoDown(NowNs());
+  return {status_.connections, status_.refused,
+          replayed_before_ + near_.replayed(), down};
 }
 
 void TlsNearLink::Run() {
@@ -258,7 +281,12 @@ absl::Status TlsNearLink::Connect() {
     }
     Wait(stream.fd(), stream.poll_events(), deadline);
   }
-  RETURN_IF_ERROR(stream.CheckPeer(link_.peer));
+  if (const absl::Status checked = stream.CheckPeer(link_.peer);
+      !checked.ok()) {
+    return absl::Status(
+        checked.code(),
+        fmt::format("{} answers: {}", address_.ToString(), checked.message()));
+  }
   std::unique_ptr<UcxStream> ucx;
   if (ucx_ != nullptr) {
     ASSIGN_OR_RETURN(ucx, Meet(stream, deadline));
@@ -368,12 +396,15 @@ absl::Status TlsNearLink::Step(Epoch epoch, std::span<char> buffer,
 // A connection that somebody has opened.
 struct TlsFarLink::Peer {
   Peer(const TlsContext& context, UniqueFd fd, Nanoseconds deadline)
-      : stream(context, TlsSide::kServer, std::move(fd)), deadline(deadline) {}
+      : from(AddressOf(fd.get(), getpeername).host),
+        stream(context, TlsSide::kServer, std::move(fd)),
+        deadline(deadline) {}
 
   LinkStream& carrier() {
     return ucx ? static_cast<LinkStream&>(*ucx) : stream;
   }
 
+  const std::string from;  // its address, without the port
   TlsStream stream;
   std::unique_ptr<UcxStream> ucx;  // of UCX, once it has a ticket
   Stage stage = Stage::kHandshake;
@@ -400,9 +431,12 @@ absl::StatusOr<std::unique_ptr<TlsFarLink>> TlsFarLink::Start(
       setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) != 0 ||
       bind(fd.get(), found->ai_addr, found->ai_addrlen) != 0 ||
       listen(fd.get(), kBacklog) != 0) {
-    return Unavailable(address, errno);
+    if (errno != EADDRNOTAVAIL) return Unavailable(address, errno);
+    return absl::UnavailableError(
+        fmt::format("{}: no address of this machine: is it another host's?",
+                    address.ToString()));
   }
-  std::string where = ListensAt(fd.get());
+  std::string where = AddressOf(fd.get(), getsockname).ToString();
   std::unique_ptr<TlsFarLink> link(
       new TlsFarLink(std::move(context), std::move(ucx), std::move(fd),
                      std::move(where), settings.link, host));
@@ -528,7 +562,7 @@ absl::Status TlsFarLink::Step(Peer& peer) {
       peer.stage = Stage::kHello;
       peer.idle = false;
       if (!checked.ok()) {
-        Refuse(peer, {RefusalCode::kOther, std::string(checked.message())});
+        Refuse(peer, Misdirected(std::string(checked.message())));
       }
       return absl::OkStatus();
     }
@@ -579,17 +613,33 @@ absl::Status TlsFarLink::Greet(Peer& peer) {
   std::variant<Epoch, Refusal> answer;
   {
     MutexLock lock(mutex_);
-    answer = far_.Accept(*hello, NowNs());
+    const uint64_t before = far_.incarnation();
+    answer = far_.Accept(*hello, NowNs(),
+                         fmt::format("from {} at {}", peer.from, TimeOfDay()));
     if (const auto* epoch = std::get_if<Epoch>(&answer)) {
       peer.epoch = *epoch;
       peer.stage = Stage::kServed;
+      // One that was killed on the same machine has hung up before.
+      if (before != 0 && hello->incarnation > before &&
+          (served_ != nullptr || peer.from != from_)) {
+        ++status_.takeovers;
+        status_.takeover = fmt::format(
+            "host {} has come from {}, and takes the place of one of that name "
+            "that was still there, from {}: if these are two machines, give "
+            "each a name of its own",
+            hello->host, peer.from, from_);
+      }
+      from_ = peer.from;
+      // The near end has left the one before, of whose end nothing came.
+      if (served_ != nullptr) down_.GoDown(NowNs());
       served_ = &peer;
       ++status_.connections;
       down_.ComeUp(NowNs());
       return far_.Receive(peer.epoch, peer.first.TakeRest(), NowNs());
     }
   }
-  Refuse(peer, std::get<Refusal>(answer));
+  const Refusal& refusal = std::get<Refusal>(answer);
+  Refuse(peer, hello->host == link_.peer ? refusal : Misdirected(refusal.why));
   return absl::OkStatus();
 }
 
@@ -637,6 +687,12 @@ absl::Status TlsFarLink::SayWhyNot(Peer& peer) {
   return absl::OkStatus();
 }
 
+Refusal TlsFarLink::Misdirected(std::string_view why) const {
+  return {RefusalCode::kOther,
+          fmt::format("{} is where host {} waits for host {}: {}", address_,
+                      link_.self.host, link_.peer, why)};
+}
+
 void TlsFarLink::Refuse(Peer& peer, const Refusal& refusal) {
   peer.stage = Stage::kRefused;
   peer.deadline = NowNs() + kFarewell;
@@ -644,7 +700,8 @@ void TlsFarLink::Refuse(Peer& peer, const Refusal& refusal) {
   AppendFrame(refusal, &peer.out);
   MutexLock lock(mutex_);
   ++status_.refused;
-  status_.error = status_.refusal = refusal.why;
+  status_.error = status_.refusal =
+      fmt::format("{}: {}", peer.from, refusal.why);
 }
 
 void TlsFarLink::End(Peer& peer, const absl::Status& why) {

@@ -51,6 +51,18 @@ struct LinkStatus {
   uint64_t in_flight = 0;  // events that are rung and not stored, or freed
   // Of the near end: events that were sent again on a later connection.
   uint64_t replayed = 0;
+  // Of the far end: how often a near host took the place of another one of its
+  // name that was still there; and of the last one, whose.
+  uint64_t takeovers = 0;
+  std::string takeover;
+};
+
+// What of LinkStatus a link that is lost hands on to the next one.
+struct LinkHistory {
+  uint64_t connections = 0;
+  uint64_t refused = 0;
+  uint64_t replayed = 0;
+  DownTime down = {};
 };
 
 // Wakes a thread that polls.
@@ -74,6 +86,7 @@ class TlsNearLink {
     std::string address;  // of the far end: "10.0.0.5:4711", in numbers
     LinkOptions link;
     Engine engine = Engine::kTls;
+    LinkHistory history = {};  // of the link before
   };
 
   // Whether the other end is there, does not matter: see status(). Errors:
@@ -90,10 +103,12 @@ class TlsNearLink {
   void With(const std::function<void(NearEnd&)>& use);
 
   LinkStatus status();
+  // It is down from now on, if it was ever up.
+  LinkHistory history();
 
  private:
   TlsNearLink(TlsContext context, std::shared_ptr<UcxContext> ucx,
-              HostPort address, LinkOptions link, NearHost* host);
+              HostPort address, const Settings& settings, NearHost* host);
   void Run();
   // One connection, from its beginning to its end; why it has ended.
   absl::Status Connect();
@@ -115,6 +130,7 @@ class TlsNearLink {
   const std::shared_ptr<UcxContext> ucx_;  // null: the engine is tls
   const HostPort address_;
   const LinkOptions link_;
+  const uint64_t replayed_before_;  // by the links before
   const Alarm alarm_;
   std::atomic<bool> stop_{false};  // written by the destructor, read by thread_
   Mutex mutex_;
@@ -169,6 +185,8 @@ class TlsFarLink {
   absl::Status Serve(Peer& peer);
   std::vector<pollfd> Descriptors();
   absl::Status SayWhyNot(Peer& peer);
+  // To another host than the one that this link is for.
+  Refusal Misdirected(std::string_view why) const;
   void Refuse(Peer& peer, const Refusal& refusal);
   void End(Peer& peer, const absl::Status& why);
 
@@ -185,6 +203,7 @@ class TlsFarLink {
   Mutex mutex_;
   Turns turns_;                                     // of With() and status()
   Peer* served_ ABSL_GUARDED_BY(mutex_) = nullptr;  // the newest; null: none
+  std::string from_ ABSL_GUARDED_BY(mutex_);        // whence that one has come
   FarEnd far_ ABSL_GUARDED_BY(mutex_);
   LinkStatus status_ ABSL_GUARDED_BY(mutex_);
   DownTime down_ ABSL_GUARDED_BY(mutex_);

@@ -30,6 +30,7 @@ using shm::Sequence;
 using testing::HasSubstr;
 
 constexpr Nanoseconds kMs = 1'000'000;
+constexpr LinkTimes kPatient = {.ping = 20 * kMs, .timeout = 600'000 * kMs};
 constexpr RingId kRing(1);
 const RingLimits kLimits{8, 64, 64};
 
@@ -396,6 +397,86 @@ TEST_P(TlsEngineTest, ANearEndThatIsStartedAgainGoesOn) {
   ExpectEachRanOnce(200);
 }
 
+TEST_P(TlsEngineTest, OfTwoHostsOfOneNameTheOlderIsToldWhoCameAndStops) {
+  LinkOptions far = FarOptions();
+  LinkOptions newer = NearOptions();
+  far.times = newer.times = kPatient;
+  StartFar(far);
+  StartNear(far_->address(), newer);
+  ASSERT_TRUE(RunUpTo(10));
+  EXPECT_EQ(far_->status().takeovers, 0u);
+  newer.self.incarnation = 2;
+  Device other;
+  auto link = TlsNearLink::Start({near_files_, far_->address(), newer, engine_},
+                                 &other);
+  ASSERT_TRUE(link.ok()) << link.status();
+  EXPECT_TRUE(Eventually([&] { return near_->status().lost; }));
+  EXPECT_TRUE(near_->status().fenced);
+  EXPECT_THAT(device_.lost(),
+              testing::ContainsRegex(
+                  "host a of incarnation 2 has come after the one of 1, from "
+                  "127.0.0.1 at 20..-..-.. ..:..:.. UTC: the older one no "
+                  "longer serves; if these are two machines, give each a name "
+                  "of its own"));
+  EXPECT_EQ(far_->status().takeovers, 1u);
+  EXPECT_THAT(far_->status().takeover,
+              HasSubstr("host a has come from 127.0.0.1, and takes the place "
+                        "of one of that name that was still there"));
+  // The newer one keeps it: the older one does not come again.
+  EXPECT_TRUE(Eventually([&] { return (*link)->status().up; }));
+  EXPECT_EQ((*link)->status().downs, 0u);
+  EXPECT_EQ(far_->status().connections, 2u);
+  // One that comes after its end takes nobody's place.
+  link->reset();
+  EXPECT_TRUE(Eventually([&] { return !far_->status().up; }));
+  newer.self.incarnation = 3;
+  link = TlsNearLink::Start({near_files_, far_->address(), newer, engine_},
+                            &other);
+  ASSERT_TRUE(link.ok()) << link.status();
+  EXPECT_TRUE(Eventually([&] { return (*link)->status().up; }));
+  EXPECT_EQ(far_->status().takeovers, 1u);
+}
+
+// So that both ends say how often the link was down.
+TEST_P(TlsEngineTest, ALinkGoesOnWithTheHistoryOfTheOneBefore) {
+  LinkOptions far = FarOptions();
+  LinkOptions next = NearOptions();
+  far.times = next.times = kPatient;
+  StartFar(far);
+  StartNear(far_->address(), next);
+  ASSERT_TRUE(RunUpTo(10));
+  const LinkHistory history = near_->history();
+  near_.reset();
+  device_.Restart();
+  next.self.incarnation = 2;
+  auto link = TlsNearLink::Start(
+      {near_files_, far_->address(), next, engine_, history}, &device_);
+  ASSERT_TRUE(link.ok()) << link.status();
+  near_ = *std::move(link);
+  EXPECT_TRUE(Eventually([&] { return near_->status().up; }));
+  EXPECT_EQ(near_->status().connections, 2u);
+  EXPECT_EQ(near_->status().downs, 1u);
+  EXPECT_GT(near_->status().down, 0u);
+  EXPECT_EQ(far_->status().connections, 2u);
+  EXPECT_EQ(far_->status().downs, 1u);
+}
+
+TEST_P(TlsEngineTest, AConnectionThatTakesAnothersPlaceIsNoSecondOne) {
+  StartFar();
+  StartNear(far_->address());
+  EXPECT_TRUE(Eventually([&] { return near_->status().up; }));
+  // The same near end again, of whose first connection no end has come.
+  const auto again = TlsNearLink::Start(
+      {near_files_, far_->address(), NearOptions(), engine_}, &device_);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(Eventually([&] { return far_->status().connections > 1; }));
+  EXPECT_TRUE(Eventually([&] {
+    const LinkStatus status = far_->status();
+    return status.up && status.downs + 1 == status.connections;
+  })) << far_->status().downs
+      << " of " << far_->status().connections;
+}
+
 TEST_P(TlsEngineTest, AnotherRoleOpensNoLink) {
   StartFar();
   StartNear(far_->address(), NearOptions(),
@@ -403,9 +484,9 @@ TEST_P(TlsEngineTest, AnotherRoleOpensNoLink) {
                   "URI:carillon:role:viewer,DNS:a,"
                   "DNS:carillon:role:link,email:carillon:role:link"));
   ExpectNearError(
-      "host b refuses the link: a link needs the role link, which the "
-      "certificate of CN=viewer does not carry: ask the owner of the CA for "
-      "one with URI:carillon:role:link");
+      " is where host b waits for host a: a link needs the role link, which "
+      "the certificate of CN=viewer does not carry: ask the owner of the CA "
+      "for one with URI:carillon:role:link");
   EXPECT_TRUE(gpu_.runs(*far_).empty());
 }
 
@@ -413,9 +494,33 @@ TEST_P(TlsEngineTest, AnotherHostsCertificateOpensNoLink) {
   StartFar();
   StartNear(far_->address(), NearOptions(),
             Files("c", "URI:carillon:role:link,DNS:c"));
-  ExpectNearError(
-      "host b refuses the link: the certificate of CN=c is not of host 'a': "
-      "ask the owner of the CA for one with DNS:a");
+  ExpectNearError(fmt::format(
+      "host b refuses the link: {} is where host b waits for host a: the "
+      "certificate of CN=c is of c, and not of host 'a': is the address "
+      "another host's, or the port another link's? If not, ask the owner of "
+      "the CA for one with DNS:a",
+      far_->address()));
+  ExpectFarError("127.0.0.1: " + far_->address() + " is where host b waits");
+}
+
+// One certificate for all hosts: only what they say tells them apart.
+TEST_P(TlsEngineTest, CrossedLinksNameWhoIsWhere) {
+  const TlsFiles all = Files("all", "URI:carillon:role:link,DNS:a,DNS:b,DNS:c");
+  StartFar(FarOptions(), all);
+  LinkOptions other = NearOptions();
+  other.self.host = "c";
+  StartNear(far_->address(), other, all);
+  ExpectNearError(fmt::format(
+      "host b refuses the link: {} is where host b waits for host a: the other "
+      "end is of host 'c', and 'a' is expected: is the address another "
+      "host's, or the port another link's?",
+      far_->address()));
+  ExpectFarError("the other end is of host 'c', and 'a' is expected");
+  // An address that another machine has.
+  const auto link =
+      TlsFarLink::Start({all, "192.0.2.1:0", FarOptions(), engine_}, &gpu_);
+  EXPECT_EQ(link.status().message(),
+            "192.0.2.1:0: no address of this machine: is it another host's?");
 }
 
 TEST_P(TlsEngineTest, ANearEndSendsNothingToAFarEndWithoutTheRoleOrName) {
@@ -429,7 +534,9 @@ TEST_P(TlsEngineTest, ANearEndSendsNothingToAFarEndWithoutTheRoleOrName) {
   LinkOptions near = NearOptions();
   near.peer = "d";
   StartNear(far_->address(), near);
-  ExpectNearError("the certificate of CN=d is not of host 'd'");
+  ExpectNearError(far_->address() +
+                  " answers: the certificate of CN=d is of b, and not of host "
+                  "'d': is the address another host's");
   EXPECT_EQ(far_->status().connections, 0u);
 }
 

@@ -62,26 +62,53 @@ std::string LastError() {
   return reason != nullptr ? reason : fmt::format("error {:#x}", error);
 }
 
+// A text of a certificate, which anybody may have made.
+std::string ForPeople(std::string_view text) {
+  return EscapeBytes(std::string(text.substr(0, 64)),
+                     [](unsigned char c) { return !absl::ascii_isprint(c); });
+}
+
 std::string CommonName(X509* certificate) {
   char text[256] = "";
   X509_NAME_get_text_by_NID(X509_get_subject_name(certificate), NID_commonName,
                             text, sizeof(text));
-  return EscapeBytes(std::string(text).substr(0, 64),
-                     [](unsigned char c) { return !absl::ascii_isprint(c); });
+  return ForPeople(text);
+}
+
+Names NamesOf(X509* certificate) {
+  return Names(static_cast<GENERAL_NAMES*>(
+      X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
+}
+
+std::string_view TextOf(const ASN1_STRING* text) {
+  return {reinterpret_cast<const char*>(ASN1_STRING_get0_data(text)),
+          static_cast<size_t>(ASN1_STRING_length(text))};
+}
+
+// "c, d": the hosts of which it is, at most so many.
+std::string HostsOf(X509* certificate) {
+  constexpr size_t kMost = 4;
+  std::vector<std::string> hosts;
+  const Names names = NamesOf(certificate);
+  for (int i = 0; i < sk_GENERAL_NAME_num(names.get()); ++i) {
+    const GENERAL_NAME* const name = sk_GENERAL_NAME_value(names.get(), i);
+    if (name->type != GEN_DNS) continue;
+    if (hosts.size() == kMost) {
+      hosts.emplace_back("...");
+      break;
+    }
+    hosts.push_back(ForPeople(TextOf(name->d.dNSName)));
+  }
+  return hosts.empty() ? "no host" : fmt::format("{}", fmt::join(hosts, ", "));
 }
 
 bool HasLinkRole(X509* certificate) {
-  const Names names(static_cast<GENERAL_NAMES*>(
-      X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
+  const Names names = NamesOf(certificate);
   if (names == nullptr) return false;
   for (int i = 0; i < sk_GENERAL_NAME_num(names.get()); ++i) {
     const GENERAL_NAME* const name = sk_GENERAL_NAME_value(names.get(), i);
     if (name->type != GEN_URI) continue;
-    const ASN1_IA5STRING* const uri = name->d.uniformResourceIdentifier;
-    const std::string_view text(
-        reinterpret_cast<const char*>(ASN1_STRING_get0_data(uri)),
-        static_cast<size_t>(ASN1_STRING_length(uri)));
-    if (text == kLinkRole) return true;
+    if (TextOf(name->d.uniformResourceIdentifier) == kLinkRole) return true;
   }
   return false;
 }
@@ -200,10 +227,12 @@ absl::Status TlsStream::CheckPeer(const std::string& host) const {
   if (X509_check_host(certificate.get(), host.data(), host.size(), kFlags,
                       nullptr) != 1 &&
       X509_check_ip_asc(certificate.get(), host.c_str(), 0) != 1) {
-    return absl::PermissionDeniedError(
-        fmt::format("the certificate of CN={} is not of host '{}': ask the "
-                    "owner of the CA for one with DNS:{}",
-                    CommonName(certificate.get()), host, host));
+    return absl::PermissionDeniedError(fmt::format(
+        "the certificate of CN={} is of {}, and not of host '{}': "
+        "is the address another host's, or the port another "
+        "link's? If not, ask the owner of the CA for one with "
+        "DNS:{}",
+        CommonName(certificate.get()), HostsOf(certificate.get()), host, host));
   }
   return absl::OkStatus();
 }

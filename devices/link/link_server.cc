@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <iterator>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -32,12 +31,6 @@ constexpr milliseconds kLook{500};
 constexpr Nanoseconds kShow = 100'000'000;
 // Of the ends of all rings that the other host may not have stored.
 constexpr uint64_t kMaxKeptBytes = 1 << 30;
-
-// In the order of ShowFigures().
-std::vector<std::string> CounterNames() {
-  return {"up",    "connections", "refused",  "rtt_ns",
-          "downs", "down_ns",     "in_flight"};
-}
 
 }  // namespace
 
@@ -109,24 +102,9 @@ absl::StatusOr<std::unique_ptr<edge::Device>> LinkServer::Attach(
       {.testbed_directory = context_.directory,
        .name = name,
        .kind = "link",
-       .counter_names = name == context_.name ? CounterNames()
-                                              : std::vector<std::string>{}});
-}
-
-void LinkServer::ShowFigures() {
-  const mesh::LinkStatus status = link_->status();
-  // Each of them once, and not each time that the other host tries.
-  if (status.refused != refused_ && status.refusal != said_refusal_) {
-    said_refusal_ = status.refusal;
-    spdlog::warn("refuses a link: {}", said_refusal_);
-  }
-  refused_ = status.refused;
-  const uint64_t values[] = {
-      status.up,    status.connections, status.refused,  status.rtt.value_or(0),
-      status.downs, status.down,        status.in_flight};
-  for (size_t i = 0; i < std::size(values); ++i) {
-    self_->SetCounter(static_cast<uint32_t>(i), values[i]);
-  }
+       .counter_names = name == context_.name
+                            ? LinkFigures::CounterNames(/*simulated=*/false)
+                            : std::vector<std::string>{}});
 }
 
 void LinkServer::AddJob(Job job) {
@@ -392,7 +370,7 @@ absl::Status LinkServer::Run() {
     if (const Nanoseconds now = NowNs();
         !self_away_ && now - shown_ns >= kShow) {
       shown_ns = now;
-      ShowFigures();
+      figures_.Show(link_->status(), *self_);
     }
     if (more) continue;
     const milliseconds look = self_away_ ? kAwayLook : kLook;

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
+#include "devices/link/link_figures.h"
 #include "devices/link/linkd_options.h"
 #include "devices/link/linked_ring.h"
 #include "devices/sdk/device_main.h"
@@ -84,9 +85,6 @@ class LinkServer final : private mesh::FarHost {
   absl::Status LookAfterSelf();
   // Says which events are done; false: none since the last time.
   bool TakeCompletions(mesh::FarEnd& far);
-  // The link's, as counters of linkd's own device; and in the log, whom it
-  // refuses, and why.
-  void ShowFigures();
   // Gives up what a device had that has ended.
   void LookAfter(const std::string& name, Client& client, mesh::FarEnd& far);
 
@@ -109,9 +107,8 @@ class LinkServer final : private mesh::FarHost {
   // Without rings: it shows that linkd is there.
   std::unique_ptr<edge::Device> self_;
   bool self_away_ = false;
-  std::string catalogue_;     // what HELLO says
-  uint64_t refused_ = 0;      // by LinkStatus, when it was last looked at
-  std::string said_refusal_;  // the last one that the log has
+  std::string catalogue_;  // what HELLO says
+  LinkFigures figures_;
   // Changed by the thread of the calls, under the link's lock.
   std::map<std::string, std::shared_ptr<Client>> clients_;
   std::map<mesh::RingId, Linked> rings_;  // the link's lock

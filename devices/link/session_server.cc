@@ -28,7 +28,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kStartLook{50};
-constexpr milliseconds kListEvery{200};
+constexpr milliseconds kShowEvery{200};
 constexpr milliseconds kListWithin{1000};
 constexpr size_t kReadBytes = 64 << 10;
 constexpr size_t kMaxConnections = 1024;
@@ -64,10 +64,12 @@ absl::StatusOr<std::unique_ptr<SessionServer>> SessionServer::Start(
   std::unique_ptr<SessionServer> server(new SessionServer(context, options));
   for (;;) {
     if (context.stop.requested()) return absl::CancelledError("stopped");
-    auto device = edge::Device::Attach({.testbed_directory = context.directory,
-                                        .name = context.name,
-                                        .kind = "link",
-                                        .takes_simulated_time = true});
+    auto device = edge::Device::Attach(
+        {.testbed_directory = context.directory,
+         .name = context.name,
+         .kind = "link",
+         .counter_names = LinkFigures::CounterNames(/*simulated=*/true),
+         .takes_simulated_time = true});
     if (device.ok()) {
       server->self_ = *std::move(device);
       break;
@@ -105,14 +107,14 @@ absl::StatusOr<std::unique_ptr<SessionServer>> SessionServer::Start(
   spdlog::info("serves {}", note);
   RETURN_IF_ERROR(server->self_->ReportReady(note));
   server->time_ = std::thread([self = server.get()] { self->LetTimeGo(); });
-  server->list_ = std::thread([self = server.get()] { self->ListDevices(); });
+  server->show_ = std::thread([self = server.get()] { self->ShowAll(); });
   return server;
 }
 
 SessionServer::~SessionServer() {
   stop_ = true;
   if (time_.joinable()) time_.join();
-  if (list_.joinable()) list_.join();
+  if (show_.joinable()) show_.join();
   devices_.clear();
   link_.reset();  // its thread may ring news_
 }
@@ -121,29 +123,33 @@ void SessionServer::LetTimeGo() {
   self_->WaitForCompletion([this] { return stop_.load(); }, kNever);
 }
 
-void SessionServer::ListDevices() {
+void SessionServer::ShowAll() {
   const auto admin = v1::Admin::NewStub(grpc::CreateChannel(
       edge::UnixTarget(TestbedPaths(context_.directory).operator_socket()),
       grpc::InsecureChannelCredentials()));
   while (!stop_) {
-    grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + kListWithin);
-    v1::ListDevicesResponse all;
-    v1::ListDevicesResponse theirs;
-    if (admin->ListDevices(&context, {}, &all).ok()) {
-      for (const v1::Device& device : all.devices()) {
-        if (device.pid() != static_cast<uint32_t>(getpid()) ||
-            device.name() == context_.name) {
-          continue;
-        }
-        *theirs.add_devices() = device;
-      }
-      v1::SessionStep step;
-      step.set_devices(theirs.SerializeAsString());
-      if (!link_->is_full()) link_->Send(step);
-    }
-    std::this_thread::sleep_for(kListEvery);
+    figures_.Show(link_->status(), *self_);
+    ListDevices(*admin);
+    std::this_thread::sleep_for(kShowEvery);
   }
+}
+
+void SessionServer::ListDevices(v1::Admin::Stub& admin) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kListWithin);
+  v1::ListDevicesResponse all;
+  if (!admin.ListDevices(&context, {}, &all).ok()) return;
+  v1::ListDevicesResponse theirs;
+  for (const v1::Device& device : all.devices()) {
+    if (device.pid() != static_cast<uint32_t>(getpid()) ||
+        device.name() == context_.name) {
+      continue;
+    }
+    *theirs.add_devices() = device;
+  }
+  v1::SessionStep step;
+  step.set_devices(theirs.SerializeAsString());
+  if (!link_->is_full()) link_->Send(step);
 }
 
 absl::Status SessionServer::Run() {

@@ -13,11 +13,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/unique_fd.h"
+#include "devices/link/link_figures.h"
 #include "devices/link/linkd_options.h"
 #include "devices/link/linked_session.h"
 #include "devices/sdk/device_main.h"
 #include "devices/sdk/edge.h"
 #include "mesh/session/step_link.h"
+#include "proto/admin.grpc.pb.h"
 #include "proto/link.pb.h"
 
 namespace carillon::link {
@@ -57,10 +59,11 @@ class SessionServer {
   void ReadCalls(uint64_t id);
   void TellClosed(uint64_t id);
   void TellEnded(uint64_t id);
-  // In threads of their own: linkd's own device takes no turns, and the other
-  // host's operators see its devices.
+  // In threads of their own: linkd's own device takes no turns, and operators see
+  // the link, and on the other host its devices.
   void LetTimeGo();
-  void ListDevices();
+  void ShowAll();
+  void ListDevices(v1::Admin::Stub& admin);
 
   const edge::DeviceContext& context_;
   const LinkdOptions options_;
@@ -71,7 +74,8 @@ class SessionServer {
   std::map<uint64_t, Device> devices_;
   std::atomic<bool> stop_{false};  // writer: the destructor
   std::thread time_;
-  std::thread list_;
+  LinkFigures figures_;  // of show_
+  std::thread show_;
 };
 
 }  // namespace carillon::link

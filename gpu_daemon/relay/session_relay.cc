@@ -186,9 +186,14 @@ absl::Status SessionRelay::Run() {
       options_.backend_options.remote.peer);
   loop_->Run();
   if (!lost_) return absl::OkStatus();
-  return absl::UnavailableError(fmt::format(
+  const std::string why = fmt::format(
       "the link to host '{}' is lost, and with it the time of its devices: {}",
-      options_.backend_options.remote.peer, *lost_));
+      options_.backend_options.remote.peer, *lost_);
+  if (!link_->status().fenced) return absl::UnavailableError(why);
+  // No failure, after which a supervisor would start a newer one: the two would
+  // take the place from each other for ever.
+  spdlog::error("{}", why);
+  return absl::OkStatus();
 }
 
 void SessionRelay::ShutDown() {

@@ -25,6 +25,16 @@ grpc::ChannelArguments Arguments() {
   // A member that comes back is to be found within a lease's length.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
+  // How long one attempt may take, whatever the name says. By default that is
+  // 20 s, for which a member whose host says nothing is not dialled anew.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
+                   static_cast<int>(kPatience.count()));
+  // And how long what was sent may stay unacknowledged (TCP_USER_TIMEOUT). Else
+  // TCP sends again after a pause that doubles: once a network is back, that
+  // takes as long as it was away. etcd allows pings each 5 s.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                   static_cast<int>(kPatience.count()));
   // The environment's proxies are for the web.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   return arguments;

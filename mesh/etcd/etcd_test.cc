@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
 
 #include <atomic>
 #include <chrono>
@@ -10,7 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "base/temp_directory.h"
+#include "base/testing/tcp_relay.h"
+#include "base/unique_fd.h"
 #include "fmt/format.h"
 #include "proto/etcd.grpc.pb.h"
 
@@ -100,6 +105,27 @@ TEST(EtcdTest, SeveralThatSayNothingTakeNoLongerThanALeaseHas) {
     all += member->waits_for;
   }
   EXPECT_LT(all, std::chrono::milliseconds(3100));
+}
+
+// As a host that was cut off: else it is dialled anew only after gRPC's own 20 s,
+// for which all calls wait in vain.
+TEST(EtcdTest, AMemberThatSaysNothingIsDialledAnew) {
+  std::string address;
+  const UniqueFd listener = ListenOnLoopback(&address);
+  const auto etcd = Etcd::Make({"http://" + address}, {});
+  ASSERT_TRUE(etcd.ok()) << etcd.status();
+  std::vector<UniqueFd> dialled;
+  int waited = 0;
+  while (dialled.size() < 2 && waited < 5) {
+    const absl::Status status = (*etcd)->List("key").status();
+    ASSERT_TRUE(absl::IsUnavailable(status)) << status;
+    waited += absl::StrContains(status.message(), "Deadline Exceeded") ? 1 : 0;
+    pollfd ready{listener.get(), POLLIN, 0};
+    while (poll(&ready, 1, /*timeout=*/20) == 1) {
+      dialled.emplace_back(accept(listener.get(), nullptr, nullptr));
+    }
+  }
+  EXPECT_EQ(dialled.size(), 2u);
 }
 
 }  // namespace

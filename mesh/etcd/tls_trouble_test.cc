@@ -102,7 +102,7 @@ TEST_F(TlsTroubleTest, ItSaysWhoseCertificateDoesNotDoAndWhy) {
   const Server expired(Issue(ca_, "b", "20210101000000Z"));
   EXPECT_THAT(Trouble(expired, a_), HasSubstr("certificate has expired"));
   const Server other_host(a_);
-  EXPECT_THAT(Trouble(other_host, a_), HasSubstr("is not of host 'b'"));
+  EXPECT_THAT(Trouble(other_host, a_), HasSubstr("and not of host 'b'"));
 }
 
 }  // namespace

@@ -55,6 +55,7 @@ struct Lab {
   int frames = 6;
   std::string latency = "3us";
   std::string fps = "20000";
+  std::string restart = "never";  // gpud
 
   std::vector<std::string> cameras() const {
     std::vector<std::string> names;
@@ -80,8 +81,9 @@ struct Lab {
           fmt::format("  - {{from: {}, to: b, latency: {}}}\n", host, latency);
     }
     text +=
-        "gpu: {host: b, backend: sim, timing: tiny, event_log: events.csv}\n"
-        "devices:\n";
+        "gpu: {host: b, backend: sim, timing: tiny, event_log: events.csv, "
+        "restart: " +
+        restart + "}\ndevices:\n";
     const std::string camera =
         fmt::format("kind: fpga, size: 32x32, fps: {}, frames: {}, check: true",
                     fps, frames);
@@ -192,7 +194,7 @@ class SimulatedLinksTest : public ::testing::Test {
   void UpAll(
       const Lab& lab,
       const std::function<void(TcpRelay&)>& prepare = [](TcpRelay&) {}) {
-    const std::string address = FreeAddress();
+    const std::string address = address_ = FreeAddress();
     Host& b = *(hosts_["b"] = std::make_unique<Host>("b", ca_));
     const CliResult up = b.Up(lab.Topology(address), /*part=*/true);
     ASSERT_EQ(up.code, 0) << up.err;
@@ -220,6 +222,7 @@ class SimulatedLinksTest : public ::testing::Test {
 
   const TempDirectory files_ = *TempDirectory::Make();
   const TestCa ca_{files_.path()};
+  std::string address_;  // b's
   std::map<std::string, std::unique_ptr<TcpRelay>> relays_;
   std::map<std::string, std::unique_ptr<Host>> hosts_;
 };
@@ -288,6 +291,16 @@ TEST_F(SimulatedLinksTest, AHostShowsItsDevicesAndSaysWhereToAskForTheRest) {
                 HasSubstr("relays its devices to the GPU's host 'b'"));
   }
   EXPECT_THAT(hosts_["b"]->Call({"ekt"}).out, HasSubstr("camera-a"));
+  const auto link = [&] {
+    return Json::parse(
+        hosts_["b"]->Call({"links", "-o", "json"}).out)["links"][0];
+  };
+  EXPECT_TRUE(Eventually([&] { return link()["state"] == "up"; })) << link();
+  relays_["a"]->Cut(true);
+  EXPECT_TRUE(Eventually([&] { return link()["state"] == "down"; })) << link();
+  relays_["a"]->Cut(false);
+  EXPECT_TRUE(Eventually([&] { return link()["state"] == "up"; })) << link();
+  EXPECT_GE(link()["downs"], 1);
 }
 
 TEST_F(SimulatedLinksTest, LinkdThatIsStartedAgainIsRefusedAndOthersGoOn) {
@@ -307,6 +320,29 @@ TEST_F(SimulatedLinksTest, LinkdThatIsStartedAgainIsRefusedAndOthersGoOn) {
               HasSubstr("and with it the time of its devices"));
   const int then = Count(Events(b));
   EXPECT_TRUE(Eventually([&] { return Count(Events(b)) > then + 10; }));
+}
+
+// Started again it would take the name back, and so on for ever.
+TEST_F(SimulatedLinksTest, OfTwoHostsOfOneNameTheOlderEndsAndStaysAway) {
+  const Lab lab{.frames = 1'000'000, .restart = "on_failure"};
+  ASSERT_NO_FATAL_FAILURE(UpAll(lab));
+  const Host& a = *hosts_["a"];
+  Host newer("a", ca_);
+  // Its devices may come too late; its gpud has the link by then.
+  newer.Up(lab.Topology(address_), true);
+  const auto gpud = [&] {
+    const Json all = Json::parse(a.Call({"ps", "-o", "json"}).out);
+    for (const Json& one : all["testbeds"][0]["processes"]) {
+      if (one["name"] == "gpud") return one;
+    }
+    return Json();
+  };
+  EXPECT_TRUE(Eventually([&] { return gpud()["exit"].is_object(); })) << gpud();
+  EXPECT_EQ(gpud()["exit"]["code"], 0);
+  EXPECT_EQ(gpud()["restarts"], 0);
+  EXPECT_THAT(a.LogOf("gpud"), HasSubstr("the older one no longer serves"));
+  EXPECT_THAT(hosts_["b"]->LogOf("linkd-a"),
+              HasSubstr("takes the place of one of that name"));
 }
 
 TEST_F(SimulatedLinksTest, HostsOfOtherTopologiesHaveNoLink) {

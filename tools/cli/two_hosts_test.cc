@@ -235,8 +235,12 @@ TEST_P(TwoHostsTest, EachHostStartsItsPartAndShowsIt) {
   EXPECT_GT(b_->PidOf("linkd-a"), 0);
   EXPECT_EQ(b_->PidOf("echo0"), 0);
 
-  EXPECT_THAT(a_->Call({"status"}).out,
-              HasSubstr(fmt::format("by link to b (127.0.0.1:{}), up", port_)));
+  EXPECT_THAT(
+      a_->Call({"status"}).out,
+      HasSubstr(fmt::format("by link to b (127.0.0.1:{}), now up", port_)));
+  // What ps shows stays as it is, so it says nothing that changes.
+  EXPECT_EQ(a_->Document({"ps"})["testbeds"][0]["processes"][0]["note"],
+            fmt::format("remote back-end: by link to b (127.0.0.1:{})", port_));
   EXPECT_THAT(a_->Call({"ps"}).out,
               ::testing::ContainsRegex("lab +a +echo0 +exec +ready"));
   EXPECT_THAT(b_->Call({"ps"}).out,
@@ -484,8 +488,9 @@ TEST_P(TwoHostsByTlsTest, WhatIsWrongIsOneClearLine) {
   a_->Use(ca_.Issue(
       {.name = "b", .alternative_names = "URI:carillon:role:link,DNS:b"}));
   EXPECT_THAT(a_->Up().err,
-              HasSubstr("the certificate of CN=b is not of host 'a': ask the "
-                        "owner of the CA for one with DNS:a"));
+              AllOf(HasSubstr(" is where host b waits for host a: "),
+                    HasSubstr("the certificate of CN=b is of b, and not of "
+                              "host 'a'")));
   a_->Use(ca_.Issue(
       {.name = "v", .alternative_names = "URI:carillon:role:viewer,DNS:a"}));
   EXPECT_THAT(a_->Up().err,

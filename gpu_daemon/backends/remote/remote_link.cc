@@ -100,6 +100,7 @@ RemoteLink::~RemoteLink() {
 }
 
 absl::Status RemoteLink::Connect() {
+  const auto before = this->link();
   const mesh::TlsNearLink::Settings settings{
       .tls = options_.tls,
       .address = options_.address,
@@ -110,7 +111,8 @@ absl::Status RemoteLink::Connect() {
                         .incarnation = incarnation_++},
                .peer = options_.peer,
                .times = {.timeout = options_.timeout, .lease = options_.lease}},
-      .engine = options_.engine.engine()};
+      .engine = options_.engine.engine(),
+      .history = before ? before->history() : mesh::LinkHistory()};
   auto link = mesh::TlsNearLink::Start(settings, this);
   if (!link.ok()) {
     // The files are called --link-cert and so on here.
@@ -288,7 +290,7 @@ std::string RemoteLink::ToString() const {
     }
   }
   return fmt::format(
-      "{} ({}), {}", options_.peer, options_.address,
+      "{} ({}), now {}", options_.peer, options_.address,
       now.up ? "up" + waits
              : fmt::format("down: {}",
                            now.error.empty() ? "no answer" : now.error));

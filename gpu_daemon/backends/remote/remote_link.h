@@ -74,7 +74,7 @@ class RemoteLink final : private mesh::NearHost {
   void Ring(Batch& batch);
 
   mesh::LinkStatus status() const;
-  // "b, 10.0.0.5:4711, up"
+  // "b (10.0.0.5:4711), now up"
   std::string ToString() const;
   // Events that have not come back.
   uint64_t in_flight() const;

@@ -14,12 +14,18 @@
 namespace carillon::testbed {
 namespace {
 
+using Of = HostProblem::Of;
+
 constexpr uint64_t kMaxPort = 65535;
 constexpr uint64_t kSecond = 1'000'000'000;
 
 const HostEntry* FindHost(const Topology& topology, std::string_view name) {
   const auto found = std::ranges::find(topology.hosts, name, &HostEntry::name);
   return found == topology.hosts.end() ? nullptr : &*found;
+}
+
+size_t IndexOf(const Topology& topology, std::string_view host) {
+  return static_cast<size_t>(FindHost(topology, host) - topology.hosts.data());
 }
 
 // "a, b"
@@ -104,6 +110,26 @@ std::string CheckPartner(const Topology& topology, const DeviceEntry& device) {
   return "";
 }
 
+// linkd is one process, which attaches all devices of another host, and itself.
+void CheckCounts(const Topology& topology, std::vector<HostProblem>* wrong) {
+  const Setting* const set = FindSetting(topology.gpu, "devices_per_process");
+  const uint64_t most =
+      set == nullptr ? gpud::GpudOptions().devices_per_process : set->number;
+  for (size_t i = 0; i < topology.hosts.size(); ++i) {
+    const std::string& name = topology.hosts[i].name;
+    const auto devices = static_cast<uint64_t>(
+        std::ranges::count(topology.devices, name, &DeviceEntry::host));
+    if (name == topology.gpu_host || devices < most) continue;
+    wrong->push_back(
+        {Of::kHost, i,
+         fmt::format("host {} has {} devices: gpud of host {} takes {} at most "
+                     "of another host; put some on a third one, or set gpu: "
+                     "{{devices_per_process: {}}} (at most {})",
+                     Quote(name), devices, topology.gpu_host, most - 1,
+                     devices + 1, kMaxDevices)});
+  }
+}
+
 std::string CheckGpusHost(const Topology& topology, size_t links) {
   const HostEntry& host = *FindHost(topology, topology.gpu_host);
   if (topology.own_etcd && topology.etcd.empty()) {
@@ -131,49 +157,53 @@ std::string CheckGpusHost(const Topology& topology, size_t links) {
   return "";
 }
 
-// Each a sentence. The hosts are right.
-std::vector<std::string> CheckLatencies(const Topology& topology) {
-  std::vector<std::string> wrong;
-  if (!topology.links.empty() && !IsSimulated(topology)) {
-    wrong.push_back(fmt::format(
-        "links go with simulated time (gpu: {}): in wall time, a link takes "
-        "what it takes; leave them out",
-        kTimingKey));
-    return wrong;
-  }
+// The hosts are right.
+void CheckLatencies(const Topology& topology, std::vector<HostProblem>* wrong) {
   std::set<std::string> far_hosts;
-  for (const LinkEntry& link : topology.links) {
-    const std::string what =
-        fmt::format("link from {} to {}", link.from, link.to);
+  for (size_t i = 0; i < topology.links.size(); ++i) {
+    const LinkEntry& link = topology.links[i];
+    const auto add = [&](std::string_view sentence) {
+      wrong->push_back({Of::kLink, i,
+                        fmt::format("link from {} to {}: {}", link.from,
+                                    link.to, sentence)});
+    };
     bool known = true;
     for (const std::string& end : {link.from, link.to}) {
       if (FindHost(topology, end) != nullptr) continue;
       known = false;
-      wrong.push_back(fmt::format("{}: {} is no host of this topology ({})",
-                                  what, Quote(end), NamesOf(topology)));
+      add(fmt::format("{} is no host of this topology ({})", Quote(end),
+                      NamesOf(topology)));
     }
     if (!known) continue;
     if ((link.from == topology.gpu_host) == (link.to == topology.gpu_host)) {
-      wrong.push_back(
-          fmt::format("{}: a link is between host {}, which has the GPU, and "
+      add(
+          fmt::format("a link is between host {}, which has the GPU, and "
                       "another one",
-                      what, Quote(topology.gpu_host)));
+                      Quote(topology.gpu_host)));
     } else if (!far_hosts
                     .insert(link.from == topology.gpu_host ? link.to
                                                            : link.from)
                     .second) {
-      wrong.push_back(
-          fmt::format("{}: there is another one between these two", what));
+      add("there is another one between these two");
     }
   }
-  return wrong;
+  if (!wrong->empty() || topology.links.empty()) return;
+  for (const std::string& host : HostsByLink(topology)) {
+    if (far_hosts.contains(host)) continue;
+    wrong->push_back(
+        {Of::kLinks, 0,
+         fmt::format("links leave out host {}, which has devices: say how long "
+                     "its link to {} takes, as {{from: {}, to: {}, latency: "
+                     "0}}",
+                     Quote(host), topology.gpu_host, host, topology.gpu_host)});
+  }
 }
 
-// What a link between machines needs, each a sentence. The hosts are right.
-std::vector<std::string> CheckMesh(const Topology& topology) {
-  std::vector<std::string> wrong;
+// What a link between machines needs. The hosts are right.
+std::vector<HostProblem> CheckMesh(const Topology& topology) {
+  std::vector<HostProblem> wrong;
   const auto add = [&](std::string sentence) {
-    if (!sentence.empty()) wrong.push_back(std::move(sentence));
+    wrong.push_back({Of::kMesh, 0, std::move(sentence)});
   };
   const bool tls =
       FindSetting(topology.mesh, MeshKeys(kMeshTlsSection)[0].key) != nullptr;
@@ -202,7 +232,12 @@ std::vector<std::string> CheckMesh(const Topology& topology) {
   if (!engine.Complaint().empty()) {
     add(fmt::format("mesh: engine: {}", engine.Complaint()));
   }
-  add(CheckGpusHost(topology, links));
+  if (std::string sentence = CheckGpusHost(topology, links);
+      !sentence.empty()) {
+    wrong.push_back(
+        {Of::kHost, IndexOf(topology, topology.gpu_host), std::move(sentence)});
+  }
+  CheckCounts(topology, &wrong);
   if (!tls) {
     add("hosts need mesh: {tls: {certificate: FILE, key: FILE, ca: FILE}}, "
         "each host its own files (docs/mesh.md); nothing goes between hosts in "
@@ -272,49 +307,67 @@ void AddOwnEtcd(Topology& topology) {
   topology.etcd = {"https://" + address.ToString()};
 }
 
-std::vector<std::string> CheckHosts(const Topology& topology) {
-  std::vector<std::string> wrong;
-  const auto add = [&](std::string sentence) {
-    if (!sentence.empty()) wrong.push_back(std::move(sentence));
+std::vector<HostProblem> CheckHosts(const Topology& topology) {
+  std::vector<HostProblem> wrong;
+  const auto add = [&](Of of, size_t index, std::string sentence) {
+    if (!sentence.empty()) wrong.push_back({of, index, std::move(sentence)});
   };
   if (topology.hosts.empty()) {
     constexpr std::string_view kNoHosts =
         "goes with hosts: {NAME: {address: HOST}}";
-    if (!topology.gpu_host.empty()) add(fmt::format("gpu: host {}", kNoHosts));
-    for (const DeviceEntry& device : topology.devices) {
-      if (device.host.empty()) continue;
-      add(fmt::format("device {}: host {}", Quote(device.name), kNoHosts));
+    if (!topology.gpu_host.empty()) {
+      add(Of::kGpu, 0, fmt::format("gpu: host {}", kNoHosts));
+    }
+    for (size_t i = 0; i < topology.devices.size(); ++i) {
+      if (topology.devices[i].host.empty()) continue;
+      add(Of::kDevice, i,
+          fmt::format("device {}: host {}", Quote(topology.devices[i].name),
+                      kNoHosts));
     }
     if (!topology.mesh.empty() || !topology.etcd.empty() || topology.own_etcd) {
-      add(fmt::format("mesh {}", kNoHosts));
+      add(Of::kMesh, 0, fmt::format("mesh {}", kNoHosts));
     }
-    if (!topology.links.empty()) add(fmt::format("a link {}", kNoHosts));
+    if (!topology.links.empty()) {
+      add(Of::kLink, 0, fmt::format("a link {}", kNoHosts));
+    }
     return wrong;
   }
-  add(CheckPlace(topology, "gpu", topology.gpu_host));
-  for (const DeviceEntry& device : topology.devices) {
+  add(Of::kGpu, 0, CheckPlace(topology, "gpu", topology.gpu_host));
+  for (size_t i = 0; i < topology.devices.size(); ++i) {
+    const DeviceEntry& device = topology.devices[i];
     const std::string what = fmt::format("device {}", Quote(device.name));
-    add(CheckPlace(topology, what, device.host));
+    add(Of::kDevice, i, CheckPlace(topology, what, device.host));
     if (device.name.starts_with(kLinkdPrefix)) {
-      add(fmt::format("{}: what begins with {} is a link's own", what,
+      add(Of::kDevice, i,
+          fmt::format("{}: what begins with {} is a link's own", what,
                       kLinkdPrefix));
     }
     if (topology.own_etcd && device.name == kEtcdName) {
-      add(fmt::format("{}: mesh: etcd: own starts a process of that name",
+      add(Of::kDevice, i,
+          fmt::format("{}: mesh: etcd: own starts a process of that name",
                       what));
     }
   }
   if (!wrong.empty()) return wrong;
-  for (const DeviceEntry& device : topology.devices) {
-    add(device.host == topology.gpu_host ? CheckPartner(topology, device)
+  for (size_t i = 0; i < topology.devices.size(); ++i) {
+    const DeviceEntry& device = topology.devices[i];
+    add(Of::kDevice, i,
+        device.host == topology.gpu_host ? CheckPartner(topology, device)
                                          : CheckRemote(topology, device));
   }
-  for (std::string& sentence : CheckLatencies(topology)) {
-    add(std::move(sentence));
-  }
   // In simulated time one machine may be all hosts, between which nothing goes.
-  if (!IsSimulated(topology)) {
-    for (std::string& sentence : CheckMesh(topology)) add(std::move(sentence));
+  if (IsSimulated(topology)) {
+    CheckLatencies(topology, &wrong);
+    return wrong;
+  }
+  if (!topology.links.empty()) {
+    add(Of::kLink, 0,
+        fmt::format("links go with simulated time (gpu: {}): in wall time, a "
+                    "link takes what it takes; leave them out",
+                    kTimingKey));
+  }
+  for (HostProblem& problem : CheckMesh(topology)) {
+    wrong.push_back(std::move(problem));
   }
   return wrong;
 }
@@ -358,7 +411,7 @@ absl::StatusOr<Topology> PartOf(Topology topology, const std::string& host) {
       return absl::InvalidArgumentError(fmt::format(
           "--host: {}: {}; without --host, this machine is all hosts "
           "(docs/mesh.md)",
-          Quote(host), wrong.front()));
+          Quote(host), wrong.front().text));
     }
   }
   HostPart part{.host = host,

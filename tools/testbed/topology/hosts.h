@@ -2,6 +2,7 @@
 #ifndef CARILLON_TOOLS_TESTBED_TOPOLOGY_HOSTS_H_
 #define CARILLON_TOOLS_TESTBED_TOPOLOGY_HOSTS_H_
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -26,9 +27,15 @@ absl::StatusOr<std::string> ReadEtcdMember(const std::string& text);
 // GPU's host has an address.
 void AddOwnEtcd(Topology& topology);
 
-// What is wrong with the hosts as a whole, each a sentence. The settings and
-// devices are right by themselves.
-std::vector<std::string> CheckHosts(const Topology& topology);
+// What is wrong with the hosts as a whole. The settings and devices are right by
+// themselves.
+struct HostProblem {
+  enum class Of { kGpu, kMesh, kLinks, kHost, kLink, kDevice };
+  Of of;
+  size_t index = 0;  // of a host, link or device, in the topology's list
+  std::string text;  // a sentence
+};
+std::vector<HostProblem> CheckHosts(const Topology& topology);
 
 // Whether it lives in simulated time. Its hosts are the model's then, and one
 // machine may have all of them.

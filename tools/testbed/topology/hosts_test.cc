@@ -153,6 +153,19 @@ TEST(Hosts, AnEtcdElsewhereIsByTls) {
       HasSubstr("let it be https://"));
 }
 
+TEST(Hosts, OneHasAsManyDevicesAsOneProcessOfTheGpusHostMay) {
+  const auto problems = [](std::string_view count, std::string_view gpu) {
+    std::string text = kLab;
+    text.replace(text.find("host: a}"), 7,
+                 fmt::format("host: a, count: {}", count));
+    text.replace(text.find("backend: cpu"), 12, gpu);
+    return ReadTopology(text, "lab").problems.size();
+  };
+  EXPECT_EQ(problems("62", "backend: cpu"), 0u);
+  EXPECT_EQ(problems("63", "backend: cpu"), 1u);
+  EXPECT_EQ(problems("63", "devices_per_process: 64"), 0u);
+}
+
 TEST(Hosts, WithoutThemATopologyStaysAsItIs) {
   Topology topology =
       ReadTopology("name: lab\ngpu: {backend: cpu}\n", "").topology;
@@ -267,28 +280,37 @@ TEST_P(BadHosts, IsOneClearLine) {
   ASSERT_EQ(reading.problems.size(), 1u);
   EXPECT_THAT(reading.problems[0].ToString("lab.yaml"),
               HasSubstr(GetParam().message));
+  // Nothing stands in the first line of a lab.
+  if (GetParam().text.starts_with("\n")) {
+    EXPECT_GT(reading.problems[0].line, 1);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(
     All, BadHosts,
     ::testing::Values(
-        BadCase{"UnknownInADevice", With("fpga, host: a", "fpga, host: x"),
-                "device 'fpga0': 'x' is no host of this topology (a, b, c, d)"},
+        BadCase{
+            "UnknownInADevice", With("fpga, host: a", "fpga, host: x"),
+            "lab.yaml:14:5: device 'fpga0': 'x' is no host of this topology "
+            "(a, b, c, d)"},
         BadCase{"DeviceWithoutHost", With("fpga, host: a", "fpga"),
                 "device 'fpga0' has no host: say which, of a, b, c, d"},
         BadCase{"GpuWithoutHost", With("host: b, backend", "backend"),
-                "gpu has no host: say which, of a, b, c, d"},
+                "lab.yaml:12:1: gpu has no host: say which, of a, b, c, d"},
+        BadCase{"NoGpu", With("gpu: {host: b, backend: cpu}\n", ""),
+                "lab.yaml:7:1: gpu has no host: say which, of a, b, c, d"},
         BadCase{"TwoOfOneName", With("  c:\n", "  a:\n"), "'a' "},
         BadCase{"GpusHostWithoutAddress",
                 With("{address: \"10.0.0.6:4000\"}", ""),
-                "host 'b' has the GPU, and no address where the other hosts "
+                "lab.yaml:9:3: host 'b' has the GPU, and no address where the "
+                "other hosts "
                 "find it: give it address: HOST"},
         BadCase{"NoPortsForAllLinks", With("6:4000", "6:65535"),
                 "address: there are no 2 ports from 65535 on, one a link"},
         BadCase{"AddressIsEveryOne", With("10.0.0.6:4000", "0.0.0.0:4000"),
                 "'0.0.0.0:4000' is every address of a machine"},
         BadCase{"ShortLease", With("lease: 30", "lease: 2"),
-                "mesh: lease 2 is to be longer than timeout 2"},
+                "lab.yaml:3:1: mesh: lease 2 is to be longer than timeout 2"},
         BadCase{"UcxIsNotTrusted", With("lease: 30", "engine: ucx"),
                 "mesh: engine: the engine ucx sends events in plaintext, and "
                 "whoever is on that network can read and forge them: where "
@@ -300,6 +322,11 @@ INSTANTIATE_TEST_SUITE_P(
                      "count: 123}\n  - {name: nic0"),
                 "gpud takes 127 devices, and each link is one: here are 126 "
                 "devices and 2 links"},
+        BadCase{"TooManyForOneLinkd",
+                With("host: a}\n", "host: a, count: 63}\n"),
+                "lab.yaml:8:3: host 'a' has 63 devices: gpud of host b takes "
+                "62 at most of another host; put some on a third one, or set "
+                "gpu: {devices_per_process: 64} (at most 127)"},
         BadCase{"PartnerOnAnotherHost",
                 With("{name: fpga0, kind: fpga, host: a}",
                      "{name: x1, kind: exec, command: [sh], host: a}\n"
@@ -335,8 +362,10 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"LinksWithoutHosts",
                 "links: [{from: a, to: b, latency: 2us}]\n",
                 "a link goes with hosts: {NAME: {address: HOST}}"},
-        BadCase{"LinkOfNoHost", Simulated("from: a", "from: x"),
-                "link from x to b: 'x' is no host of this topology (a, b, c)"},
+        BadCase{
+            "LinkOfNoHost", Simulated("from: a", "from: x"),
+            "lab.yaml:6:5: link from x to b: 'x' is no host of this topology "
+            "(a, b, c)"},
         BadCase{"LinkBesideTheGpu",
                 Simulated("from: b, to: c", "from: a, to: c"),
                 "link from a to c: a link is between host 'b', which has the "
@@ -345,9 +374,19 @@ INSTANTIATE_TEST_SUITE_P(
                 "link from b to b: a link is between host 'b', which has the "
                 "GPU, and another one"},
         BadCase{"TwoLinks", Simulated("from: b, to: c", "from: b, to: a"),
-                "link from b to a: there is another one between these two"},
+                "lab.yaml:7:5: link from b to a: there is another one between "
+                "these two"},
         BadCase{"NoLatency", Simulated(", latency: 2us", ""),
-                "a link has no latency: like 2us"},
+                "lab.yaml:6:5: a link has no latency: like 2us"},
+        BadCase{"EmptyLatency", Simulated("latency: 2us", "latency: "),
+                "latency has no value"},
+        BadCase{"LinkWithOneEnd", Simulated("from: a, to: b", "from: a"),
+                "lab.yaml:6:5: a link has no to: the other one"},
+        BadCase{"LinkLeftOut",
+                Simulated("  - {from: b, to: c, latency: 0}\n", ""),
+                "lab.yaml:5:1: links leave out host 'c', which has devices: "
+                "say how long its link to b takes, as {from: c, to: b, "
+                "latency: 0}"},
         BadCase{"LatencyWithoutUnit", Simulated("2us", "2"),
                 "latency: '2' is not a duration"},
         BadCase{"UnknownKeyOfALink",

@@ -39,7 +39,8 @@ class Reader : StrictReader {
                                  TypeWord(root)));
       return;
     }
-    for (const auto& [key, value] : Entries(root, "the topology")) {
+    const EntryList sections = Entries(root, "the topology");
+    for (const auto& [key, value] : sections) {
       if (key == "name") {
         ReadName(value, "name", &reading_.topology.name);
       } else if (key == "gpu") {
@@ -79,8 +80,8 @@ class Reader : StrictReader {
     }
     if (!reading_.problems.empty()) return;
     AddOwnEtcd(reading_.topology);
-    for (std::string& sentence : CheckHosts(reading_.topology)) {
-      Complain(root, std::move(sentence));
+    for (HostProblem& problem : CheckHosts(reading_.topology)) {
+      Complain(MarkOf(problem, sections), std::move(problem.text));
     }
   }
 
@@ -226,11 +227,7 @@ class Reader : StrictReader {
         Complain(value.mark, fmt::format("hosts: {}", wrong));
         continue;
       }
-      if (value.node.IsNull()) {
-        reading_.topology.hosts.push_back(std::move(host));
-        continue;
-      }
-      if (!IsMap(value, name)) continue;
+      if (!value.node.IsNull() && !IsMap(value, name)) continue;
       for (const auto& [key, part] : Entries(value.node, "a host")) {
         if (key == AddressKey().key) {
           ReadInto(part, key, ReadHostAddress, &host.address);
@@ -241,6 +238,7 @@ class Reader : StrictReader {
                           {AddressKey().key, NodeKey().key});
         }
       }
+      host_marks_.push_back(value.mark);
       reading_.topology.hosts.push_back(std::move(host));
     }
   }
@@ -272,6 +270,7 @@ class Reader : StrictReader {
                    fmt::format("a link has no {}: {}", key.key, key.help));
         }
       }
+      link_marks_.push_back(node.Mark());
       reading_.topology.links.push_back(std::move(link));
     }
   }
@@ -411,7 +410,8 @@ class Reader : StrictReader {
     AddDevices(device, counted, count, name->node);
     const Entry* const priority = FindEntry(entries, "priority");
     for (; added < reading_.topology.devices.size(); ++added) {
-      device_marks_.push_back((priority ? priority->node : node).Mark());
+      device_marks_.push_back(
+          {node.Mark(), (priority ? priority->node : node).Mark()});
       for (const std::string_view key : {kHandTo, kTakeFrom}) {
         if (const Entry* const entry = FindEntry(entries, key)) {
           partners_.push_back({entry->node.Mark(), key, added});
@@ -562,7 +562,7 @@ class Reader : StrictReader {
                                  ? std::stoull(ValueOf(*key))
                                  : set->number;
       if (asked <= std::min(gpus_most, device.max_priority)) continue;
-      Complain(device_marks_[i],
+      Complain(device_marks_[i].priority,
                fmt::format("priority: {} asks for {}, and the {} is {}",
                            Quote(device.name), asked,
                            device.max_priority < asked ? "device's max_priority"
@@ -600,6 +600,31 @@ class Reader : StrictReader {
     }
   }
 
+  // Where the problem stands; what the file lacks is missed at its `hosts`.
+  YAML::Mark MarkOf(const HostProblem& problem,
+                    const EntryList& sections) const {
+    const auto section = [&](std::string_view key) {
+      const Entry* entry = FindEntry(sections, key);
+      if (entry == nullptr) entry = FindEntry(sections, "hosts");
+      return entry == nullptr ? YAML::Mark() : entry->mark;
+    };
+    switch (problem.of) {
+      case HostProblem::Of::kGpu:
+        return section("gpu");
+      case HostProblem::Of::kMesh:
+        return section("mesh");
+      case HostProblem::Of::kLinks:
+        return section("links");
+      case HostProblem::Of::kHost:
+        return host_marks_.at(problem.index);
+      case HostProblem::Of::kLink:
+        return link_marks_.at(problem.index);
+      case HostProblem::Of::kDevice:
+        return device_marks_.at(problem.index).device;
+    }
+    return YAML::Mark();
+  }
+
   static constexpr std::string_view kHandTo = "hand_to";
   static constexpr std::string_view kTakeFrom = "take_from";
 
@@ -617,7 +642,14 @@ class Reader : StrictReader {
     size_t device = 0;
   };
   std::vector<Partner> partners_;
-  std::vector<YAML::Mark> device_marks_;  // of its priority, if it has one
+  // In the topology's order.
+  struct DeviceMarks {
+    YAML::Mark device;
+    YAML::Mark priority;  // if it has one
+  };
+  std::vector<DeviceMarks> device_marks_;
+  std::vector<YAML::Mark> host_marks_;
+  std::vector<YAML::Mark> link_marks_;
 };
 
 }  // namespace

@@ -28,6 +28,7 @@ struct Figures {
   std::optional<uint64_t> replayed;
   std::optional<uint64_t> dropped;
   std::optional<uint64_t> downs;
+  std::optional<uint64_t> takeovers;
   std::optional<uint64_t> down_ns;
   std::optional<double> events_per_s;
 };
@@ -47,6 +48,7 @@ void ReadCounters(const Counters& counters, Figures* figures) {
   figures->replayed = Find(counters, "replayed");
   figures->dropped = Find(counters, "late_ends");
   figures->downs = Find(counters, "downs");
+  figures->takeovers = Find(counters, "takeovers");
   figures->down_ns = Find(counters, "down_ns");
   figures->rtt_ns = Find(counters, "rtt_ns");
   if (figures->rtt_ns == 0u) figures->rtt_ns.reset();  // no ping has come back
@@ -56,10 +58,11 @@ void ReadCounters(const Counters& counters, Figures* figures) {
 Figures OfNearEnd(const v1::GetStatusResponse& status,
                   const testbed::SnapshotRates& rates) {
   Figures figures{.events_per_s = rates.all()};
-  // "by link to b (10.0.0.6:4711), down: Connection refused"
+  // "by link to b (10.0.0.6:4711), now down: Connection refused"
+  constexpr std::string_view kNow = "), now ";
   const std::string& said = status.backend_description();
-  const size_t at = said.find("), ");
-  figures.state = at == said.npos ? said : said.substr(at + 3);
+  const size_t at = said.find(kNow);
+  figures.state = at == said.npos ? said : said.substr(at + kNow.size());
   for (const v1::LaunchPath& path : status.launch_paths()) {
     ReadCounters(path.counters(), &figures);
   }
@@ -141,8 +144,15 @@ absl::Status Show(OpenTestbed& open, const testbed::SnapshotPicture& picture,
                                  {"dropped", OrNull(figures.dropped)},
                                  {"downs", OrNull(figures.downs)},
                                  {"down_ns", OrNull(figures.down_ns)},
+                                 {"takeovers", OrNull(figures.takeovers)},
                                  {"connections", OrNull(figures.connections)}});
-    table.AddRow(link, figures.state, state->engine,
+    const std::string taken =
+        figures.takeovers.value_or(0) == 0
+            ? ""
+            : fmt::format(", taken over {}: carillon logs {}{}",
+                          FormatPlural(*figures.takeovers, "time"),
+                          testbed::kLinkdPrefix, peer.name);
+    table.AddRow(link, figures.state + taken, state->engine,
                  figures.rtt_ns ? FormatNanoseconds(*figures.rtt_ns) : "-",
                  count(figures.in_flight), FormatRate(figures.events_per_s),
                  count(figures.replayed), count(figures.dropped),

@@ -1,0 +1,42 @@
+#include "devices/link/link_figures.h"
+
+#include <spdlog/spdlog.h>
+
+#include <iterator>
+#include <utility>
+
+namespace carillon::link {
+namespace {
+
+// In the order of Show().
+constexpr const char* kNames[] = {"up",        "connections", "refused",
+                                  "rtt_ns",    "downs",       "down_ns",
+                                  "takeovers", "in_flight"};
+
+}  // namespace
+
+std::vector<std::string> LinkFigures::CounterNames(bool simulated) {
+  return {std::begin(kNames), std::end(kNames) - (simulated ? 1 : 0)};
+}
+
+void LinkFigures::Show(const mesh::LinkStatus& status, edge::Device& device) {
+  // Each of them once, and not each time that the other host tries.
+  if (status.refused != refused_ && status.refusal != said_refusal_) {
+    said_refusal_ = status.refusal;
+    spdlog::warn("refuses a link: {}", said_refusal_);
+  }
+  refused_ = status.refused;
+  if (status.takeovers != std::exchange(takeovers_, status.takeovers)) {
+    spdlog::warn("{}", status.takeover);
+  }
+  const uint64_t values[] = {status.up,        status.connections,
+                             status.refused,   status.rtt.value_or(0),
+                             status.downs,     status.down,
+                             status.takeovers, status.in_flight};
+  static_assert(std::size(values) == std::size(kNames));
+  for (size_t i = 0; i < std::size(values); ++i) {
+    device.SetCounter(static_cast<uint32_t>(i), values[i]);
+  }
+}
+
+}  // namespace carillon::link

@@ -1,0 +1,32 @@
+// What linkd shows of its link: counters of its own device, for `carillon links`,
+// and lines of its log.
+#ifndef CARILLON_DEVICES_LINK_LINK_FIGURES_H_
+#define CARILLON_DEVICES_LINK_LINK_FIGURES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "devices/sdk/edge.h"
+#include "mesh/tls_engine.h"
+
+namespace carillon::link {
+
+// Not thread safe.
+class LinkFigures {
+ public:
+  // Of the device that Show() gets. In simulated time there are no events in
+  // flight to count: what crosses are steps.
+  static std::vector<std::string> CounterNames(bool simulated);
+
+  void Show(const mesh::LinkStatus& status, edge::Device& device);
+
+ private:
+  uint64_t refused_ = 0;      // when they were last shown
+  uint64_t takeovers_ = 0;    // the same
+  std::string said_refusal_;  // the last one that the log has
+};
+
+}  // namespace carillon::link
+
+#endif  // CARILLON_DEVICES_LINK_LINK_FIGURES_H_
