@@ -289,6 +289,7 @@ class EventQueue {
   const EventSpec spec_;
   std::string launch_path_;
   const std::vector<WritableParameter> writable_;
+  const shm::Generation first_generation_;  // of the ring
   shm::DeviceRing ring_;
   shm::FlightRecorder* const recorder_;  // null: off
   const shm::TurnTaker* const time_;     // null: wall time
@@ -384,8 +385,10 @@ class Device {
   absl::StatusOr<LaunchTimes> LaunchKernel(const LaunchSpec& spec);
 
   // A copy from a buffer of kInput to one of kGpuMemory, or from there to one of
-  // kOutput or kDurable: returns when it has ended. gpud cuts it into chunks, after
-  // each of which one of a higher priority goes first, whosever it is.
+  // kOutput or kDurable: returns when it has ended. gpud cuts it into chunks. Where
+  // one ends, the copy of the highest priority goes on, whosever it is. When 32
+  // chunks in a row have overtaken the oldest copy it has the next one, so nobody
+  // waits for ever.
   struct CopySpec {
     Buffer from;
     uint64_t from_offset = 0;

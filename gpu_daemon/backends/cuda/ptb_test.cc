@@ -40,9 +40,8 @@ class CudaPtbTest : public CudaSlicesTest {
             std::lock_guard lock(log_mutex_);
             log_.push_back(code);
             times_[code].resize(supply.grid.count());
+            supplies_.push_back(supply);
           }
-          stop_ = supply.stop;
-          taken_ = supply.taken;
           std::atomic<bool> faulted{false};
           const bool left = RunPtb(
               supply, std::min(kRunners + 1, resident), [&](uint64_t block) {
@@ -74,18 +73,25 @@ class CudaPtbTest : public CudaSlicesTest {
     for (const int times : times(code)) begun += static_cast<uint64_t>(times);
     return begun;
   }
-  bool IsStopped() const {
-    return std::atomic_ref(const_cast<uint32_t&>(*stop_.load())) != 0;
+  // The last launch.
+  bool IsStopped() {
+    std::lock_guard lock(log_mutex_);
+    return IsStopped(supplies_.back());
+  }
+  // The one that watches has seen it, too: no block is taken any more.
+  bool StopIsSeen() {
+    std::lock_guard lock(log_mutex_);
+    return StopIsSeen(supplies_.back());
+  }
+  static bool IsStopped(const simt::BlockSupply& supply) {
+    return std::atomic_ref(const_cast<uint32_t&>(*supply.stop)) != 0;
+  }
+  static bool StopIsSeen(const simt::BlockSupply& supply) {
+    return IsStopped(supply) &&
+           std::atomic_ref(supply.taken->stopped).load() != 0;
   }
 
-  // The one that watches has, too: no block is taken any more.
-  bool StopIsSeen() const {
-    return IsStopped() && std::atomic_ref(taken_.load()->stopped).load() != 0;
-  }
-
-  // The last launch's.
-  std::atomic<const uint32_t*> stop_{nullptr};
-  std::atomic<simt::BlocksTaken*> taken_{nullptr};
+  std::vector<simt::BlockSupply> supplies_;  // of each launch; with log_mutex_
 };
 
 INSTANTIATE_TEST_SUITE_P(All, CudaPtbTest,
@@ -163,6 +169,40 @@ TEST_P(CudaPtbTest, AMoreUrgentLaunchWaitsForOneBlock) {
   EXPECT_EQ(times(1), Once({4 * wave, 1, 1}));
   EXPECT_EQ(TakeAway(urgent), 0u);
   EXPECT_EQ(TakeAway(less), 0u);
+}
+
+// A background kernel that runs, and an event behind it in a stream of its own.
+TEST_P(CudaPtbTest, ADeviceIsSuspendedWithAllItsStreams) {
+  NoteBlocks();
+  ASSERT_NO_FATAL_FAILURE(Open("ptb"));
+  const simt::Dim3 grid = {4 * static_cast<uint32_t>(Wave()), 1, 1};
+  auto event = AddLarge(*device_, grid, 2);
+  auto urgent = AddLarge(OtherDevice(), {1, 1, 1}, 5);
+  holds_ = 1;
+  auto background = Submit(Large(*device_, 1, 2, grid));
+  ASSERT_TRUE(Until([&] { return Begun(1) == kRunners; }));
+  const uint64_t before = Launched();
+  Commit(event, 2);
+  event.ring->RingDoorbell();
+  ASSERT_TRUE(Until([&] { return Launched() == before + 1; }));
+  Commit(urgent, 3);
+  urgent.ring->RingDoorbell();
+  ASSERT_TRUE(Until([&] { return StopIsSeen(); }));
+  holds_ = 3;
+  EXPECT_TRUE(Until([&] {
+    const auto launches = backend_->launches();
+    return std::ranges::count_if(launches, [&](const LaunchProgress& launch) {
+             return launch.running == 0 && launch.ended < grid.count();
+           }) == 2;
+  })) << "each of its streams";
+  holds_ = kNothing;
+  EXPECT_EQ(others_[0]->Wait(*urgent.ring).state, EventState::kDone);
+  EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+  EXPECT_EQ(background.get().state, EventState::kDone);
+  EXPECT_EQ(times(1), Once(grid));
+  EXPECT_EQ(times(2), Once(grid));
+  EXPECT_EQ(TakeAway(event), 0u);
+  EXPECT_EQ(TakeAway(urgent), 0u);
 }
 
 TEST_P(CudaPtbTest, EachBlockRunsOnceHoweverOftenItIsStopped) {

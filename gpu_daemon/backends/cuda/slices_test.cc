@@ -3,13 +3,19 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <future>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "gpu_daemon/backends/cuda/driver/gpu.h"
+#include "gpu_daemon/backends/cuda/driver/grid_slice.h"
+#include "gpu_daemon/backends/cuda/driver/launch_sequence.h"
 #include "gpu_daemon/backends/cuda/paths/sliced_run.h"
 #include "gpu_daemon/backends/cuda/policies_fixture.h"
 
@@ -48,6 +54,33 @@ TEST_P(CudaSlicesTest, EachBlockRunsOnceForEverySliceSize) {
     EXPECT_EQ(TakeAway(event), 0u);
   }
   EXPECT_GT(log().size(), 2 * code) << "they were sliced";
+}
+
+TEST(LaunchSequenceTest, WhatIsNoSliceOfTheGridIsRefusedAndNotLaunched) {
+  FakeGpu fake;
+  const auto gpu = Gpu::Open(fake.driver(), {.image = FakeGpu::Image()});
+  ASSERT_TRUE(gpu.ok()) << gpu.status();
+  const Gpu::ContextLease use = (*gpu)->Enter();
+  const KernelMetadata kmd = {.kernel = simt::FindKernel("fail_if"),
+                              .grid = {4, 3, 2},
+                              .block = {32, 1, 1}};
+  const auto sequence = LaunchSequence::Make(**gpu, kmd);
+  ASSERT_TRUE(sequence.ok()) << sequence.status();
+  std::array<std::byte, sizeof(uint32_t)> args{};
+  const GridSlice none[] = {
+      {{2, 0, 0}, {~0u, 1, 1}},  // to block 1: from > to
+      {{2, 0, 0}, {0, 1, 1}},    // from = to
+      {{4, 0, 0}, {1, 1, 1}},    // behind the last one
+      {{2, 0, 0}, {3, 1, 1}},    // beyond it
+      {{0, 0, 2}, {1, 1, 1}},
+  };
+  for (const GridSlice& slice : none) {
+    EXPECT_EQ(sequence->LaunchSlice(fake.driver(), kmd, {}, args.data(),
+                                    nullptr, slice),
+              CUDA_ERROR_INVALID_VALUE)
+        << slice.first.x << " " << slice.size.x;
+  }
+  EXPECT_EQ(fake.launches("carillon_call_fail_if"), 0u);
 }
 
 TEST_P(CudaSlicesTest, SlicesOfAOneBlockGridAreOneLaunchCountedAsWhole) {

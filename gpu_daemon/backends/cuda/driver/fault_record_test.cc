@@ -16,11 +16,10 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-const RunId kRogue{.device = "rogue", .owner = 5, .event_id = 1, .sequence = 7};
+const RunId kRogue{.device = "rogue", .ring = 5, .event_id = 1, .sequence = 7};
 const RunId kHonest{
-    .device = "honest", .owner = 6, .event_id = 1, .sequence = 7};
-const RunId kLater{
-    .device = "honest", .owner = 6, .event_id = 1, .sequence = 8};
+    .device = "honest", .ring = 6, .event_id = 1, .sequence = 7};
+const RunId kLater{.device = "honest", .ring = 6, .event_id = 1, .sequence = 8};
 const RunId kBackground{.device = "honest"};
 
 class FaultRecordTest : public ::testing::Test {
@@ -71,10 +70,10 @@ TEST_F(FaultRecordTest, ANoteTakesThePlaceOfTheLastOne) {
               ElementsAre(kLater));
 }
 
-TEST_F(FaultRecordTest, ADeviceThatAttachesAnewIsAnother) {
+TEST_F(FaultRecordTest, ARingThatBeginsAnewIsAnother) {
   ASSERT_TRUE(FaultRecord(File()).Note(std::vector{kRogue, kHonest}).ok());
   RunId again = kHonest;
-  again.owner = 7;
+  again.ring = 7;
   EXPECT_THAT(FaultRecord(File()).Blame(std::vector{kLater, again}), IsEmpty());
 }
 

@@ -186,10 +186,7 @@ class HiddenRunTest : public BlameTest,
   }
   // What the next gpud knows of the hidden event, which had this sequence.
   bool IsASuspect(uint64_t sequence) const {
-    const RunId hidden{.device = rogue_->memory->name(),
-                       .owner = rogue_->memory->owner(),
-                       .event_id = hidden_.kernel->event_id(),
-                       .sequence = sequence};
+    const RunId hidden = RunOf(*hidden_.kernel, sequence);
     return FaultRecord(Mark()).Blame(std::vector{hidden, RunId{}}) ==
            std::vector{hidden};
   }
@@ -372,6 +369,40 @@ TEST_F(LaunchedTest, WhatWasCancelledMayHaveFaulted) {
             static_cast<uint32_t>(shm::EventStatus::kDeviceGone));
   path.Release(*gone.kernel);
   path.Release(*stays.kernel);
+}
+
+// Of two events that run, the first may have run at a fault before: in this ring,
+// or in one that its device had before.
+class NotedTest : public LaunchedTest {
+ protected:
+  std::string SaidAfterANoteOf(uint32_t ring) {
+    const RunId noted{
+        .device = "test0", .ring = ring, .event_id = 0, .sequence = 1};
+    EXPECT_TRUE(FaultRecord(Mark()).Note(std::vector{noted}).ok());
+    Open("priority");
+    if (HasFatalFailure()) return "";
+    StandingPath path(gpu_.get(), &*gate_);
+    const auto first = Launch(path);
+    const auto second = Launch(path);
+    EXPECT_EQ(first.kernel->first_generation(), shm::Generation(kRing));
+    std::string said = SaidAtStop();
+    path.Release(*first.kernel);
+    path.Release(*second.kernel);
+    return said;
+  }
+
+  static constexpr uint32_t kRing = 7;  // TestDevice's
+};
+
+TEST_F(NotedTest, WhatRanInTheSameRingIsToBlame) {
+  EXPECT_THAT(SaidAfterANoteOf(kRing),
+              HasSubstr("lost by event 0 ('fail_if') of device 'test0', "
+                        "sequence 1"));
+}
+
+TEST_F(NotedTest, WhatRanInAnOlderRingIsNotHeldAgainstTheNextOne) {
+  EXPECT_THAT(SaidAfterANoteOf(kRing - 1),
+              HasSubstr("by one of the 2 launches"));
 }
 
 TEST_F(LaunchedTest, AnEventThatWaitsForItsNextSliceHasNotFaulted) {

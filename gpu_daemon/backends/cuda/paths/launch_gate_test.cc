@@ -230,6 +230,25 @@ TEST_F(LaunchGateTest, PersistentBlocksAreStoppedForSomebodyMoreUrgent) {
   EXPECT_TRUE(Begins(lower));
 }
 
+TEST_F(LaunchGateTest, ADeviceIsSuspendedWithAllItsLaunches) {
+  ASSERT_TRUE(gate_.SetPolicy("ptb").ok());
+  std::array<uint32_t, 3> stops{};
+  Places places;
+  for (uint32_t& stop : stops) {
+    places.push_back(Enter(a_, 1));
+    EXPECT_EQ(gate_.TryBegin(*places.back()), Grant::kPtb);
+    gate_.LetBeStopped(*places.back(), &stop);
+  }
+  auto high = Enter(b_, 2);
+  EXPECT_EQ(stops, (std::array<uint32_t, 3>{1, 1, 1}));
+  for (const auto& place : places) {
+    gate_.EndSlice(*place);
+    EXPECT_FALSE(Begins(place));
+  }
+  high.reset();
+  for (const auto& place : places) EXPECT_TRUE(Begins(place));
+}
+
 TEST_F(LaunchGateTest, WhoComesBetweenGrantAndLaunchStopsTheLaunchToo) {
   ASSERT_TRUE(gate_.SetPolicy("ptb").ok());
   uint32_t stop = 0;
