@@ -44,6 +44,13 @@ LaneMask Warp::ContextLanes() const {
 void Warp::Restrict(LaneMask lanes) {
   top_.mask &= lanes;
   for (Entry& entry : stack_) entry.mask &= lanes;
+  // A path that has none of them must not stay: Merge() would not find this
+  // context at the same place as the others any more.
+  stack_.erase(
+      std::remove_if(stack_.begin() + static_cast<ptrdiff_t>(frame_.depth),
+                     stack_.end(),
+                     [](const Entry& entry) { return entry.mask == 0; }),
+      stack_.end());
   frame_.mask &= lanes;
   for (Frame& frame : frames_) frame.mask &= lanes;
 }

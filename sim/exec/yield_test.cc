@@ -124,6 +124,53 @@ TEST_F(Yield, LanesMeetAgainWhereTheyDoSomethingTogether) {
   EXPECT_EQ(Cell(3), 3u * 64 * 2);
 }
 
+// A lane of each warp looks and pauses; since it may also exit there, no later
+// place is one that all lanes come to.
+TEST_F(Yield, LanesGoOnAsOneBehindAPlaceWhereTheyMeet) {
+  constexpr uint32_t kRounds = 100;
+  constexpr uint32_t kWork = 50;
+  std::string work;
+  for (uint32_t i = 0; i < kWork; ++i) work += "  add.s32 %r4, %r4, 1;\n";
+  const absl::Status status = Run(fmt::format(R"(.version 9.0
+.target sm_75
+.address_size 64
+.visible .entry count(.param .u64 cells)
+{{
+  .reg .b32 %r<8>;
+  .reg .b64 %rd<4>;
+  .reg .pred %p<4>;
+  ld.param.u64 %rd1, [cells];
+  mov.u32 %r1, %laneid;
+  setp.eq.s32 %p1, %r1, 0;
+  mov.u32 %r2, 0;
+  mov.u32 %r4, 0;
+AGAIN:
+  @%p1 bra LOOK;
+  bra.uni MEET;
+LOOK:
+  ld.relaxed.gpu.global.u32 %r3, [%rd1];
+  nanosleep.u32 20;
+  setp.ne.s32 %p2, %r3, 0;
+  @!%p2 bra MEET;
+  ret;
+MEET:
+  bar.warp.sync -1;
+{}
+  add.s32 %r2, %r2, 1;
+  setp.lt.u32 %p3, %r2, {};
+  @%p3 bra AGAIN;
+  atom.global.add.u32 %r5, [%rd1+4], %r4;
+  ret;
+}}
+)",
+                                              work, kRounds),
+                                  1);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(Cell(1), 64u * kRounds * kWork);
+  // Two warps; apart, a warp's lanes would do all of the work twice.
+  EXPECT_LT(executed_, 2u * kRounds * kWork * 3 / 2);
+}
+
 TEST_F(Yield, LanesThatExitAreWaitedForByNobody) {
   const std::string some = R"(
   mov.u32 %r4, %laneid;

@@ -182,13 +182,13 @@ class NarrowRingPort : public NarrowPort {
     NarrowPort::CopyEntry(to, from, bytes);
     __nanosleep(host_way_ns_);
   }
-  __device__ bool TakeDevice64(uint64_t* word, uint64_t from, uint64_t to) {
+  __device__ uint64_t SwapDevice64(uint64_t* word, uint64_t from, uint64_t to) {
     uint64_t before;
     asm volatile("atom.acquire.gpu.global.cas.b64 %0, [%1], %2, %3;"
                  : "=l"(before)
                  : "l"(word), "l"(from), "l"(to)
                  : "memory");
-    return before == from;
+    return before;
   }
   __device__ void EndTask(const TaskEntry& task) {
     gpud::EndRingTask(*this, table_.records[&task - table_.tasks.entries]);

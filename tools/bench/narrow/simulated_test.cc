@@ -199,8 +199,9 @@ TEST(Simulated, ATaskOf1024ThreadsIsForPathsWithoutMtbs) {
   }
 }
 
-// Column 0 looks at the trap, the command and the doorbells, a read of the host's
-// memory each; who takes the task reads its entry. What the task itself needs is
+// Column 0 looks at the doorbells, and at first and then now and then at the trap
+// and the command before them, a read of the host's memory each; who takes the
+// task reads its entry. What the task itself needs is
 // known from a host whose memory is near.
 TEST(Simulated, ARungTaskTakesThePollsThatItWaitsForAndOneReadOfItsEntry) {
   const NarrowWorkload workload = Workload("mm", 1);

@@ -132,9 +132,10 @@ class RingPort : public MasterPort {
  public:
   using MasterPort::MasterPort;
 
-  bool TakeDevice64(uint64_t* word, uint64_t from, uint64_t to) {
-    return std::atomic_ref(*word).compare_exchange_strong(
-        from, to, std::memory_order_acq_rel);
+  uint64_t SwapDevice64(uint64_t* word, uint64_t from, uint64_t to) {
+    std::atomic_ref(*word).compare_exchange_strong(from, to,
+                                                   std::memory_order_acq_rel);
+    return from;
   }
   void RunTask(const TaskEntry& task, const TaskWarp& warp) {
     gpu_->RunBlock(task, task.args, RecordOf(task), warp.block,

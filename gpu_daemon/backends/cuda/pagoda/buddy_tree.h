@@ -48,7 +48,7 @@ class BuddyTree {
   // kTaskSharedBytes; 0: none is free.
   CARILLON_EDGE uint32_t Find(uint32_t bytes) {
     uint32_t first = kBuddyLeaves;  // of the level
-    while (kTaskSharedBytes / first < bytes) first >>= 1;
+    for (uint32_t size = kBuddyLeafBytes; size < bytes; size *= 2) first /= 2;
     uint32_t node = 0;
     for (uint32_t word = 0; word < kWords && node == 0; ++word) {
       const uint32_t free = port_.Ballot([&](uint32_t lane) {

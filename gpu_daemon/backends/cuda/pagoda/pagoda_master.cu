@@ -66,13 +66,13 @@ class PagodaRingPort : public MasterPort {
  public:
   using MasterPort::MasterPort;
 
-  __device__ bool TakeDevice64(uint64_t* word, uint64_t from, uint64_t to) {
+  __device__ uint64_t SwapDevice64(uint64_t* word, uint64_t from, uint64_t to) {
     uint64_t before;
     asm volatile("atom.acquire.gpu.global.cas.b64 %0, [%1], %2, %3;"
                  : "=l"(before)
                  : "l"(word), "l"(from), "l"(to)
                  : "memory");
-    return before == from;
+    return before;
   }
   __device__ void RunTask(const TaskEntry& task, const TaskWarp& warp) {
     Run(task, task.args, RecordOf(task), warp);

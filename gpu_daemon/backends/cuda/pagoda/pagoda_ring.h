@@ -39,6 +39,9 @@ namespace carillon::gpud {
 // Each lane of a scheduler warp looks at one.
 inline constexpr uint32_t kPagodaMaxRings = 32;
 static_assert(kPagodaMaxRings == simt::kWarpSize);
+// Column 0's looks at the doorbells from one look at the control to the next: a
+// ring would wait for each of them.
+inline constexpr uint32_t kPagodaLooksACommand = 16;
 // Column 0's looks from one report to the next.
 inline constexpr uint32_t kPagodaLooksAReport = 256;
 // Looks for which a column without room for the ring whose turn it is keeps that

@@ -25,7 +25,8 @@
 // completion -> kFree.
 //
 // A Port is mtb_scheduler.h's and mtb_crew.h's, with
-//   TakeDevice64(&word, from, to)  as TakeDevice, of 8 bytes
+//   SwapDevice64(&word, from, to)  compare-and-swap, acquire, device; returns what
+//     was there
 // and edge_dispatch.h's for what is in host memory.
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_PAGODA_PAGODA_RING_SCHEDULER_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_CUDA_PAGODA_PAGODA_RING_SCHEDULER_H_
@@ -102,19 +103,25 @@ class PagodaRingScheduler {
   CARILLON_EDGE void Serve() {
     port_.EachLane([&](uint32_t lane) {
       doorbells_[lane] = port_.PeekDevice(&table_.words->doorbells[lane]);
+      if (lane >= table_.ring_count) return;
+      zeros_[lane] = table_.rings[lane].ring_of_zero;
+      entries_[lane] = table_.rings[lane].entry.entries;
     });
     port_.AcquirePolled();
     for (uint32_t round = 0;; ++round) {
-      Look();
+      const bool more = Look();
       if ((command_ & kPagodaLeave) != 0) return;
-      if (TakeOne()) round = 0;
+      // To take an event takes as long as many looks, and the other columns see
+      // what column 0 looks at: it takes some when nothing new rings.
+      const bool leaves_it = more && column_ == 0 && table_.tasks.columns > 1;
+      if (leaves_it || TakeOne()) round = 0;
       port_.Pause(round);
     }
   }
 
-  // At the doorbells and the command.
-  CARILLON_EDGE void Look() {
-    ++looks_;
+  // At the doorbells and the command. True: a doorbell has changed.
+  CARILLON_EDGE bool Look() {
+    const uint32_t look = looks_++;
     if (column_ != 0) {
       // An acquire empties the SM's L1: only where there is something to see.
       const uint32_t rung = port_.Ballot([&](uint32_t lane) {
@@ -129,9 +136,15 @@ class PagodaRingScheduler {
         return looks_ % 1024 == 0 ? crew_.PollCommand()
                                   : port_.PeekDevice(&table_.words->command);
       });
-      return;
+      return rung != 0;
     }
-    const uint32_t command = port_.Elect([&] { return crew_.PollCommand(); });
+    if (look % kPagodaLooksACommand == 0) {
+      const uint32_t command = port_.Elect([&] { return crew_.PollCommand(); });
+      if (command != command_) {
+        command_ = command;
+        port_.Elect([&] { port_.FreeDevice(&table_.words->command, command); });
+      }
+    }
     const uint32_t rung = port_.Ballot([&](uint32_t lane) {
       if (lane >= table_.ring_count) return false;
       const uint32_t now = port_.PollWord(table_.rings[lane].doorbell);
@@ -146,11 +159,8 @@ class PagodaRingScheduler {
         port_.FreeDevice(&table_.words->doorbells[lane], doorbells_[lane]);
       });
     }
-    if (command != command_) {
-      command_ = command;
-      port_.Elect([&] { port_.FreeDevice(&table_.words->command, command); });
-    }
     if (looks_ % kPagodaLooksAReport == 0) Report();
+    return rung != 0;
   }
 
   CARILLON_EDGE void Report() {
@@ -187,12 +197,11 @@ class PagodaRingScheduler {
     typename Port::template Lanes<uint64_t> heads;
     const uint32_t rung = port_.Ballot([&](uint32_t lane) {
       if (lane >= table_.ring_count) return false;
-      const PagodaRing& ring = table_.rings[lane];
-      heads[lane] = port_.PeekDevice(&ring.head);
+      heads[lane] = port_.PeekDevice(&table_.rings[lane].head);
       // Not below 0, and no more than the ring has.
-      return doorbells_[lane] - ring.ring_of_zero -
+      return doorbells_[lane] - zeros_[lane] -
                  static_cast<uint32_t>(heads[lane]) <
-             ring.entry.entries;
+             entries_[lane];
     });
     if (rung == 0 || !FindRow()) return false;
     // All rings in turn.
@@ -210,23 +219,51 @@ class PagodaRingScheduler {
     }
     kept_ = 0;
     last_ = next;
-    const uint64_t sequence = port_.Value(heads, last_);
+    const uint64_t first = port_.Value(heads, next);
+    const uint64_t sequence =
+        TakeHead(ring, first,
+                 port_.Value(doorbells_, next) - port_.Value(zeros_, next) -
+                     static_cast<uint32_t>(first));
+    if (sequence == 0) return false;
+    Take(ring, sequence);
+    return true;
+  }
+
+  // The ring's next event, which is this warp's then; `first` was its head before,
+  // and so many events behind it have rung, too. 0: others have taken all that
+  // this warp has seen ring, or the device has rung for more events than it has
+  // free slots.
+  CARILLON_EDGE uint64_t TakeHead(PagodaRing& ring, uint64_t first,
+                                  uint32_t ahead) {
     const EdgeEntry& entry = ring.entry;
-    const uint64_t ended = port_.Elect(
-        [&] { return port_.PeekDevice(&entry.ended[entry.SlotOf(sequence)]); });
-    if (static_cast<int64_t>(ended - (sequence - entry.entries)) < 0) {
+    // Lane l: whether event first + l may be taken.
+    const uint32_t may = port_.Ballot([&](uint32_t lane) {
+      if (lane > ahead) return false;
+      const uint64_t sequence = first + lane;
+      const uint64_t ended =
+          port_.PeekDevice(&entry.ended[entry.SlotOf(sequence)]);
+      return static_cast<int64_t>(ended - (sequence - entry.entries)) >= 0;
+    });
+    if ((may & 1) == 0) {
       port_.Elect([&] {
         port_.StoreSystem(&table_.report->rings[last_].violation, 1u);
       });
-      return false;
+      return 0;
     }
-    // Or another column has it.
-    if (port_.Elect([&] {
-          return port_.TakeDevice64(&ring.head, sequence, sequence + 1);
-        })) {
-      Take(ring, sequence);
-    }
-    return true;
+    // All columns come here at the same time, and one swaps first. The others go
+    // on from the head that they find: to look anew takes so long that only one of
+    // them would take an event in each look.
+    return port_.Elect([&] {
+      for (uint64_t at = first;;) {
+        const uint64_t behind = at - first;
+        if (behind >= kEdgeLanes || (may >> behind & 1) == 0) {
+          return uint64_t{0};
+        }
+        const uint64_t head = port_.SwapDevice64(&ring.head, at, at + 1);
+        if (head == at) return at;
+        at = head;
+      }
+    });
   }
 
   CARILLON_EDGE bool FindRow() {
@@ -352,6 +389,9 @@ class PagodaRingScheduler {
   MtbCrew<Port> crew_;
   MtbPlacer<Port> placer_;
   typename Port::template Lanes<uint32_t> doorbells_;
+  // Each lane's ring's: PagodaRing::ring_of_zero, EdgeEntry::entries.
+  typename Port::template Lanes<uint32_t> zeros_;
+  typename Port::template Lanes<uint32_t> entries_;
   uint32_t command_ = ~0u;  // none yet: the first is passed on
   uint32_t looks_ = 0;
   uint64_t reports_ = 0;
