@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -47,6 +48,27 @@ std::string_view PaperOfIrregular(std::string_view path) {
 }
 
 }  // namespace
+
+void NarrowCell::Add(size_t round, NarrowOutcome outcome) {
+  const NarrowSummary summary = Summarize(outcome);
+  if (rounds.size() <= round) rounds.resize(round + 1);
+  rounds[round].push_back(summary);
+  fmt::print(stderr, "  {} {} {}{}: {} tasks/s\n", part, workload, path,
+             threads == 0 ? "" : fmt::format(" {} threads", threads),
+             Short(summary.tasks_per_second));
+  outcome.tasks.clear();
+  last = std::move(outcome);
+}
+
+void NarrowCell::Refuse(const absl::Status& why) {
+  refused = std::string(why.message());
+  fmt::print(stderr, "  {} {} {}: {}\n", part, workload, path, refused);
+}
+
+void NarrowCell::Fail(const absl::Status& why) {
+  failed = why;
+  fmt::print(stderr, "  {} {} {}: {}\n", part, workload, path, why.message());
+}
 
 const NarrowCell* NarrowReport::Find(std::string_view part,
                                      std::string_view workload,

@@ -31,6 +31,12 @@ struct NarrowCell {
   std::vector<std::vector<NarrowSummary>> rounds;
   NarrowOutcome last;  // without its tasks
 
+  // All three also tell people.
+  void Add(size_t round, NarrowOutcome outcome);
+  void Refuse(const absl::Status& why);
+  void Fail(const absl::Status& why);
+
+  bool copies() const { return part == "copies"; }
   bool over() const { return !refused.empty() || !failed.ok(); }
   // What it measured before it was over counts for nothing.
   bool measured() const { return !over() && !rounds.empty(); }

@@ -1,5 +1,6 @@
 // What `bench sharing` measures, part by part: sharing_run.cc has the events beside
-// a background, gpes_figures.cc the figures of GPES.
+// a background, gpes_figures.cc the figures of GPES, sharing_summary.cc what was
+// hoped for.
 #ifndef CARILLON_TOOLS_BENCH_SHARING_MEASUREMENT_H_
 #define CARILLON_TOOLS_BENCH_SHARING_MEASUREMENT_H_
 
@@ -42,8 +43,11 @@ struct Rate {
   double share;
 };
 inline constexpr Rate kRates[] = {{"low", 0.025}, {"high", 0.25}};
-inline constexpr const char* kShapes[] = {"uniform", "poisson", "closed",
-                                          "traced"};
+// In the order of their names.
+enum class Shape { kClosed, kPoisson, kTraced, kUniform };
+inline constexpr Shape kShapes[] = {Shape::kUniform, Shape::kPoisson,
+                                    Shape::kClosed, Shape::kTraced};
+std::string_view NameOf(Shape shape);
 
 // A background's work: launches of kernels, one after the other, whose blocks all
 // take as long.
@@ -61,7 +65,7 @@ inline Work WorkOf(Nanoseconds block_ns, uint64_t waves, Nanoseconds all_ns) {
 }
 
 struct Load {
-  std::string shape;
+  Shape shape;
   Rate rate;
 };
 
@@ -71,6 +75,9 @@ double MeanOf(std::span<const double> values);
 std::vector<Served> ServedOf(const Json& events);
 // When the last launch ended.
 double EndOf(const Json& background);
+// What was hoped for before the first run, beside what a document has of it: rows
+// of {"what", "hoped", "is", "met"}.
+Json SharingSummary(const Json& document, uint32_t preempt_us);
 
 class SharingMeasurement {
  public:
@@ -90,7 +97,7 @@ class SharingMeasurement {
   uint64_t event_blocks() const { return std::max<uint64_t>(2, places_ / 2); }
   // In simulated time only another seed makes another run.
   uint32_t RoundsOf(const Load& load) const {
-    return simulated() && load.shape != "poisson" ? 1 : rounds_;
+    return simulated() && load.shape != Shape::kPoisson ? 1 : rounds_;
   }
   SharingGpud Gpud(const std::vector<std::string>& more = {}) const;
   absl::StatusOr<std::vector<Json>> RunDevices(
@@ -123,12 +130,24 @@ class SharingMeasurement {
   // {"status", "reason"} where it cannot; empty where it can.
   absl::StatusOr<Json> Refused(const std::string& policy);
   // Whether a part of GPES's has rows of the policy: it is chosen, and the back-end
-  // has it. Where it lacks one, the cells and Summary() say so, and no row does.
+  // has it. Where it lacks one, the cells and Conditions() say so, and no row does.
   absl::StatusOr<bool> Has(const std::string& policy);
   // Of each round.
   absl::StatusOr<std::vector<double>> WorkAlone(const Work& work);
   // The mean of all rounds.
   absl::StatusOr<double> ResponseAlone(const Load& load);
+  // What events and a background took beside each other, in all rounds, in ns.
+  struct Together {
+    // Of events that came before the background's end: the others had the GPU to
+    // themselves.
+    std::vector<double> responses, preemptions, pending, tardiness, jitter;
+    std::vector<double> ends;  // the background's
+    bool outlived_events = false;
+  };
+  // Events come until `end`.
+  absl::StatusOr<Together> RunTogether(const std::string& policy,
+                                       const Load& load, const Work& work,
+                                       Nanoseconds end);
   absl::StatusOr<Json> Cell(std::string_view part, const std::string& policy,
                             const Load& load, const Work& work);
   absl::Status AddCells(Json& cells);
@@ -138,11 +157,7 @@ class SharingMeasurement {
   absl::StatusOr<Json> Video();
   absl::StatusOr<Json> Orders();
   absl::StatusOr<Json> Floods();
-  // What backgrounds took together, from the first one's beginning, in plans' order.
-  absl::StatusOr<std::vector<double>> Ends(
-      const std::vector<SharingDevicePlan>& plans);
   Json Conditions() const;
-  Json Summary(const Json& document) const;
   bool Chosen(std::string_view policy) const {
     return std::ranges::find(options_.policies, policy) !=
            options_.policies.end();
@@ -164,7 +179,7 @@ class SharingMeasurement {
     double response = 0;
     double running = 0;  // from its launch to its end
   };
-  std::map<std::pair<std::string, double>, EventAlone> alone_events_;
+  std::map<std::pair<Shape, double>, EventAlone> alone_events_;
   std::map<std::string, std::string> refusals_;  // by policy
   std::string driver_;  // of a cuda back-end that is not NVIDIA's (DriverOf())
 };

@@ -68,6 +68,20 @@ double Rounded(double value) {
   return std::round(value * scale) / scale;
 }
 
+std::string_view NameOf(Shape shape) {
+  switch (shape) {
+    case Shape::kClosed:
+      return "closed";
+    case Shape::kPoisson:
+      return "poisson";
+    case Shape::kTraced:
+      return "traced";
+    case Shape::kUniform:
+      return "uniform";
+  }
+  return {};
+}
+
 std::vector<Served> ServedOf(const Json& events) {
   std::vector<Served> served;
   for (const Json& one : events) {
@@ -193,15 +207,20 @@ SharingDevicePlan SharingMeasurement::LoadPlan(const Load& load,
                                                uint32_t round) const {
   SharingDevicePlan plan = EventPlan(policy, event_blocks(), kEventBlockNs);
   const Nanoseconds gap = GapOf(load.rate);
-  if (load.shape == "closed") {
-    plan.plan["gap"] = gap;
-    plan.plan["end"] = end;
-  } else if (load.shape == "uniform") {
-    plan.plan["due"] = UniformArrivals(gap, end);
-  } else if (load.shape == "traced") {
-    plan.plan["due"] = TracedArrivals(trace_, gap, end);
-  } else {
-    plan.plan["due"] = PoissonArrivals(gap, end, options_.seed + round);
+  switch (load.shape) {
+    case Shape::kClosed:
+      plan.plan["gap"] = gap;
+      plan.plan["end"] = end;
+      break;
+    case Shape::kPoisson:
+      plan.plan["due"] = PoissonArrivals(gap, end, options_.seed + round);
+      break;
+    case Shape::kTraced:
+      plan.plan["due"] = TracedArrivals(trace_, gap, end);
+      break;
+    case Shape::kUniform:
+      plan.plan["due"] = UniformArrivals(gap, end);
+      break;
   }
   return plan;
 }
@@ -260,13 +279,48 @@ absl::StatusOr<double> SharingMeasurement::ResponseAlone(const Load& load) {
   return event.response;
 }
 
+absl::StatusOr<SharingMeasurement::Together> SharingMeasurement::RunTogether(
+    const std::string& policy, const Load& load, const Work& work,
+    Nanoseconds end) {
+  ASSIGN_OR_RETURN(const double response_alone, ResponseAlone(load));
+  Together together;
+  for (uint32_t round = 0; round < RoundsOf(load); ++round) {
+    ASSIGN_OR_RETURN(
+        const auto saw,
+        RunDevices(Gpud(), {LoadPlan(load, policy, end, round),
+                            BackgroundPlan("background", work, policy)}));
+    const double ended = EndOf(saw[1]);
+    together.ends.push_back(ended);
+    together.outlived_events |= ended > static_cast<double>(end);
+    std::vector<Served> events = ServedOf(saw[0]["served"]);
+    std::erase_if(events, [&](const Served& event) {
+      return static_cast<double>(event.due) >= ended;
+    });
+    const auto append = [](std::vector<double>& to,
+                           const std::vector<double>& from) {
+      to.insert(to.end(), from.begin(), from.end());
+    };
+    append(together.responses, ResponsesOf(events));
+    append(together.preemptions, PreemptionsOf(events));
+    append(together.pending, PendingOf(events, response_alone));
+    append(together.tardiness, TardinessOf(events, kDeadlineNs));
+    if (load.shape == Shape::kUniform) {
+      append(together.jitter, JitterOf(events, GapOf(load.rate)));
+    }
+  }
+  if (!together.responses.empty()) return together;
+  return absl::FailedPreconditionError(
+      fmt::format("no event came within {:.3f} ms: the background is too short",
+                  static_cast<double>(end) / 1e6));
+}
+
 absl::StatusOr<Json> SharingMeasurement::Cell(std::string_view part,
                                               const std::string& policy,
                                               const Load& load,
                                               const Work& work) {
   Json cell = {{"part", part},
                {"policy", policy},
-               {"load", load.shape},
+               {"load", NameOf(load.shape)},
                {"rate", load.rate.name},
                {"gap_us", static_cast<double>(GapOf(load.rate)) / 1000},
                {"block_us", work.block_ns / kUs},
@@ -277,62 +331,34 @@ absl::StatusOr<Json> SharingMeasurement::Cell(std::string_view part,
   if (!refused.empty()) return cell;
   ASSIGN_OR_RETURN(const auto alone, WorkAlone(work));
   const double work_alone = MeanOf(alone);
-  // Events come for twice the time that the background takes alone.
-  const auto end = static_cast<Nanoseconds>(2 * work_alone);
   ASSIGN_OR_RETURN(const double response_alone, ResponseAlone(load));
-  std::vector<double> responses, preemptions, pending, tardiness, jitter, kept;
-  std::vector<double> ends;
-  bool beyond = false;
-  for (uint32_t round = 0; round < RoundsOf(load); ++round) {
-    ASSIGN_OR_RETURN(
-        const auto saw,
-        RunDevices(Gpud(), {LoadPlan(load, policy, end, round),
-                            BackgroundPlan("background", work, policy)}));
-    ends.push_back(EndOf(saw[1]));
-    beyond |= ends.back() > static_cast<double>(end);
-    // Those that came behind its end had the GPU to themselves.
-    std::vector<Served> events = ServedOf(saw[0]["served"]);
-    std::erase_if(events, [&](const Served& event) {
-      return static_cast<double>(event.due) >= ends.back();
-    });
-    const auto append = [](std::vector<double>& to,
-                           const std::vector<double>& from) {
-      to.insert(to.end(), from.begin(), from.end());
-    };
-    append(responses, ResponsesOf(events));
-    append(preemptions, PreemptionsOf(events));
-    append(pending, PendingOf(events, response_alone));
-    append(tardiness, TardinessOf(events, kDeadlineNs));
-    if (load.shape == "uniform") {
-      append(jitter, JitterOf(events, GapOf(load.rate)));
-    }
-  }
-  if (responses.empty()) {
-    return absl::FailedPreconditionError(fmt::format(
-        "no event came within {:.3f} ms: the background is too short",
-        static_cast<double>(end) / 1e6));
-  }
-  const double work_together = MeanOf(ends);
-  const Program programs[] = {{response_alone, MeanOf(responses)},
+  // Events come for twice the time that the background takes alone.
+  ASSIGN_OR_RETURN(const Together together,
+                   RunTogether(policy, load, work,
+                               static_cast<Nanoseconds>(2 * work_alone)));
+  const double work_together = MeanOf(together.ends);
+  const Program programs[] = {{response_alone, MeanOf(together.responses)},
                               {work_alone, work_together}};
-  const auto late =
-      std::ranges::count_if(tardiness, [](double by) { return by > 0; });
+  const auto late = std::ranges::count_if(together.tardiness,
+                                          [](double by) { return by > 0; });
   cell["status"] = "measured";
-  cell["response_us"] = SpreadToJson(responses);
+  cell["response_us"] = SpreadToJson(together.responses);
   cell["response_alone_us"] = std::round(response_alone) / 1000;
-  cell["preemption_us"] = SpreadToJson(preemptions);
-  cell["pending_us"] = SpreadToJson(pending);
-  cell["tardiness_us"] = SpreadToJson(tardiness);
-  cell["late_percent"] = Rounded(100.0 * static_cast<double>(late) /
-                                 static_cast<double>(tardiness.size()));
-  cell["jitter_us"] = jitter.empty() ? Json() : SpreadToJson(jitter);
+  cell["preemption_us"] = SpreadToJson(together.preemptions);
+  cell["pending_us"] = SpreadToJson(together.pending);
+  cell["tardiness_us"] = SpreadToJson(together.tardiness);
+  cell["late_percent"] =
+      Rounded(100.0 * static_cast<double>(late) /
+              static_cast<double>(together.tardiness.size()));
+  cell["jitter_us"] =
+      together.jitter.empty() ? Json() : SpreadToJson(together.jitter);
   cell["background_alone_us"] = Rounded(work_alone / 1000);
   cell["background_us"] = Rounded(work_together / 1000);
   cell["background_pending_us"] =
       Rounded(std::max(0.0, work_together - work_alone) / 1000);
   cell["background_kept"] = Rounded(work_alone / work_together);
   // The rest of it ran without events, so beside them it keeps less than that.
-  cell["outlived_events"] = beyond;
+  cell["outlived_events"] = together.outlived_events;
   cell["antt"] = Rounded(Antt(programs));
   cell["stp"] = Rounded(Stp(programs));
   return cell;
@@ -341,10 +367,10 @@ absl::StatusOr<Json> SharingMeasurement::Cell(std::string_view part,
 absl::Status SharingMeasurement::AddCells(Json& cells) {
   const Nanoseconds all = (options_.quick ? 1 : 8) * kMs;
   const Work plain = WorkOf(100 * kUs, 10, all);
-  const Load poisson{"poisson", options_.quick ? kRates[1] : kRates[0]};
+  const Load poisson{Shape::kPoisson, options_.quick ? kRates[1] : kRates[0]};
   std::vector<std::tuple<std::string, Load, Work>> measured;
   if (HasPart("load")) {
-    for (const char* shape : kShapes) {
+    for (const Shape shape : kShapes) {
       for (const Rate& rate : kRates) {
         if (options_.quick &&
             (shape != poisson.shape || rate.share != poisson.rate.share)) {
@@ -371,8 +397,8 @@ absl::Status SharingMeasurement::AddCells(Json& cells) {
     for (const std::string& policy : options_.policies) {
       ASSIGN_OR_RETURN(auto cell, Cell(part, policy, load, work));
       Say(fmt::format("{}, {} {}, blocks of {} us, kernels of {} us, {}: {}",
-                      part, load.shape, load.rate.name, work.block_ns / kUs,
-                      work.kernel_ns() / kUs, policy,
+                      part, NameOf(load.shape), load.rate.name,
+                      work.block_ns / kUs, work.kernel_ns() / kUs, policy,
                       cell["status"].get<std::string>()));
       cells.push_back(std::move(cell));
     }
@@ -410,7 +436,7 @@ Json SharingMeasurement::Conditions() const {
         "{}, {}: an event alone runs for {:.4g} us, and one comes every {:.4g} "
         "us: where one has the GPU, or all of a part, to itself, they wait for "
         "each other without end",
-        shape, rate.name, event.running / 1000, gap / 1000));
+        NameOf(shape), rate.name, event.running / 1000, gap / 1000));
   }
   for (const auto& [policy, reason] : refusals_) {
     if (!reason.empty()) {
@@ -433,99 +459,6 @@ Json SharingMeasurement::Conditions() const {
         "GPU");
   }
   return conditions;
-}
-
-// The numbers that were hoped for, whatever they are; none of a driver that has
-// no GPU.
-Json SharingMeasurement::Summary(const Json& document) const {
-  Json summary = Json::array();
-  if (!driver_.empty()) return summary;
-  const auto add = [&](std::string what, const Json& value, double bound,
-                       bool at_most) {
-    const double number = value.get<double>();
-    summary.push_back(
-        {{"what", std::move(what)},
-         {"hoped", fmt::format("{} {}", at_most ? "<=" : ">=", bound)},
-         {"is", value},
-         {"met", at_most ? number <= bound : number >= bound}});
-  };
-  for (const Json& row : document["pending"]) {
-    const auto policy = row["policy"].get<std::string>();
-    if (row["status"] != "measured" || row["waves"] != 32 ||
-        policy == "priority" || policy == "ptb") {
-      continue;
-    }
-    const bool sliced = policy == "gpes";
-    add(fmt::format("pending of an urgent kernel beside two of 32 waves, over "
-                    "one's time alone, worst: {}",
-                    policy),
-        row["worst"], sliced ? 0.05 : 0.9, sliced);
-  }
-  for (const Json& row : document["losses"]) {
-    if (row["status"] != "measured" || row["policy"] != "gpes") continue;
-    const std::string of =
-        row.contains("block_us")
-            ? fmt::format("blocks of {} us", row["block_us"].get<uint64_t>())
-            : row["kernel"].get<std::string>();
-    add(fmt::format("background alone loses to slices, {}, %", of),
-        row["loss_percent"], 5, true);
-  }
-  for (const Json& row : document["copies"]) {
-    if (row["chunks"] != 256) continue;
-    add("a copy in 256 chunks is slower, %", row["slower_percent"], 7, true);
-  }
-  // Figs. 10 to 12: what GPES measured, against Gdev or alone.
-  double longest = 0;
-  std::map<std::string, double> tardiness, pending;
-  for (const Json& row : document["video"]) {
-    if (row["status"] != "measured") continue;
-    longest = row["competitor"].get<double>();
-    tardiness[row["policy"]] = row["tardiness"].get<double>();
-  }
-  if (tardiness.contains("gpes") && tardiness["exclusive"] > 0) {
-    add(fmt::format("tardiness of a video beside kernels of {} frames, under "
-                    "gpes, over that under exclusive",
-                    longest),
-        Rounded(tardiness["gpes"] / tardiness["exclusive"]), 0.2, true);
-  }
-  for (const Json& row : document["orders"]) {
-    if (row["status"] == "measured" && row["order"] == "mmul.srad.nn") {
-      pending[row["policy"]] = row["pending"].get<double>();
-    }
-  }
-  if (pending.contains("gpes") && pending["exclusive"] > 0) {
-    add("pending of mmul.srad.nn under gpes, over that under exclusive",
-        Rounded(pending["gpes"] / pending["exclusive"]), 0.47, true);
-  }
-  for (const Json& row : document["floods"]) {
-    if (row["status"] != "measured" || row["flood"] != "LARGE") continue;
-    const bool sliced = row["policy"] == "gpes";
-    if (!sliced && row["policy"] != "exclusive") continue;
-    add(fmt::format("slowed down by LARGE, at priority {}, {}, %",
-                    row["priority"].get<int>(),
-                    row["policy"].get<std::string>()),
-        row["slowed_percent"], sliced ? 49 : 90, sliced);
-  }
-  for (const Json& cell : document["cells"]) {
-    if (cell["policy"] != "gpes" || cell["status"] != "measured" ||
-        cell["rate"] != "low" || cell["part"] != "block length") {
-      continue;
-    }
-    const double block = cell["block_us"].get<double>();
-    const double wait = cell["preemption_us"]["p99"].get<double>();
-    if (options_.preempt_us != 0) {
-      add(fmt::format("p99 wait of an event under gpes, blocks of {} us, in us "
-                      "(--preempt-us and a block)",
-                      block),
-          Rounded(wait), options_.preempt_us + block, true);
-      continue;
-    }
-    add(fmt::format("p99 wait of an event under gpes, blocks of {} us, in "
-                    "blocks (a slice and a block: 2)",
-                    block),
-        Rounded(wait / block), 2, true);
-  }
-  return summary;
 }
 
 absl::StatusOr<Json> SharingMeasurement::All() {
@@ -559,7 +492,10 @@ absl::StatusOr<Json> SharingMeasurement::All() {
     Say(fmt::format("{}: {} rows", part, document[part].size()));
   }
   document["conditions"] = Conditions();
-  document["summary"] = Summary(document);
+  // Of a driver that has no GPU nothing is hoped.
+  document["summary"] = driver_.empty()
+                            ? SharingSummary(document, options_.preempt_us)
+                            : Json::array();
   document["others"] = Others();
   return document;
 }
