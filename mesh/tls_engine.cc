@@ -199,7 +199,8 @@ void TlsNearLink::Run() {
       pause = status_.connections == before ? std::min(2 * pause, kLongestPause)
                                             : kFirstPause;
       status_.error = std::string(why.message());
-      if (absl::IsAborted(why) || absl::IsFailedPrecondition(why)) {
+      if (absl::IsAborted(why) || absl::IsFailedPrecondition(why) ||
+          absl::IsUnauthenticated(why) || absl::IsPermissionDenied(why)) {
         status_.refusal = status_.error;
       }
     }
@@ -661,7 +662,10 @@ void TlsFarLink::End(Peer& peer, const absl::Status& why) {
     }
     far_.Cut(peer.epoch);
     status_.error = std::string(why.message());
-    if (stage != Stage::kServed) ++status_.refused;
+    if (stage != Stage::kServed) {
+      ++status_.refused;
+      if (absl::IsUnauthenticated(why)) status_.refusal = status_.error;
+    }
   }
   // It is to learn which rule it has broken, or what TLS says.
   if (stage == Stage::kServed && absl::IsInvalidArgument(why)) {

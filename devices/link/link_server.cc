@@ -32,6 +32,8 @@ constexpr milliseconds kLook{500};
 constexpr Nanoseconds kShow = 100'000'000;
 // Of the ends of all rings that the other host may not have stored.
 constexpr uint64_t kMaxKeptBytes = 1 << 30;
+// Whoever makes up more does not fill the log.
+constexpr size_t kMaxSaidRefusals = 64;
 
 // In the order of ShowFigures().
 std::vector<std::string> CounterNames() {
@@ -115,10 +117,11 @@ absl::StatusOr<std::unique_ptr<edge::Device>> LinkServer::Attach(
 
 void LinkServer::ShowFigures() {
   const mesh::LinkStatus status = link_->status();
-  // Each of them once, and not each time that the other host tries.
-  if (status.refused != refused_ && status.refusal != said_refusal_) {
-    said_refusal_ = status.refusal;
-    spdlog::warn("refuses a link: {}", said_refusal_);
+  // Each of them once, and not each time that somebody tries.
+  if (status.refused != refused_ && !status.refusal.empty() &&
+      said_refusals_.size() < kMaxSaidRefusals &&
+      said_refusals_.insert(status.refusal).second) {
+    spdlog::warn("refuses a link: {}", status.refusal);
   }
   refused_ = status.refused;
   const uint64_t values[] = {

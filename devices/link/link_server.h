@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -109,9 +110,9 @@ class LinkServer final : private mesh::FarHost {
   // Without rings: it shows that linkd is there.
   std::unique_ptr<edge::Device> self_;
   bool self_away_ = false;
-  std::string catalogue_;     // what HELLO says
-  uint64_t refused_ = 0;      // by LinkStatus, when it was last looked at
-  std::string said_refusal_;  // the last one that the log has
+  std::string catalogue_;  // what HELLO says
+  uint64_t refused_ = 0;   // by LinkStatus, when it was last looked at
+  std::set<std::string> said_refusals_;  // that the log has
   // Changed by the thread of the calls, under the link's lock.
   std::map<std::string, std::shared_ptr<Client>> clients_;
   std::map<mesh::RingId, Linked> rings_;  // the link's lock
