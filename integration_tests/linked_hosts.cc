@@ -118,7 +118,7 @@ LinkedHostsTest::LinkLostRecords LinkedHostsTest::CountLinkLost(
 
 void LinkedHostsTest::ExpectALostLinkIsTheReasonOnBothHosts(
     const std::function<void()>& lose) {
-  constexpr uint32_t kEvents = 64;
+  constexpr uint32_t kEvents = 32;
   auto device = edge::Device::Attach(
       {.testbed_directory = a_->directory(), .name = "slow0", .kind = "test"});
   ASSERT_TRUE(device.ok()) << Message(device.status());
