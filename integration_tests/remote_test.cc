@@ -30,11 +30,11 @@
 #include "base/testing/test_ca.h"
 #include "devices/sdk/edge.h"
 #include "fmt/format.h"
+#include "integration_tests/linked_hosts.h"
 #include "integration_tests/testbed_process.h"
 #include "mesh/tls_engine.h"
 #include "proto/link.pb.h"
 #include "shm/faults/board.h"
-#include "shm/recorder/flight_recorder.h"
 #include "tools/testbed/ledger/checker.h"
 
 namespace carillon {
@@ -43,65 +43,17 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing::Message;
 using ::testing::Not;
 using testing::Process;
 using testing::Testbed;
 
-std::string Message(const absl::Status& status) {
-  return std::string(status.message());
-}
-
-class RemoteTest : public ::testing::Test {
+class RemoteTest : public testing::LinkedHostsTest {
  protected:
-  static void SetUpTestSuite() {
-    setenv(shm::FlightRecorder::kVariable, "262144", 1);
-    files_ = std::make_unique<TempDirectory>(*TempDirectory::Make());
-    TestCa ca(files_->path());
-    near_files_ = ca.Issue({.name = "a",
-                            .alternative_names = "URI:carillon:role:link,"
-                                                 "DNS:a"});
-    far_files_ = ca.Issue({.name = "b",
-                           .alternative_names = "URI:carillon:role:link,"
-                                                "DNS:b"});
-  }
-  static void TearDownTestSuite() { files_.reset(); }
-
   void SetUp() override {
-    auto b = Testbed::Start(far_flags_);
-    ASSERT_TRUE(b.ok()) << Message(b.status());
-    b_ = *std::move(b);
-    ASSERT_NO_FATAL_FAILURE(StartLinkd("127.0.0.1:0"));
-    const std::string said = linkd_->output();
-    const size_t at = said.find("127.0.0.1:");
-    linkd_address_ = said.substr(at, said.find('\n', at) - at);
+    ASSERT_NO_FATAL_FAILURE(StartHostB("127.0.0.1:0"));
     relay_ = std::make_unique<TcpRelay>(linkd_address_);
-    auto a = Testbed::Start(NearFlags());
-    ASSERT_TRUE(a.ok()) << Message(a.status());
-    a_ = *std::move(a);
-  }
-
-  void StartLinkd(const std::string& address) {
-    auto linkd =
-        b_->StartDevice("linkd", "devices/link/linkd",
-                        {"--listen", address, "--host", "b", "--peer", "a",
-                         "--tls-cert", far_files_.certificate, "--tls-key",
-                         far_files_.key, "--tls-ca", far_files_.ca, "--lease",
-                         far_lease_s_, "--engine", engine_, "--trusted"});
-    ASSERT_TRUE(linkd.ok()) << Message(linkd.status());
-    linkd_ = *std::move(linkd);
-    ASSERT_TRUE(linkd_->WaitForOutput("serves for host a")) << linkd_->output();
-  }
-  std::vector<std::string> NearFlags() const {
-    return {"--backend",     "remote",
-            "--link",        relay_->address(),
-            "--link-host",   "a",
-            "--link-peer",   "b",
-            "--link-cert",   near_files_.certificate,
-            "--link-key",    near_files_.key,
-            "--link-ca",     near_files_.ca,
-            "--link-lease",  lease_s_,
-            "--link-engine", engine_,
-            "--link-trusted"};
+    StartHostA(relay_->address());
   }
 
   // Rings for a ring full of events again and again, and judges each answer.
@@ -124,25 +76,6 @@ class RemoteTest : public ::testing::Test {
                : ::testing::AssertionFailure()
                      << "nothing ends any more after event " << before;
   }
-  static ledger::Report Check(const Testbed& testbed) {
-    std::vector<std::string> unreadable;
-    const auto recordings = shm::ReadFlightRecordings(
-        testbed.paths().recorder_directory(), &unreadable);
-    EXPECT_THAT(unreadable, IsEmpty());
-    return ledger::Check(recordings);
-  }
-  // By the recorders of a testbed, so many events have been rung there, and each
-  // has ended once.
-  static void ExpectEachEndedOnce(const Testbed& testbed, uint64_t events) {
-    const ledger::Report report = Check(testbed);
-    for (const auto& violation : report.violations) {
-      ADD_FAILURE() << violation.sentence;
-    }
-    EXPECT_EQ(ledger::VerdictName(report.verdict()), "ok");
-    EXPECT_EQ(report.total.ok, events);
-    EXPECT_EQ(report.total.failed, 0u);
-    EXPECT_EQ(report.total.indeterminate(), 0u);
-  }
   // Has the echo device end: all its events have ended once, well. How many.
   uint64_t EndWell(Process& echo) {
     echo.Signal(SIGTERM);
@@ -160,23 +93,9 @@ class RemoteTest : public ::testing::Test {
     return taken;
   }
 
-  static std::unique_ptr<TempDirectory> files_;
-  static TlsFiles near_files_;
-  static TlsFiles far_files_;
-  std::string engine_ = "tls";
-  std::string lease_s_ = "60";
-  std::string far_lease_s_ = "60";
-  std::vector<std::string> far_flags_ = {"--backend", "cpu", "--workers", "1"};
-  std::unique_ptr<Testbed> b_;
-  std::unique_ptr<Process> linkd_;
-  std::string linkd_address_;
   std::unique_ptr<TcpRelay> relay_;
-  std::unique_ptr<Testbed> a_;
   uint64_t taken_ = 0;
 };
-std::unique_ptr<TempDirectory> RemoteTest::files_;
-TlsFiles RemoteTest::near_files_;
-TlsFiles RemoteTest::far_files_;
 
 TEST_F(RemoteTest, ADeviceHasItsEventsRunOnAnotherHost) {
   const auto echo =
@@ -538,80 +457,11 @@ class ShortLeaseTest : public RemoteTest {
   ShortLeaseTest() { lease_s_ = far_lease_s_ = "2"; }
 };
 
-// By gpud's recorder: how often a session ended for that reason, and how often
-// an event that was aborted has that status. Any other reason fails the test.
-struct LinkLostRecords {
-  uint64_t sessions = 0;
-  uint64_t events = 0;
-};
-LinkLostRecords CountLinkLost(const Testbed& testbed) {
-  LinkLostRecords counts;
-  std::vector<std::string> unreadable;
-  for (const auto& recording : shm::ReadFlightRecordings(
-           testbed.paths().recorder_directory(), &unreadable)) {
-    for (const shm::FlightRecord& record : recording.records) {
-      if (record.step == shm::Step::kSessionEnded) {
-        counts.sessions +=
-            record.status == static_cast<uint32_t>(shm::CloseReason::kLinkLost);
-      }
-      if (record.step != shm::Step::kEnded ||
-          record.state != shm::EventState::kAborted) {
-        continue;
-      }
-      ++counts.events;
-      EXPECT_EQ(record.status,
-                static_cast<uint32_t>(shm::EventStatus::kLinkLost))
-          << recording.name;
-    }
-  }
-  return counts;
-}
-
 TEST_F(ShortLeaseTest, ALinkThatIsLostIsTheReasonOfItsEventsOnBothHosts) {
-  constexpr uint32_t kEvents = 64;
-  auto device = edge::Device::Attach(
-      {.testbed_directory = a_->directory(), .name = "slow0", .kind = "test"});
-  ASSERT_TRUE(device.ok()) << Message(device.status());
-  // All of them take many times the lease.
-  auto queue = edge::edgeRegisterEvent(
-      **device, {.kernel = "busy",
-                 .max_in_flight = kEvents,
-                 .parameters = {edge::Constant("iterations", 400'000'000)}});
-  ASSERT_TRUE(queue.ok()) << Message(queue.status());
-  for (uint32_t i = 0; i < kEvents; ++i) (*queue)->Commit();
-  (*queue)->RingCommitted();
-  ASSERT_TRUE(Eventually([&] { return b_->Status().events().done() > 0; }));
-  relay_->Close();
-  relay_->Silence();
-
-  EXPECT_THAT(Message((*device)->WaitForEnd(testing::kBound)),
-              HasSubstr("LINK_LOST: gpud"));
-  uint32_t aborted = 0;
-  uint32_t ended = 0;
-  while (const auto done = (*queue)->Poll()) {
-    ++ended;
-    if (done->state == shm::EventState::kAborted) {
-      ++aborted;
-      EXPECT_EQ(done->status,
-                static_cast<uint32_t>(shm::EventStatus::kLinkLost));
-    }
-    (*queue)->Free();
-  }
-  EXPECT_EQ(ended, kEvents);
-  EXPECT_GT(aborted, 0u);
-  EXPECT_TRUE(a_->gpud().WaitForOutput(
-      "device 'slow0' (pid " + std::to_string(getpid()) +
-      ") is gone: its link carries it no more: host b was not heard"));
-  EXPECT_TRUE(b_->gpud().WaitForOutput("is gone: its link carries it no more"));
-  const LinkLostRecords near = CountLinkLost(*a_);
-  EXPECT_EQ(near.sessions, 1u);
-  EXPECT_EQ(near.events, aborted);
-  const LinkLostRecords far = CountLinkLost(*b_);
-  EXPECT_EQ(far.sessions, 1u);
-  EXPECT_GT(far.events, 0u);
-  for (const Testbed* testbed : {a_.get(), b_.get()}) {
-    EXPECT_THAT(Check(*testbed).violations, IsEmpty());
-  }
+  ExpectALostLinkIsTheReasonOnBothHosts([&] {
+    relay_->Close();
+    relay_->Silence();
+  });
 }
 
 class NearLosesFirstTest : public RemoteTest {
@@ -881,6 +731,41 @@ TEST_F(RemoteTest, AnotherCatalogueIsRefusedAndNamedByBothHosts) {
                     sentence, Not(HasSubstr("is linkd there?"))));
   EXPECT_TRUE(linkd_->WaitForOutput("refuses a link: "));
   EXPECT_THAT(linkd_->output(), sentence);
+}
+
+TEST_F(RemoteTest, ACertificateOfAnotherCaIsNamedByBothHosts) {
+  const TempDirectory directory = *TempDirectory::Make();
+  const TlsFiles foreign =
+      TestCa(directory.path(), "other")
+          .Issue({.name = "a",
+                  .alternative_names = "URI:carillon:role:link,DNS:a"});
+  const auto refusal = [&](const TlsFiles& files) {
+    auto flags = NearFlags();
+    flags[3] = linkd_address_;  // the relay has one connection at a time
+    flags[9] = files.certificate;
+    flags[11] = files.key;
+    flags[13] = files.ca;
+    return Message(Testbed::Start(flags).status());
+  };
+  constexpr const char* kOfNoCa =
+      "the other end's certificate does not do: unable to get local issuer "
+      "certificate: it is of no CA in {}; both hosts need certificates of one "
+      "CA\n";
+  constexpr const char* kNotTaken =
+      "the other end does not take this end's certificate, {}: tlsv1 alert "
+      "unknown ca; both hosts need certificates of one CA\n";
+  EXPECT_THAT(refusal({foreign.certificate, foreign.key, near_files_.ca}),
+              HasSubstr("--link: no link to host 'b': " +
+                        fmt::format(kNotTaken, foreign.certificate)));
+  EXPECT_TRUE(linkd_->WaitForOutput("refuses a link: " +
+                                    fmt::format(kOfNoCa, far_files_.ca)))
+      << linkd_->output();
+  EXPECT_THAT(refusal({near_files_.certificate, near_files_.key, foreign.ca}),
+              HasSubstr("--link: no link to host 'b': " +
+                        fmt::format(kOfNoCa, foreign.ca)));
+  EXPECT_TRUE(linkd_->WaitForOutput(
+      "refuses a link: " + fmt::format(kNotTaken, far_files_.certificate)))
+      << linkd_->output();
 }
 
 TEST_F(RemoteTest, AGpudWithoutALinkDoesNotStartAndSaysWhy) {

@@ -547,13 +547,30 @@ TEST_P(TlsEngineTest, AnotherCaOpensNoLink) {
   StartFar();
   // Who does not believe the far end.
   StartNear(far_->address(), NearOptions(), foreign);
+  const auto does_not_do = [](const TlsFiles& mine) {
+    return fmt::format(
+        ": it is of no CA in {}; both hosts need certificates of one CA",
+        mine.ca);
+  };
+  const auto not_taken = [](const TlsFiles& mine) {
+    return fmt::format(
+        "the other end does not take this end's certificate, {}: tlsv1 alert "
+        "unknown ca; both hosts need certificates of one CA",
+        mine.certificate);
+  };
   ExpectNearError("the other end's certificate does not do: ");
+  ExpectNearError(does_not_do(foreign));
+  ExpectFarError(not_taken(far_files_));
   near_.reset();
   // Whom the far end does not believe.
   foreign.ca = ca_->file();
   StartNear(far_->address(), NearOptions(), foreign);
   ExpectFarError("the other end's certificate does not do: ");
-  ExpectNearError("unknown ca");
+  ExpectFarError(does_not_do(far_files_));
+  ExpectNearError(not_taken(foreign));
+  for (const LinkStatus& status : {near_->status(), far_->status()}) {
+    EXPECT_EQ(status.refusal, status.error);
+  }
 }
 
 TEST_P(TlsEngineTest, AnExpiredCertificateOpensNoLink) {

@@ -54,10 +54,7 @@ std::vector<Certificate> Certificates(const std::string& pem) {
   return all;
 }
 
-// Why the last call of OpenSSL has failed.
-std::string LastError() {
-  const unsigned long error = ERR_peek_last_error();
-  ERR_clear_error();
+std::string Text(unsigned long error) {
   const char* const reason = ERR_reason_error_string(error);
   return reason != nullptr ? reason : fmt::format("error {:#x}", error);
 }
@@ -66,6 +63,53 @@ std::string LastError() {
 std::string ForPeople(std::string_view text) {
   return EscapeBytes(std::string(text.substr(0, 64)),
                      [](unsigned char c) { return !absl::ascii_isprint(c); });
+}
+
+// Why the last call of OpenSSL has failed.
+unsigned long TakeError() {
+  const unsigned long error = ERR_peek_last_error();
+  ERR_clear_error();
+  return error;
+}
+
+constexpr std::string_view kOneCa = "both hosts need certificates of one CA";
+
+// The other end's certificate, by this end's CA.
+absl::Status CertificateDoesNotDo(long verdict, const TlsFiles& mine) {
+  std::string why = fmt::format("the other end's certificate does not do: {}",
+                                X509_verify_cert_error_string(verdict));
+  switch (verdict) {
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
+    case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+    case X509_V_ERR_CERT_SIGNATURE_FAILURE:
+    case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
+    case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
+      why += fmt::format(": it is of no CA in {}; {}", mine.ca, kOneCa);
+      break;
+    default:
+      break;
+  }
+  return absl::UnauthenticatedError(why);
+}
+
+// What is to be done where `error` is what the other end says of this end's
+// certificate; empty: it is about something else.
+std::string_view RemedyForMyCertificate(unsigned long error) {
+  if (ERR_GET_LIB(error) != ERR_LIB_SSL) return "";
+  switch (ERR_GET_REASON(error)) {
+    case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
+    case SSL_R_TLSV1_ALERT_DECRYPT_ERROR:  // of another CA with the same name
+      return kOneCa;
+    case SSL_R_SSLV3_ALERT_BAD_CERTIFICATE:
+    case SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN:
+      return "ask the owner of the CA for another one";
+    default:
+      return "";
+  }
 }
 
 std::string CommonName(X509* certificate) {
@@ -150,13 +194,14 @@ absl::StatusOr<TlsContext> TlsContext::Create(const TlsFiles& files) {
   if (!taken) {
     return absl::InvalidArgumentError(
         fmt::format("--tls-cert {}: TLS does not take it: {}",
-                    files.certificate, LastError()));
+                    files.certificate, Text(TakeError())));
   }
-  return TlsContext(std::move(context));
+  return TlsContext(std::move(context), files);
 }
 
 TlsStream::TlsStream(const TlsContext& context, TlsSide side, UniqueFd socket)
-    : socket_(std::move(socket)),
+    : files_(context.files_),
+      socket_(std::move(socket)),
       ssl_(SSL_new(context.context_.get())),
       events_(side == TlsSide::kClient ? POLLOUT : POLLIN) {
   SSL_set_fd(ssl_.get(), socket_.get());
@@ -190,12 +235,17 @@ absl::Status TlsStream::Judge(int result) {
   const long verdict = SSL_get_verify_result(ssl_.get());
   if (verdict != X509_V_OK) {
     ERR_clear_error();
-    return absl::UnauthenticatedError(
-        fmt::format("the other end's certificate does not do: {}",
-                    X509_verify_cert_error_string(verdict)));
+    return CertificateDoesNotDo(verdict, files_);
+  }
+  const unsigned long error = TakeError();
+  const std::string_view remedy = RemedyForMyCertificate(error);
+  if (!remedy.empty()) {
+    return absl::UnauthenticatedError(fmt::format(
+        "the other end does not take this end's certificate, {}: {}; {}",
+        files_.certificate, Text(error), remedy));
   }
   return absl::UnauthenticatedError(
-      fmt::format("no agreement on TLS 1.3: {}", LastError()));
+      fmt::format("no agreement on TLS 1.3: {}", Text(error)));
 }
 
 absl::StatusOr<bool> TlsStream::Handshake() {

@@ -27,10 +27,11 @@ class TlsContext {
 
  private:
   friend class TlsStream;
-  explicit TlsContext(std::shared_ptr<SSL_CTX> context)
-      : context_(std::move(context)) {}
+  TlsContext(std::shared_ptr<SSL_CTX> context, TlsFiles files)
+      : context_(std::move(context)), files_(std::move(files)) {}
 
   std::shared_ptr<SSL_CTX> context_;
+  TlsFiles files_;  // for messages
 };
 
 enum class TlsSide { kClient, kServer };
@@ -43,7 +44,7 @@ class TlsStream final : public LinkStream {
   TlsStream(const TlsContext& context, TlsSide side, UniqueFd socket);
 
   // True: agreed; false: later. Errors: Unauthenticated: whose certificate does
-  // not do, and why; Unavailable: the connection has ended.
+  // not do, why, and which file of this end's it is about; Unavailable: the connection has ended.
   absl::StatusOr<bool> Handshake();
   // Whether the other end may be `host` of a link. Requires a Handshake().
   // Errors: PermissionDenied: another role, or another name.
@@ -71,6 +72,7 @@ class TlsStream final : public LinkStream {
   // What a call that returned `result` has to say: OK is "later".
   absl::Status Judge(int result);
 
+  const TlsFiles files_;
   UniqueFd socket_;
   const std::unique_ptr<SSL, Free> ssl_;
   short events_;

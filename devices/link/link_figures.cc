@@ -13,6 +13,9 @@ constexpr const char* kNames[] = {"up",        "connections", "refused",
                                   "rtt_ns",    "downs",       "down_ns",
                                   "takeovers", "in_flight"};
 
+// Whoever makes up more does not fill the log.
+constexpr size_t kMaxSaidRefusals = 64;
+
 }  // namespace
 
 std::vector<std::string> LinkFigures::CounterNames(bool simulated) {
@@ -20,10 +23,11 @@ std::vector<std::string> LinkFigures::CounterNames(bool simulated) {
 }
 
 void LinkFigures::Show(const mesh::LinkStatus& status, edge::Device& device) {
-  // Each of them once, and not each time that the other host tries.
-  if (status.refused != refused_ && status.refusal != said_refusal_) {
-    said_refusal_ = status.refusal;
-    spdlog::warn("refuses a link: {}", said_refusal_);
+  // Each of them once, and not each time that somebody tries.
+  if (status.refused != refused_ && !status.refusal.empty() &&
+      said_refusals_.size() < kMaxSaidRefusals &&
+      said_refusals_.insert(status.refusal).second) {
+    spdlog::warn("refuses a link: {}", status.refusal);
   }
   refused_ = status.refused;
   if (status.takeovers != std::exchange(takeovers_, status.takeovers)) {

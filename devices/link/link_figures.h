@@ -4,6 +4,7 @@
 #define CARILLON_DEVICES_LINK_LINK_FIGURES_H_
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,9 +23,9 @@ class LinkFigures {
   void Show(const mesh::LinkStatus& status, edge::Device& device);
 
  private:
-  uint64_t refused_ = 0;      // when they were last shown
-  uint64_t takeovers_ = 0;    // the same
-  std::string said_refusal_;  // the last one that the log has
+  uint64_t refused_ = 0;                 // when they were last shown
+  uint64_t takeovers_ = 0;               // the same
+  std::set<std::string> said_refusals_;  // that the log has
 };
 
 }  // namespace carillon::link

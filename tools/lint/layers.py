@@ -76,7 +76,8 @@ ARROWS = {
     "integration_tests/linked_sessions_test.cc": [
         "base", "shm", "proto", "devices/sdk", "mesh", "kernels/catalogue.h", "integration_tests/testbed_process.h"],
     "integration_tests/remote_test.cc": [
-        "base", "shm", "proto", "devices/sdk", "mesh", "tools/testbed", "integration_tests/testbed_process.h"],
+        "base", "shm", "proto", "devices/sdk", "mesh", "tools/testbed", "integration_tests/linked_hosts.h",
+        "integration_tests/testbed_process.h"],
     "integration_tests/snapshot_picture_test.cc": [
         "gpu_daemon/control/rpc/snapshot_changes.h", "tools/testbed/client"],
     # The control plane and the doorbell poller in one thread.
