@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "fmt/format.h"
 #include "shm/handover.h"
@@ -92,6 +93,20 @@ void RelayedSessions::ReadCalls(uint64_t id) {
   step.mutable_bytes()->set_connection(id);
   step.mutable_bytes()->set_bytes(buffer.data(), static_cast<size_t>(count));
   Say(step);
+}
+
+void RelayedSessions::EndCalls(uint64_t id) {
+  const auto found = calls_.find(id);
+  if (found != calls_.end() && !found->second.answered) {
+    refusals_.Warn(
+        fmt::format("host '{}' has closed a connection of process {} before it "
+                    "answered: all devices of this host share the connections "
+                    "of one process there; the log of its gpud says whether "
+                    "they are too many",
+                    peer_, found->second.pid),
+        NowNs());
+  }
+  CloseCalls(id, /*tell=*/false);
 }
 
 void RelayedSessions::CloseCalls(uint64_t id, bool tell) {
@@ -187,6 +202,7 @@ void RelayedSessions::EndDevice(uint64_t id, shm::CloseReason why, bool tell) {
 void RelayedSessions::WriteCalls(const v1::CallBytes& bytes) {
   const auto found = calls_.find(bytes.connection());
   if (found == calls_.end()) return;
+  found->second.answered = true;
   // gRPC's windows are smaller than the socket's room: whoever has none left
   // does not read, and must not hold up the others.
   if (send(found->second.connection.get(), bytes.bytes().data(),
@@ -205,7 +221,7 @@ void RelayedSessions::Take(const v1::SessionStep& step) {
     case v1::SessionStep::kBytes:
       return WriteCalls(step.bytes());
     case v1::SessionStep::kClose:
-      return CloseCalls(step.close().connection(), /*tell=*/false);
+      return EndCalls(step.close().connection());
     case v1::SessionStep::kFetched: {
       const uint64_t id = step.fetched().session();
       const auto found = devices_.find(id);

@@ -16,6 +16,7 @@
 #include "base/mutex.h"
 #include "base/unique_fd.h"
 #include "gpu_daemon/control/net/event_loop.h"
+#include "gpu_daemon/control/net/refusal_log.h"
 #include "gpu_daemon/relay/relayed_session.h"
 #include "proto/admin.pb.h"
 #include "proto/link.pb.h"
@@ -53,6 +54,7 @@ class RelayedSessions {
     UniqueFd connection;
     EventLoop::WatchId watch = 0;
     pid_t pid = 0;
+    bool answered = false;  // the other host has said something
   };
   struct Device {
     UniqueFd connection;  // of the hand-over
@@ -65,6 +67,8 @@ class RelayedSessions {
   void Say(const v1::SessionStep& step);
   void ReadCalls(uint64_t id);
   void WriteCalls(const v1::CallBytes& bytes);
+  // The other host has closed it.
+  void EndCalls(uint64_t id);
   void CloseCalls(uint64_t id, bool tell);
   void ReadDevice(uint64_t id);
   absl::Status Fetch(uint64_t id, Device& device);
@@ -76,6 +80,7 @@ class RelayedSessions {
   const Send send_;
   const std::function<void()> on_said_;
   uint64_t next_id_;
+  RefusalLog refusals_;
   std::map<uint64_t, Calls> calls_;
   std::map<uint64_t, Device> devices_;
   Mutex mutex_;
