@@ -3,12 +3,15 @@
 // the test.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -19,6 +22,7 @@
 #include "base/temp_directory.h"
 #include "base/testing/eventually.h"
 #include "base/testing/test_ca.h"
+#include "base/unique_fd.h"
 #include "devices/sdk/edge.h"
 #include "fmt/format.h"
 #include "integration_tests/testbed_process.h"
@@ -46,14 +50,18 @@ class LinkedSessionsTest : public ::testing::Test {
         {.name = host,
          .alternative_names = "URI:carillon:role:link,DNS:" + host});
   }
-  static std::unique_ptr<Testbed> StartGpu() {
-    auto testbed = Testbed::Start(
-        {"--backend", "sim", "--timing", "tiny", "--device-order", "dev0"});
+  static std::unique_ptr<Testbed> StartGpu(
+      const std::vector<std::string>& more = {}) {
+    std::vector<std::string> flags = {
+        "--backend", "sim", "--timing", "tiny", "--device-order", "dev0"};
+    flags.insert(flags.end(), more.begin(), more.end());
+    auto testbed = Testbed::Start(flags);
     EXPECT_TRUE(testbed.ok()) << Message(testbed.status());
     return testbed.ok() ? *std::move(testbed) : nullptr;
   }
-  void StartLinkd(const std::string& lease_s = "60") {
-    b_ = StartGpu();
+  void StartLinkd(const std::string& lease_s = "60",
+                  const std::vector<std::string>& gpud_flags = {}) {
+    b_ = StartGpu(gpud_flags);
     ASSERT_NE(b_, nullptr);
     const TlsFiles files = FilesOf("b");
     auto linkd = b_->StartDevice(
@@ -294,6 +302,44 @@ TEST_F(LinkedSessionsTest, LinkdKeepsNoMoreForAHostThatTakesNothing) {
     return bytes > 2 * kMost || linkd_->ended();
   })) << bytes;
   EXPECT_FALSE(linkd_->ended());
+}
+
+// They are all linkd's on the GPU's host, which names it.
+TEST_F(LinkedSessionsTest, ALimitThatAHostsDevicesShareNamesTheHost) {
+  ASSERT_NO_FATAL_FAILURE(StartLinkd("60", {"--devices-per-process", "2"}));
+  ASSERT_NO_FATAL_FAILURE(StartRelay());
+  const auto first = Attach(*a_);  // the other one is linkd's own
+  ASSERT_NE(first, nullptr);
+  const absl::Status full =
+      edge::Device::Attach({.testbed_directory = a_->directory(),
+                            .name = "dev1",
+                            .kind = "test",
+                            .takes_simulated_time = true})
+          .status();
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(Message(full),
+              HasSubstr(fmt::format("process {} 'linkd-a' has 2 devices: that "
+                                    "is the limit of a process",
+                                    linkd_->pid())));
+  // 32 beside one for each device.
+  constexpr int kConnections = 34;
+  std::vector<UniqueFd> connections;
+  const std::string path = a_->paths().control_socket();
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  for (int i = 0; i < kConnections; ++i) {
+    connections.emplace_back(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(
+        connect(connections.back().get(),
+                reinterpret_cast<const sockaddr*>(&address), sizeof(address)),
+        0);
+  }
+  EXPECT_TRUE(a_->gpud().WaitForOutput(
+      fmt::format("host 'b' has closed a connection of process {} before it "
+                  "answered",
+                  getpid())));
+  EXPECT_TRUE(b_->gpud().WaitForOutput(
+      fmt::format("process {} has 34 connections", linkd_->pid())));
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 
-#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -11,7 +10,6 @@
 namespace carillon::link {
 namespace {
 
-constexpr std::chrono::milliseconds kFetchWithin{2000};
 // How often linkd says for the device that it is alive: whether it is, the other
 // host sees.
 constexpr std::chrono::milliseconds kAlive{100};
@@ -20,15 +18,7 @@ constexpr std::chrono::microseconds kSpin{20};
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LinkedSession>> LinkedSession::Open(
-    const v1::FetchSession& wanted, const std::string& handover_socket,
-    Send send) {
-  shm::Ticket ticket;
-  if (wanted.ticket().size() != ticket.size()) {
-    return absl::InvalidArgumentError("the ticket has another size");
-  }
-  std::copy(wanted.ticket().begin(), wanted.ticket().end(), ticket.begin());
-  ASSIGN_OR_RETURN(auto handed,
-                   shm::FetchApertures(handover_socket, ticket, kFetchWithin));
+    uint64_t id, shm::HandedOver handed, Send send) {
   ASSIGN_OR_RETURN(
       auto submission,
       shm::Aperture::Map(std::move(handed.submission),
@@ -37,9 +27,9 @@ absl::StatusOr<std::unique_ptr<LinkedSession>> LinkedSession::Open(
       auto completion,
       shm::Aperture::Map(std::move(handed.completion),
                          shm::RegionKind::kCompletion, handed.generation));
-  std::unique_ptr<LinkedSession> session(new LinkedSession(
-      wanted.session(), std::move(handed), std::move(submission),
-      std::move(completion), std::move(send)));
+  std::unique_ptr<LinkedSession> session(
+      new LinkedSession(id, std::move(handed), std::move(submission),
+                        std::move(completion), std::move(send)));
   MutexLock lock(session->mutex_);
   // gpud gives the first turn before it hands the apertures over.
   if (!session->turns_.Take()) {

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
 #include <thread>
 
 #include "absl/status/statusor.h"
@@ -28,11 +27,10 @@ class LinkedSession {
  public:
   using Send = std::function<void(const v1::SessionStep&)>;
 
-  // Fetches the apertures from gpud, with the first turn. Errors: as
-  // FetchApertures(); FailedPrecondition: gpud lives in wall time.
+  // What gpud has handed over, with the first turn. Errors: as
+  // Aperture::Map(); FailedPrecondition: gpud lives in wall time.
   static absl::StatusOr<std::unique_ptr<LinkedSession>> Open(
-      const v1::FetchSession& wanted, const std::string& handover_socket,
-      Send send);
+      uint64_t id, shm::HandedOver handed, Send send);
   // gpud ends the session.
   ~LinkedSession();
 

@@ -1,5 +1,7 @@
 // linkd: on the GPU's host, rings for the devices of another host, whose gpud
 // has the back-end `remote` (docs/mesh.md).
+#include <sys/prctl.h>
+
 #include <string>
 
 #include "base/option_table.h"
@@ -26,6 +28,8 @@ int main(int argc, char** argv) {
       "Has the events of another host's devices run on this testbed's GPU.",
       table, argc, argv, "linkd",
       [&](const carillon::edge::DeviceContext& context) {
+        // gpud names it where they reach a limit of this process.
+        prctl(PR_SET_NAME, context.name.c_str());
         const auto run = [](const auto& server) {
           return server.ok() ? (*server)->Run() : server.status();
         };

@@ -8,10 +8,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -21,6 +21,7 @@
 #include "devices/sdk/unix_target.h"
 #include "fmt/format.h"
 #include "proto/admin.grpc.pb.h"
+#include "shm/handover.h"
 
 namespace carillon::link {
 namespace {
@@ -30,8 +31,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kStartLook{50};
 constexpr milliseconds kShowEvery{200};
 constexpr milliseconds kListWithin{1000};
-constexpr size_t kReadBytes = 64 << 10;
-constexpr size_t kMaxConnections = 1024;
+constexpr milliseconds kFetchWithin{2000};
 // gpud reads what comes; one that does not for so long is stuck.
 constexpr timeval kWriteWithin{.tv_sec = 5, .tv_usec = 0};
 // No time that a simulation reaches.
@@ -102,6 +102,21 @@ absl::StatusOr<std::unique_ptr<SessionServer>> SessionServer::Start(
                     .times = options.times},
            .engine = options.engine.engine()},
           [self = server.get()] { self->news_.Ring(); }));
+  server->sessions_.emplace(
+      options.peer,
+      LinkedSessions::Gpud{
+          .connect =
+              [path = TestbedPaths(context.directory).control_socket()] {
+                return ConnectTo(path);
+              },
+          .fetch =
+              [path = TestbedPaths(context.directory).handover_socket()](
+                  const shm::Ticket& ticket) {
+                return shm::FetchApertures(path, ticket, kFetchWithin);
+              }},
+      [self = server.get()](const v1::SessionStep& step) {
+        self->link_->Send(step);
+      });
   const std::string note = fmt::format("for host {} on {}, in simulated time",
                                        options.peer, server->link_->address());
   spdlog::info("serves {}", note);
@@ -115,7 +130,7 @@ SessionServer::~SessionServer() {
   stop_ = true;
   if (time_.joinable()) time_.join();
   if (show_.joinable()) show_.join();
-  devices_.clear();
+  sessions_.reset();
   link_.reset();  // its thread may ring news_
 }
 
@@ -162,33 +177,16 @@ absl::Status SessionServer::Run() {
     std::vector<pollfd> fds = {{context_.stop.fd(), POLLIN, 0},
                                {news_.fd(), POLLIN, 0},
                                {self_->connection_fd(), POLLIN, 0}};
-    std::vector<uint64_t> ids;
     // Nobody is asked for what the other host does not take.
     const bool full = link_->is_full();
     if (news_due && !full) {
       news_due = false;
       TakeNews();
     }
-    for (const auto& [id, calls] : calls_) {
-      if (full) break;
-      fds.push_back({calls.connection.get(), POLLIN, 0});
-      ids.push_back(id);
-    }
-    const size_t calls = ids.size();
-    for (const auto& [id, device] : devices_) {
-      fds.push_back({device.session->connection_fd(), POLLIN, 0});
-      ids.push_back(id);
-    }
-    constexpr size_t kOwn = 3;
+    const size_t own = fds.size();
+    sessions_->Watch(/*answers=*/!full, &fds);
     if (poll(fds.data(), fds.size(), -1) < 0) continue;
-    for (size_t i = 0; i < ids.size(); ++i) {
-      if (fds[kOwn + i].revents == 0) continue;
-      if (i < calls) {
-        ReadCalls(ids[i]);
-      } else {
-        TellEnded(ids[i]);
-      }
-    }
+    sessions_->Read(std::span(fds).subspan(own));
     if (fds[1].revents == 0) continue;
     news_.Clear();
     news_due = true;
@@ -200,123 +198,10 @@ void SessionServer::TakeNews() {
   const mesh::StepNews news = link_->Take();
   if (news.lost) {
     spdlog::warn("the link to host {} is over, and its {} devices end",
-                 options_.peer, devices_.size());
-    devices_.clear();
-    calls_.clear();
+                 options_.peer, sessions_->devices());
+    sessions_->Clear();
   }
-  for (const v1::SessionStep& step : news.steps) Take(step);
-}
-
-void SessionServer::Take(const v1::SessionStep& step) {
-  const auto device_of = [&](uint64_t id) -> LinkedSession* {
-    const auto found = devices_.find(id);
-    return found == devices_.end() ? nullptr : found->second.session.get();
-  };
-  switch (step.step_case()) {
-    case v1::SessionStep::kOpen:
-      return OpenCalls(step.open());
-    case v1::SessionStep::kBytes:
-      return WriteCalls(step.bytes());
-    case v1::SessionStep::kClose:
-      calls_.erase(step.close().connection());
-      return;
-    case v1::SessionStep::kFetch:
-      return Fetch(step.fetch());
-    case v1::SessionStep::kChanged:
-      if (auto* const device = device_of(step.changed().session());
-          device != nullptr && !device->Store(step.changed())) {
-        spdlog::error("a device of host {} writes where it may not",
-                      options_.peer);
-        devices_.erase(step.changed().session());
-      }
-      return;
-    case v1::SessionStep::kAnswer:
-      if (auto* const device = device_of(step.answer().session())) {
-        device->AnswerTurn(step.answer().next_ns());
-      }
-      return;
-    case v1::SessionStep::kEnd:
-      devices_.erase(step.end().session());
-      return;
-    default:
-      spdlog::error("host {} says what it may not", options_.peer);
-  }
-}
-
-void SessionServer::OpenCalls(const v1::OpenCalls& open) {
-  if (calls_.size() >= kMaxConnections) return TellClosed(open.connection());
-  auto connection =
-      ConnectTo(TestbedPaths(context_.directory).control_socket());
-  if (!connection.ok()) return TellClosed(open.connection());
-  calls_[open.connection()] = {*std::move(connection), open.process()};
-}
-
-void SessionServer::WriteCalls(const v1::CallBytes& bytes) {
-  const auto found = calls_.find(bytes.connection());
-  if (found == calls_.end()) return;
-  std::string_view left = bytes.bytes();
-  while (!left.empty()) {
-    const ssize_t count = send(found->second.connection.get(), left.data(),
-                               left.size(), MSG_NOSIGNAL);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return TellClosed(bytes.connection());
-    left.remove_prefix(static_cast<size_t>(count));
-  }
-}
-
-void SessionServer::ReadCalls(uint64_t id) {
-  static thread_local std::array<char, kReadBytes> buffer;
-  const auto found = calls_.find(id);
-  const ssize_t count = recv(found->second.connection.get(), buffer.data(),
-                             buffer.size(), MSG_DONTWAIT);
-  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (count <= 0) return TellClosed(id);
-  // What gpud answers is about memory as it is by now.
-  for (auto& [device_id, device] : devices_) {
-    if (device.process == found->second.process) device.session->SendChanges();
-  }
-  v1::SessionStep step;
-  step.mutable_bytes()->set_connection(id);
-  step.mutable_bytes()->set_bytes(buffer.data(), static_cast<size_t>(count));
-  link_->Send(step);
-}
-
-void SessionServer::TellClosed(uint64_t id) {
-  calls_.erase(id);
-  v1::SessionStep step;
-  step.mutable_close()->set_connection(id);
-  link_->Send(step);
-}
-
-void SessionServer::Fetch(const v1::FetchSession& wanted) {
-  auto session = LinkedSession::Open(
-      wanted, TestbedPaths(context_.directory).handover_socket(),
-      [this](const v1::SessionStep& step) { link_->Send(step); });
-  v1::SessionStep step;
-  if (!session.ok()) {
-    step.mutable_fetched()->set_session(wanted.session());
-    step.mutable_fetched()->set_code(
-        static_cast<uint32_t>(session.status().code()));
-    step.mutable_fetched()->set_refusal(
-        std::string(session.status().message()));
-    return link_->Send(step);
-  }
-  *step.mutable_fetched() = (*session)->Describe();
-  link_->Send(step);
-  (*session)->Start();
-  devices_[wanted.session()] = {wanted.process(), *std::move(session)};
-}
-
-// gpud has ended it, or has died.
-void SessionServer::TellEnded(uint64_t id) {
-  const auto found = devices_.find(id);
-  found->second.session->SendChanges();
-  v1::SessionStep step;
-  step.mutable_end()->set_session(id);
-  step.mutable_end()->set_reason(
-      static_cast<uint32_t>(found->second.session->close_reason()));
-  devices_.erase(found);
-  link_->Send(step);
+  for (const v1::SessionStep& step : news.steps) sessions_->Take(step);
 }
 
 }  // namespace carillon::link

@@ -4,23 +4,20 @@
 #define CARILLON_DEVICES_LINK_SESSION_SERVER_H_
 
 #include <atomic>
-#include <cstdint>
-#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/unique_fd.h"
 #include "devices/link/link_figures.h"
 #include "devices/link/linkd_options.h"
-#include "devices/link/linked_session.h"
+#include "devices/link/linked_sessions.h"
 #include "devices/sdk/device_main.h"
 #include "devices/sdk/edge.h"
 #include "mesh/session/step_link.h"
 #include "proto/admin.grpc.pb.h"
-#include "proto/link.pb.h"
 
 namespace carillon::link {
 
@@ -38,27 +35,10 @@ class SessionServer {
   absl::Status Run();
 
  private:
-  // A connection to gpud's control socket.
-  struct Calls {
-    UniqueFd connection;
-    uint64_t process = 0;
-  };
-  struct Device {
-    uint64_t process = 0;
-    std::unique_ptr<LinkedSession> session;
-  };
-
   SessionServer(const edge::DeviceContext& context, const LinkdOptions& options)
       : context_(context), options_(options) {}
 
   void TakeNews();
-  void Take(const v1::SessionStep& step);
-  void OpenCalls(const v1::OpenCalls& open);
-  void WriteCalls(const v1::CallBytes& bytes);
-  void Fetch(const v1::FetchSession& wanted);
-  void ReadCalls(uint64_t id);
-  void TellClosed(uint64_t id);
-  void TellEnded(uint64_t id);
   // In threads of their own: linkd's own device takes no turns, and operators see
   // the link, and on the other host its devices.
   void LetTimeGo();
@@ -70,8 +50,7 @@ class SessionServer {
   const mesh::Alarm news_;
   std::unique_ptr<edge::Device> self_;
   std::unique_ptr<mesh::FarStepLink> link_;
-  std::map<uint64_t, Calls> calls_;
-  std::map<uint64_t, Device> devices_;
+  std::optional<LinkedSessions> sessions_;
   std::atomic<bool> stop_{false};  // writer: the destructor
   std::thread time_;
   LinkFigures figures_;  // of show_

@@ -3,14 +3,13 @@
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/server_builder.h>
 #include <grpcpp/server_posix.h>
+#include <poll.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
 #include <chrono>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_replace.h"
@@ -23,19 +22,14 @@
 #include "gpu_daemon/relay/run_relay.h"
 #include "kernels/catalogue.h"
 #include "shm/faults/point.h"
-#include "shm/handover.h"
 
 namespace carillon::gpud {
 namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kConnectWithin{5000};
 constexpr milliseconds kLook{5};
 constexpr milliseconds kLastCalls{500};
-constexpr size_t kReadBytes = 64 << 10;
-// Of all processes together.
-constexpr size_t kMaxConnections = 1024;
 
 absl::StatusOr<UniqueFd> AcceptUser(UnixListener& listener,
                                     const std::vector<uid_t>& users,
@@ -101,10 +95,18 @@ absl::Status SessionRelay::Open() {
     RETURN_IF_ERROR(
         loop_->Watch(options_.restart_fd, [this] { loop_->Stop(); }).status());
   }
+  sessions_.emplace(
+      loop_.get(), options_.backend_options.remote.peer, NowNs(),
+      [this](const v1::SessionStep& step) { link_->Send(step); },
+      [this] {
+        // A connection that comes and goes is two steps as well.
+        if (!paused_ && link_->is_full()) Pause();
+      });
   RETURN_IF_ERROR(Connect());
-  admin_.emplace(options_.backend_options.remote.peer,
-                 RelayAdmin::Answers{.status = [this] { return Status(); },
-                                     .devices = [this] { return Devices(); }});
+  admin_.emplace(
+      options_.backend_options.remote.peer,
+      RelayAdmin::Answers{.status = [this] { return Status(); },
+                          .devices = [this] { return sessions_->Devices(); }});
   grpc::EnableDefaultHealthCheckService(true);
   grpc::ServerBuilder builder;
   builder.RegisterCallbackGenericService(&*admin_);
@@ -152,8 +154,9 @@ absl::Status SessionRelay::Connect() {
                                         {{"--tls-", "--link-"}})));
   }
   link_ = *std::move(link);
-  const Nanoseconds deadline =
-      NowNs() + std::chrono::nanoseconds(kConnectWithin).count();
+  const Nanoseconds deadline = NowNs() + remote.wait;
+  std::array<pollfd, 2> told = {
+      {{options_.stop_fd, POLLIN, 0}, {options_.restart_fd, POLLIN, 0}}};
   for (;;) {
     const mesh::LinkStatus status = link_->status();
     if (status.up) return absl::OkStatus();
@@ -163,7 +166,9 @@ absl::Status SessionRelay::Connect() {
                       status.error.empty() ? "no answer" : status.error,
                       status.refusal.empty() ? "; is linkd there?" : ""));
     }
-    std::this_thread::sleep_for(kLook);
+    if (poll(told.data(), told.size(), static_cast<int>(kLook.count())) > 0) {
+      return absl::CancelledError("told to end");
+    }
   }
 }
 
@@ -202,244 +207,54 @@ void SessionRelay::ShutDown() {
   control_.Close();
   handover_.Close();
   operator_.Close();
-  while (!devices_.empty()) {
-    EndDevice(devices_.begin()->first,
-              lost_ ? shm::CloseReason::kLinkLost : shm::CloseReason::kShutdown,
-              /*tell=*/true);
+  if (sessions_) {
+    sessions_->EndAll(lost_ ? shm::CloseReason::kLinkLost
+                            : shm::CloseReason::kShutdown);
   }
-  while (!calls_.empty()) CloseCalls(calls_.begin()->first, /*tell=*/true);
   if (operator_server_ == nullptr) return;
   operator_server_->Shutdown(std::chrono::system_clock::now() + kLastCalls);
   operator_server_->Wait();
   operator_server_.reset();
 }
 
-void SessionRelay::Send(const v1::SessionStep& step) {
-  link_->Send(step);
-  // A connection that comes and goes is two steps as well.
-  if (!paused_ && link_->is_full()) Pause();
-}
-
+// While the link is full, nothing is read of what other processes say: who
+// writes waits, as for any peer that is slow.
 void SessionRelay::Pause() {
   paused_ = true;
   for (const auto watch : std::exchange(users_watches_, {})) {
     loop_->Unwatch(watch);
   }
-  for (auto& [id, calls] : calls_) loop_->Unwatch(calls.watch);
+  if (sessions_) sessions_->Pause();
 }
 
 void SessionRelay::GoOn() {
   paused_ = false;
-  std::vector<uint64_t> unwatched;
-  for (auto& [id, calls] : calls_) {
-    const auto watch = loop_->Watch(calls.connection.get(),
-                                    [this, id = id] { ReadCalls(id); });
-    if (watch.ok()) {
-      calls.watch = *watch;
-    } else {
-      unwatched.push_back(id);
-    }
-  }
-  for (const uint64_t id : unwatched) CloseCalls(id, /*tell=*/true);
+  sessions_->GoOn();
   if (auto status = WatchUsers(); !status.ok()) {
     spdlog::error("no device can attach any more: {}", status.message());
   }
 }
 
-// --- The control socket.
-
 void SessionRelay::AcceptCalls() {
   PeerCredentials peer;
   auto connection = AcceptUser(control_, users_, &peer);
-  if (!connection.ok() || calls_.size() >= kMaxConnections) return;
-  const uint64_t id = next_id_++;
-  auto watch = loop_->Watch(connection->get(), [this, id] { ReadCalls(id); });
-  if (!watch.ok()) return;
-  calls_[id] = {*std::move(connection), *watch, peer.pid};
-  v1::SessionStep step;
-  step.mutable_open()->set_connection(id);
-  step.mutable_open()->set_process(static_cast<uint64_t>(peer.pid));
-  Send(step);
+  if (connection.ok()) sessions_->AddCalls(*std::move(connection), peer.pid);
 }
-
-void SessionRelay::ReadCalls(uint64_t id) {
-  const auto found = calls_.find(id);
-  if (found == calls_.end()) return;
-  static thread_local std::array<char, kReadBytes> buffer;
-  const ssize_t count = recv(found->second.connection.get(), buffer.data(),
-                             buffer.size(), MSG_DONTWAIT);
-  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (count <= 0) return CloseCalls(id, /*tell=*/true);
-  // What the process has written so far is what its call is about.
-  for (auto& [device_id, device] : devices_) {
-    if (device.pid != found->second.pid || device.session == nullptr) continue;
-    device.session->SendChanges();
-  }
-  v1::SessionStep step;
-  step.mutable_bytes()->set_connection(id);
-  step.mutable_bytes()->set_bytes(buffer.data(), static_cast<size_t>(count));
-  Send(step);
-}
-
-void SessionRelay::CloseCalls(uint64_t id, bool tell) {
-  const auto found = calls_.find(id);
-  if (found == calls_.end()) return;
-  loop_->Unwatch(found->second.watch);
-  calls_.erase(found);
-  if (!tell) return;
-  v1::SessionStep step;
-  step.mutable_close()->set_connection(id);
-  Send(step);
-}
-
-// --- The hand-over socket.
 
 void SessionRelay::AcceptDevice() {
   PeerCredentials peer;
   auto connection = AcceptUser(handover_, users_, &peer);
-  if (!connection.ok() || devices_.size() >= kMaxConnections) return;
-  const uint64_t id = next_id_++;
-  auto watch = loop_->Watch(connection->get(), [this, id] { ReadDevice(id); });
-  if (!watch.ok()) return;
-  Device& device = devices_[id];
-  device.connection = *std::move(connection);
-  device.watch = *watch;
-  device.pid = peer.pid;
+  if (connection.ok()) sessions_->AddDevice(*std::move(connection), peer.pid);
 }
-
-// A ticket; after it nothing but the end is to come.
-void SessionRelay::ReadDevice(uint64_t id) {
-  const auto found = devices_.find(id);
-  if (found == devices_.end()) return;
-  Device& device = found->second;
-  if (device.asked) {
-    return EndDevice(id, shm::CloseReason::kPeerDied, /*tell=*/true);
-  }
-  if (auto status = Fetch(id, device); !status.ok()) {
-    shm::SendRefusal(device.connection.get(), status);
-    EndDevice(id, shm::CloseReason::kEvicted, /*tell=*/false);
-  }
-}
-
-absl::Status SessionRelay::Fetch(uint64_t id, Device& device) {
-  ASSIGN_OR_RETURN(
-      const auto ticket,
-      shm::ReceiveTicket(device.connection.get(), milliseconds(0)));
-  device.asked = true;
-  v1::SessionStep step;
-  v1::FetchSession* const fetch = step.mutable_fetch();
-  fetch->set_session(id);
-  fetch->set_process(static_cast<uint64_t>(device.pid));
-  fetch->set_ticket(ticket.data(), ticket.size());
-  Send(step);
-  return absl::OkStatus();
-}
-
-absl::Status SessionRelay::HandOver(const v1::FetchedSession& fetched) {
-  const auto found = devices_.find(fetched.session());
-  if (found == devices_.end()) return absl::OkStatus();  // it has gone
-  Device& device = found->second;
-  if (fetched.code() != 0) {
-    return absl::Status(static_cast<absl::StatusCode>(fetched.code()),
-                        fetched.refusal());
-  }
-  ASSIGN_OR_RETURN(
-      device.session,
-      RelayedSession::Make(
-          fetched, [this](const v1::SessionStep& step) { link_->Send(step); }));
-  {
-    MutexLock lock(mutex_);
-    pids_[fetched.device_id()] = device.pid;
-  }
-  return device.session->HandOver(device.connection.get());
-}
-
-void SessionRelay::EndDevice(uint64_t id, shm::CloseReason why, bool tell) {
-  const auto found = devices_.find(id);
-  if (found == devices_.end()) return;
-  Device device = std::move(found->second);
-  devices_.erase(found);
-  loop_->Unwatch(device.watch);
-  if (device.session != nullptr) {
-    device.session->Close(why);
-    MutexLock lock(mutex_);
-    pids_.erase(device.session->device_id());
-  }
-  if (!tell) return;
-  v1::SessionStep step;
-  step.mutable_end()->set_session(id);
-  Send(step);
-}
-
-// --- What the other host says.
 
 void SessionRelay::TakeNews() {
   const mesh::StepNews news = link_->Take();
-  for (const v1::SessionStep& step : news.steps) Take(step);
+  for (const v1::SessionStep& step : news.steps) sessions_->Take(step);
   if (paused_ && !link_->is_full()) GoOn();
   if (!news.lost || lost_) return;
   lost_ = *news.lost;
   loop_->Stop();
 }
-
-void SessionRelay::Take(const v1::SessionStep& step) {
-  const auto device_of = [&](uint64_t id) -> RelayedSession* {
-    const auto found = devices_.find(id);
-    return found == devices_.end() ? nullptr : found->second.session.get();
-  };
-  switch (step.step_case()) {
-    case v1::SessionStep::kBytes: {
-      const auto found = calls_.find(step.bytes().connection());
-      if (found == calls_.end()) return;
-      const std::string& bytes = step.bytes().bytes();
-      // gRPC's windows are smaller than the socket's room: whoever has none
-      // left does not read, and must not hold up the others.
-      if (send(found->second.connection.get(), bytes.data(), bytes.size(),
-               MSG_DONTWAIT | MSG_NOSIGNAL) !=
-          static_cast<ssize_t>(bytes.size())) {
-        CloseCalls(found->first, /*tell=*/true);
-      }
-      return;
-    }
-    case v1::SessionStep::kClose:
-      return CloseCalls(step.close().connection(), /*tell=*/false);
-    case v1::SessionStep::kFetched: {
-      const auto status = HandOver(step.fetched());
-      if (status.ok()) return;
-      const uint64_t id = step.fetched().session();
-      shm::SendRefusal(devices_.at(id).connection.get(), status);
-      return EndDevice(id, shm::CloseReason::kEvicted, /*tell=*/true);
-    }
-    case v1::SessionStep::kChanged:
-      if (auto* const device = device_of(step.changed().session());
-          device != nullptr && !device->Store(step.changed())) {
-        spdlog::error(
-            "host {} changes what it has not in the memory of a "
-            "device",
-            options_.backend_options.remote.peer);
-      }
-      return;
-    case v1::SessionStep::kTurn:
-      if (auto* const device = device_of(step.turn().session())) {
-        device->GiveTurn(step.turn().now_ns());
-      }
-      return;
-    case v1::SessionStep::kEnd:
-      return EndDevice(step.end().session(),
-                       static_cast<shm::CloseReason>(step.end().reason()),
-                       /*tell=*/false);
-    case v1::SessionStep::kDevices: {
-      MutexLock lock(mutex_);
-      if (!listed_.ParseFromString(step.devices())) listed_.Clear();
-      return;
-    }
-    default:
-      spdlog::error("host {} says what it may not",
-                    options_.backend_options.remote.peer);
-  }
-}
-
-// --- The operator's socket.
 
 void SessionRelay::AcceptOperator() {
   PeerCredentials peer;
@@ -462,22 +277,9 @@ v1::GetStatusResponse SessionRelay::Status() {
               : fmt::format("down: {}",
                             link.error.empty() ? "no answer" : link.error)));
   status.set_policy("of the other host");
-  status.set_devices(static_cast<uint32_t>(Devices().devices_size()));
+  status.set_devices(
+      static_cast<uint32_t>(sessions_->Devices().devices_size()));
   return status;
-}
-
-// As the other host has them, but for their processes, which are here.
-v1::ListDevicesResponse SessionRelay::Devices() {
-  MutexLock lock(mutex_);
-  v1::ListDevicesResponse here;
-  for (const v1::Device& listed : listed_.devices()) {
-    const auto pid = pids_.find(listed.device_id());
-    if (pid == pids_.end()) continue;
-    v1::Device* const device = here.add_devices();
-    *device = listed;
-    device->set_pid(static_cast<uint32_t>(pid->second));
-  }
-  return here;
 }
 
 absl::Status RunRelay(const GpudOptions& options, const std::string& simulation,

@@ -12,8 +12,6 @@
 #include <grpcpp/server.h>
 #include <sys/types.h>
 
-#include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,26 +19,25 @@
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
-#include "base/mutex.h"
 #include "base/unique_fd.h"
 #include "gpu_daemon/control/net/daemon_lock.h"
 #include "gpu_daemon/control/net/event_loop.h"
 #include "gpu_daemon/control/net/unix_listener.h"
 #include "gpu_daemon/options/gpud_options.h"
 #include "gpu_daemon/relay/relay_admin.h"
-#include "gpu_daemon/relay/relayed_session.h"
+#include "gpu_daemon/relay/relayed_sessions.h"
 #include "mesh/session/step_link.h"
 #include "proto/admin.pb.h"
-#include "proto/link.pb.h"
 
 namespace carillon::gpud {
 
-// All but Status() and Devices() is of the thread that is in Run().
+// All but Status() is of the thread that is in Run().
 class SessionRelay {
  public:
   // Waits a while for the other host, which is to say the same `simulation`.
   // Errors: AlreadyExists, FailedPrecondition
-  // (directory), InvalidArgument (options), Unavailable: why there is no link.
+  // (directory), InvalidArgument (options), Unavailable: why there is no link;
+  // Cancelled: told to end.
   static absl::StatusOr<std::unique_ptr<SessionRelay>> Start(
       const GpudOptions& options, const std::string& simulation);
   ~SessionRelay();
@@ -52,46 +49,19 @@ class SessionRelay {
   void ShutDown();
 
  private:
-  struct Calls {
-    UniqueFd connection;
-    EventLoop::WatchId watch = 0;
-    pid_t pid = 0;
-  };
-  struct Device {
-    UniqueFd connection;  // of the hand-over
-    EventLoop::WatchId watch = 0;
-    pid_t pid = 0;
-    bool asked = false;                       // it has presented its ticket
-    std::unique_ptr<RelayedSession> session;  // null: not handed over yet
-  };
-
   SessionRelay(const GpudOptions& options, const std::string& simulation)
       : options_(options), simulation_(simulation) {}
   absl::Status Open();
   absl::Status Connect();
   absl::Status WatchUsers();
 
-  // While the link is full, nothing is read of what other processes say: who
-  // writes waits, as for any peer that is slow.
-  void Send(const v1::SessionStep& step);
   void Pause();
   void GoOn();
-
   void AcceptCalls();
   void AcceptDevice();
   void AcceptOperator();
-  void ReadCalls(uint64_t id);
-  void CloseCalls(uint64_t id, bool tell);
-  void ReadDevice(uint64_t id);
-  absl::Status Fetch(uint64_t id, Device& device);
-  void EndDevice(uint64_t id, shm::CloseReason why, bool tell);
-
   void TakeNews();
-  void Take(const v1::SessionStep& step);
-  absl::Status HandOver(const v1::FetchedSession& fetched);
-
   v1::GetStatusResponse Status();
-  v1::ListDevicesResponse Devices();
 
   const GpudOptions options_;
   const std::string simulation_;
@@ -100,15 +70,9 @@ class SessionRelay {
   std::optional<DaemonLock> lock_;
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<mesh::NearStepLink> link_;
-  // Of connections and sessions: a later relay's are others.
-  uint64_t next_id_ = NowNs();
-  std::map<uint64_t, Calls> calls_;
-  std::map<uint64_t, Device> devices_;
+  std::optional<RelayedSessions> sessions_;
   bool paused_ = false;
   std::optional<std::string> lost_;
-  Mutex mutex_;
-  v1::ListDevicesResponse listed_ ABSL_GUARDED_BY(mutex_);
-  std::map<uint32_t, pid_t> pids_ ABSL_GUARDED_BY(mutex_);  // by device id
   std::optional<RelayAdmin> admin_;
   std::unique_ptr<grpc::Server> operator_server_;
   std::vector<EventLoop::WatchId> users_watches_;  // of control_, handover_

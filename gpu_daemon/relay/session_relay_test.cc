@@ -44,18 +44,7 @@ class SessionRelayTest : public ::testing::Test {
         [] {});
     EXPECT_TRUE(far.ok()) << far.status();
     far_ = *std::move(far);
-    GpudOptions options;
-    options.directory = files_.path() + "/lab";
-    options.testbed = "lab";
-    options.backend = kRemoteBackend;
-    options.stop_fd = stop_.fd();
-    options.backend_options.remote.address = far_->address();
-    options.backend_options.remote.host = "a";
-    options.backend_options.remote.peer = "b";
-    options.backend_options.remote.testbed = "lab";
-    options.backend_options.remote.tls = FilesOf("a");
-    control_ = TestbedPaths(options.directory).control_socket();
-    auto relay = SessionRelay::Start(options, kSimulation);
+    auto relay = SessionRelay::Start(Options(), kSimulation);
     EXPECT_TRUE(relay.ok()) << relay.status();
     if (!relay.ok()) return;
     relay_ = *std::move(relay);
@@ -66,14 +55,31 @@ class SessionRelayTest : public ::testing::Test {
     if (thread_.joinable()) thread_.join();
   }
 
+  GpudOptions Options() const {
+    GpudOptions options;
+    options.directory = files_.path() + "/lab";
+    options.testbed = "lab";
+    options.backend = kRemoteBackend;
+    options.stop_fd = stop_.fd();
+    options.backend_options.remote.address = far_->address();
+    options.backend_options.remote.host = "a";
+    options.backend_options.remote.peer = "b";
+    options.backend_options.remote.testbed = "lab";
+    options.backend_options.remote.tls = FilesOf("a");
+    return options;
+  }
   TlsFiles FilesOf(const std::string& host) const {
     return ca_.Issue(
         {.name = host,
          .alternative_names = "URI:carillon:role:link,DNS:" + host});
   }
+  std::string ControlSocket() const {
+    return TestbedPaths(files_.path() + "/lab").control_socket();
+  }
   UniqueFd Connect() const {
     sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
-    std::memcpy(address.sun_path, control_.c_str(), control_.size() + 1);
+    const std::string path = ControlSocket();
+    std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
     UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address),
                 sizeof(address)) != 0) {
@@ -93,7 +99,6 @@ class SessionRelayTest : public ::testing::Test {
   const TestCa ca_{files_.path()};
   const mesh::Alarm stop_;
   std::unique_ptr<mesh::FarStepLink> far_;
-  std::string control_;
   std::unique_ptr<SessionRelay> relay_;
   std::thread thread_;
   std::set<uint64_t> opened_;
@@ -131,13 +136,26 @@ TEST_F(SessionRelayTest, AConnectionThatFloodsWaitsForTheLink) {
       << " of " << written + 4;
 }
 
+TEST_F(SessionRelayTest, WaitsForTheLinkUntilItIsToldToEnd) {
+  GpudOptions options = Options();
+  options.directory = files_.path() + "/other";
+  options.backend_options.remote.address = "127.0.0.1:1";  // nobody is there
+  options.backend_options.remote.wait = 3600 * kSecond;
+  const mesh::Alarm stop;
+  options.stop_fd = stop.fd();
+  stop.Ring();
+  EXPECT_EQ(SessionRelay::Start(options, kSimulation).status(),
+            absl::CancelledError("told to end"));
+}
+
 TEST_F(SessionRelayTest, ConnectionsThatComeAndGoWaitForTheLink) {
   constexpr int kMost = 50'000;
   constexpr int kStuckMs = 1000;
   int connections = 0;
   for (; connections < kMost; ++connections) {
     sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
-    std::memcpy(address.sun_path, control_.c_str(), control_.size() + 1);
+    const std::string path = ControlSocket();
+    std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
     const UniqueFd fd(
         socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     const auto comes = [&] {

@@ -395,7 +395,16 @@ absl::StatusOr<std::unique_ptr<FlightRecorder>> FlightRecorder::FromEnvironment(
                     kVariable, text, kMinRecords, kMaxRecords));
   }
   if (records == 0) return nullptr;
-  return Create(directory, name, records);
+  auto recorder = Create(directory, name, records);
+  if (recorder.ok() || absl::IsInvalidArgument(recorder.status())) {
+    return recorder;
+  }
+  // Whoever asked for a record must not find half of one afterwards.
+  return absl::Status(
+      recorder.status().code(),
+      fmt::format("{}; it is wanted by {}={}: make room there, or set it to 0 "
+                  "(`record` in the topology)",
+                  recorder.status().message(), kVariable, text));
 }
 
 FlightRecorder::~FlightRecorder() { munmap(header_, BytesOf(capacity_)); }

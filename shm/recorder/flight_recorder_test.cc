@@ -178,6 +178,25 @@ TEST_F(FlightRecorderTest, WhatFindsNoSpaceIsCounted) {
   EXPECT_EQ(read.records.back().sequence, kRoom);
 }
 
+TEST_F(FlightRecorderTest, WhoAskedForARecorderHearsThatThereIsNoSpace) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit full{.rlim_cur = 4096, .rlim_max = before.rlim_max};
+  auto* const handler = signal(SIGXFSZ, SIG_IGN);
+  setenv(FlightRecorder::kVariable, "64", 1);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
+  const auto refused = FlightRecorder::FromEnvironment(directory_, "nic0");
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  unsetenv(FlightRecorder::kVariable);
+  signal(SIGXFSZ, handler);
+  EXPECT_EQ(refused.status().message(),
+            "cannot reserve the flight recorder " + directory_ + "/nic0-" +
+                std::to_string(getpid()) +
+                ".rec: File too large; it is wanted by CARILLON_RECORD=64: "
+                "make room there, or set it to 0 (`record` in the topology)");
+  EXPECT_TRUE(std::filesystem::is_empty(directory_));
+}
+
 TEST_F(FlightRecorderTest, OutlivesSigkill) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);

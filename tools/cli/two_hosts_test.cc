@@ -372,6 +372,50 @@ TEST_P(TwoHostsTest, ALinkThatIsCutGoesOnAndEachEventEndsOnce) {
   EndWell(*b_);
 }
 
+// For longer than the lease, and than restarts in a row take to be used up.
+TEST_P(TwoHostsTest, ADeviceOfALostLinkComesBackWithTheLink) {
+  TcpRelay relay(fmt::format("127.0.0.1:{}", port_));
+  for (Host* const host : {a_.get(), b_.get()}) {
+    std::string text = "record: 65536\n" + topology_;
+    const auto replace = [&](const std::string& from, const std::string& to) {
+      text.replace(text.find(from), from.size(), to);
+    };
+    replace("lease: 120", "lease: 1");
+    replace("    kind: exec", "    kind: exec\n    restart: on_failure");
+    if (host == a_.get()) {
+      replace(fmt::format(":{}", port_),
+              relay.address().substr(relay.address().find(':')));
+    }
+    std::ofstream(host->file()) << text;
+  }
+  ASSERT_NO_FATAL_FAILURE(UpBoth());
+  ASSERT_TRUE(GoesOn());
+  const pid_t before = a_->PidOf("echo0");
+  relay.Cut(true);
+  const auto log = [&] {
+    return testbed::FileText(a_->testbed() + "/logs/supervisor.log");
+  };
+  EXPECT_TRUE(Eventually([&] {
+    return log().find("echo0 waits for the link to the GPU's host") !=
+           std::string::npos;
+  })) << log();
+  EXPECT_THAT(a_->Call({"ps"}).out, Not(HasSubstr("given up")));
+  relay.Cut(false);
+  taken_ = 0;
+  ASSERT_TRUE(GoesOn()) << log();
+  EXPECT_NE(a_->PidOf("echo0"), before);
+  // Each event has ended, in the ledger of either host and in the recorders.
+  for (const Host* const host : {a_.get(), b_.get()}) {
+    const CliResult story =
+        host->Call({"postmortem", "--dir", host->testbed(), "-o", "json"});
+    const Json json = Json::parse(story.out, nullptr, false);
+    ASSERT_TRUE(json.contains("violations")) << story.out << story.err;
+    EXPECT_EQ(json["violations"].size(), 0u) << json["violations"];
+  }
+  EXPECT_EQ(a_->Down().code, 0);
+  EndWell(*b_);
+}
+
 // What does not depend on the engine.
 class TwoHostsByTlsTest : public TwoHostsTest {};
 INSTANTIATE_TEST_SUITE_P(, TwoHostsByTlsTest, ::testing::Values("tls"),

@@ -3,10 +3,12 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <fstream>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "fmt/format.h"
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/sessions/names.h"
@@ -33,6 +35,15 @@ absl::Status CheckAttach(const v1::AttachRequest& request) {
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
+}
+
+// "process 4242 'nic'", with the name that it has given itself: linkd that of
+// the host whose devices it has.
+std::string DescribeProcess(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/comm", pid));
+  std::string name;
+  if (!std::getline(file, name)) return fmt::format("process {}", pid);
+  return fmt::format("process {} {}", pid, Quote(name));
 }
 
 std::string SentenceFor(SessionEnd ending, const std::string& detail) {
@@ -137,10 +148,10 @@ absl::Status SessionTable::Reserve(const std::string& name, pid_t pid) {
                     [&](const auto& entry) { return entry.second == pid; }));
   if (own >= most_of_a_process_) {
     return Error(absl::StatusCode::kResourceExhausted,
-                 fmt::format("process {} has {} devices: that is the limit of "
-                             "a process; use another process, or start gpud "
+                 fmt::format("{} has {} devices: that is the limit of a "
+                             "process; use another process, or start gpud "
                              "with more --devices-per-process (at most {})",
-                             pid, own, kMaxSessions),
+                             DescribeProcess(pid), own, kMaxSessions),
                  reason::kTooMany, "devices");
   }
   names_[name] = pid;

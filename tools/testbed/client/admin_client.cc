@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "base/status.h"
@@ -239,6 +240,23 @@ GrpcReadinessProbe::Devices() {
                                 static_cast<pid_t>(device.pid())};
   }
   return readiness;
+}
+
+absl::Status GrpcReadinessProbe::Link() {
+  const auto status = client_.GetStatus();
+  const std::string state = status.ok() ? LinkStateOf(*status) : "";
+  return state.starts_with("down") ? absl::UnavailableError(state)
+                                   : absl::OkStatus();
+}
+
+std::string LinkStateOf(const v1::GetStatusResponse& status) {
+  if (status.backend() != "remote") return "";
+  // "by link to b (10.0.0.6:4711), now down: Connection refused", or, in
+  // simulated time, "in the simulated time of b (10.0.0.6:4711), now up"
+  constexpr std::string_view kNow = "), now ";
+  const std::string& said = status.backend_description();
+  const size_t at = said.find(kNow);
+  return at == said.npos ? said : said.substr(at + kNow.size());
 }
 
 uint64_t InFlight(const v1::EventCounts& counts) {

@@ -68,11 +68,16 @@ uint64_t InFlight(const v1::EventCounts& counts);
 // DataLoss if more events ended than were rung.
 absl::Status CheckLedger(const v1::EventCounts& counts);
 
+// Of a host without the GPU, its link: "up", "down: Connection refused"; empty:
+// it is another's.
+std::string LinkStateOf(const v1::GetStatusResponse& status);
+
 class GrpcReadinessProbe : public ReadinessProbe {
  public:
   explicit GrpcReadinessProbe(const TestbedPaths& paths);
   absl::Status Gpud(std::string* note) override;
   absl::StatusOr<std::map<std::string, DeviceReadiness>> Devices() override;
+  absl::Status Link() override;
 
  private:
   AdminClient client_;

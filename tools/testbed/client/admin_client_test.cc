@@ -38,15 +38,19 @@ class FakeAdmin : public v1::Admin::Service {
   }
   ~FakeAdmin() override { server_->Shutdown(std::chrono::system_clock::now()); }
 
+  void DescribeAs(const std::string& backend, const std::string& description) {
+    backend_ = backend;
+    description_ = description;
+  }
   void SetServing(bool serving) {
     server_->GetHealthCheckService()->SetServingStatus(serving);
   }
 
   grpc::Status GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*,
                          v1::GetStatusResponse* response) override {
-    response->set_backend("cpu");
+    response->set_backend(backend_);
     response->set_workers(2);
-    response->set_backend_description("2 worker threads");
+    response->set_backend_description(description_);
     response->set_policy("priority");
     return grpc::Status::OK;
   }
@@ -88,6 +92,8 @@ class FakeAdmin : public v1::Admin::Service {
   }
 
  private:
+  std::string backend_ = "cpu";
+  std::string description_ = "2 worker threads";
   std::unique_ptr<grpc::Server> server_;
 };
 
@@ -268,6 +274,27 @@ TEST_F(AdminClientTest, ProbesReadiness) {
   EXPECT_TRUE(devices->at("ready").ready);
   EXPECT_EQ(devices->at("ready").note, "port 7");
   EXPECT_FALSE(devices->at("attached").ready);
+}
+
+TEST_F(AdminClientTest, ProbesTheLinkOfAHostWithoutTheGpu) {
+  FakeAdmin server(paths_.operator_socket());
+  GrpcReadinessProbe probe(paths_);
+  EXPECT_TRUE(probe.Link().ok());
+  server.DescribeAs("cpu", "by link to b (10.0.0.6:4711), now down: no GPU's");
+  EXPECT_TRUE(probe.Link().ok());
+  server.DescribeAs(
+      "remote",
+      "by link to b (10.0.0.6:4711), now up, but device 'd' waits: x");
+  EXPECT_TRUE(probe.Link().ok());
+  server.DescribeAs(
+      "remote", "by link to b (10.0.0.6:4711), now down: Connection refused");
+  EXPECT_EQ(probe.Link(), absl::UnavailableError("down: Connection refused"));
+  server.DescribeAs("remote",
+                    "in the simulated time of b (10.0.0.6:4711), now up");
+  EXPECT_TRUE(probe.Link().ok());
+  server.DescribeAs(
+      "remote", "in the simulated time of b (10.0.0.6:4711), now down: late");
+  EXPECT_EQ(probe.Link(), absl::UnavailableError("down: late"));
 }
 
 }  // namespace

@@ -26,6 +26,8 @@ class ReadinessProbe {
   virtual absl::Status Gpud(std::string* note) = 0;
   // The attached devices by name.
   virtual absl::StatusOr<std::map<std::string, DeviceReadiness>> Devices() = 0;
+  // OK unless the link to the GPU's host is down; Unavailable: why.
+  virtual absl::Status Link() = 0;
 };
 
 }  // namespace carillon::testbed

@@ -118,6 +118,7 @@ class Supervisor {
     bool kill = false;
     std::chrono::milliseconds timeout{0};  // from its start to its readiness
     Clock::time_point since;
+    std::string link;  // kWaiting: why the link to the GPU's host is down
   };
   struct Request {
     std::vector<std::string> names;
@@ -163,10 +164,13 @@ class Supervisor {
   // Whether a device that has ended is gone from gpud too, so that its name is
   // free.
   bool GpudHasLetGo(const std::string& name);
+  // Whether a start can help: else when to look again is in `restart`.
+  bool MayStart(const std::string& name, Restart& restart);
   // Returns false if the restart has failed and is over.
   bool StartAgain(const std::string& name, Restart& restart);
   void ProbeRestarts();
   void NoteReady(const std::string& name);
+  std::string WhyItWaits(const Restart& restart);
   void CheckLimits();
   // Fails a request; the processes that it has ended are started nevertheless.
   void FailRequest(uint64_t id, const absl::Status& status);

@@ -30,7 +30,10 @@ class FakeProbe : public ReadinessProbe {
     return devices;
   }
 
+  absl::Status Link() override { return link; }
+
   bool gpud_serves = true;
+  absl::Status link;
   std::map<std::string, DeviceReadiness> devices;
   std::function<void()> on_gpud;
   std::function<void()> on_devices;

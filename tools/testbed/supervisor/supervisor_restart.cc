@@ -32,6 +32,7 @@ constexpr char kGpudName[] = "gpud";
 // The intervals between questions for readiness, in time and after the limit.
 constexpr milliseconds kProbeEvery{10};
 constexpr milliseconds kProbeLateEvery{1000};
+constexpr milliseconds kLinkEvery{100};
 constexpr int kShownLogLines = 10;
 
 // The dashboard lives with and without one: it tells of its end.
@@ -298,9 +299,7 @@ void Supervisor::AdvanceRestarts() {
       KillLate(*FindChild(name), GraceOf(name));
     } else if (restart.stage == Restart::Stage::kWaiting &&
                now >= restart.due && (!NeedsGpud(name) || GpudServes())) {
-      if (!GpudHasLetGo(name)) {
-        restart.due = Clock::now() + kProbeEvery;
-      } else if (!StartAgain(name, restart)) {
+      if (MayStart(name, restart) && !StartAgain(name, restart)) {
         restarts_.erase(name);
       }
     }
@@ -320,6 +319,25 @@ bool Supervisor::GpudHasLetGo(const std::string& name) {
   // A living process was started by hand; the new one will report the conflict.
   const auto facts = LookAtProcess(device->second.pid);
   return facts && facts->state != 'Z';
+}
+
+// A device ends when its host's link is lost, and a new one cannot register
+// anything before that is up again: its restarts would be used up for nothing.
+bool Supervisor::MayStart(const std::string& name, Restart& restart) {
+  if (!NeedsGpud(name)) return true;
+  if (!GpudHasLetGo(name)) {
+    restart.due = Clock::now() + kProbeEvery;
+    return false;
+  }
+  const absl::Status link = probe_->Link();
+  if (link.ok()) return true;
+  if (restart.link.empty()) {
+    Say(fmt::format("{} waits for the link to the GPU's host, which is {}",
+                    name, link.message()));
+  }
+  restart.link = std::string(link.message());
+  restart.due = Clock::now() + kLinkEvery;
+  return false;
 }
 
 bool Supervisor::StartAgain(const std::string& name, Restart& restart) {
@@ -410,6 +428,12 @@ void Supervisor::NoteReady(const std::string& name) {
   restart_requests_.erase(found);
 }
 
+std::string Supervisor::WhyItWaits(const Restart& restart) {
+  if (!GpudServes()) return "gpud was not ready within";
+  if (restart.link.empty()) return "gpud still has the one before after";
+  return fmt::format("the link to the GPU's host is {}, after", restart.link);
+}
+
 void Supervisor::CheckLimits() {
   std::vector<std::pair<uint64_t, absl::Status>> late;
   for (auto& [name, restart] : restarts_) {
@@ -422,10 +446,8 @@ void Supervisor::CheckLimits() {
         restart.request,
         absl::DeadlineExceededError(
             restart.stage == Restart::Stage::kWaiting
-                ? fmt::format("{} is not started yet: gpud {} {}", name,
-                              GpudServes() ? "still has the one before after"
-                                           : "was not ready within",
-                              within)
+                ? fmt::format("{} is not started yet: {} {}", name,
+                              WhyItWaits(restart), within)
                 : fmt::format(
                       "{} was started, but was not ready within {}; "
                       "it goes on; the last lines of its log:\n{}",

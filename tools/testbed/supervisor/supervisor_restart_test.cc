@@ -603,6 +603,29 @@ TEST_F(RestartPolicyTest, WaitsBeforeItStartsAgain) {
   EXPECT_TRUE(supervisor_->TakeDown().ok());
 }
 
+TEST_F(RestartPolicyTest, ADeviceWaitsForTheLinkOfItsHostAndIsNotGivenUp) {
+  MakeUp({"wait"}, {OnFailure(Process("a", {"wait"}))}, Quick());
+  probe_.link = absl::UnavailableError("down: Connection refused");
+  KillAndWaitForTheEnd("a");
+  const std::string waits =
+      "a waits for the link to the GPU's host, which is down: Connection "
+      "refused\n";
+  ASSERT_TRUE(WatchUntil([&] { return said_.find(waits) != said_.npos; }));
+  // Whoever asks for it hears why it does not come.
+  RestartRequest asked = Of({"a"});
+  asked.timeout = milliseconds(300);
+  EXPECT_EQ(Ask(asked).status(),
+            absl::DeadlineExceededError(
+                "a is not started yet: the link to the GPU's host is down: "
+                "Connection refused, after 0.3 s"));
+  EXPECT_EQ(Record("a").restarts, 0u);
+  EXPECT_FALSE(Record("a").given_up);
+  probe_.link = absl::OkStatus();
+  ASSERT_TRUE(WatchUntil([&] { return Waits("a") == 2; }));
+  EXPECT_EQ(Record("a").restarts, 1u);
+  EXPECT_TRUE(supervisor_->TakeDown().ok());
+}
+
 TEST_F(RestartPolicyTest, GivesUpAndSaysSoAndTriesAgainWhenAsked) {
   const std::string file = folder_.path() + "/needed";
   std::ofstream(file) << "x";

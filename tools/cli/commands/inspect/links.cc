@@ -57,12 +57,8 @@ void ReadCounters(const Counters& counters, Figures* figures) {
 // Of a host without the GPU: what its gpud knows.
 Figures OfNearEnd(const v1::GetStatusResponse& status,
                   const testbed::SnapshotRates& rates) {
-  Figures figures{.events_per_s = rates.all()};
-  // "by link to b (10.0.0.6:4711), now down: Connection refused"
-  constexpr std::string_view kNow = "), now ";
-  const std::string& said = status.backend_description();
-  const size_t at = said.find(kNow);
-  figures.state = at == said.npos ? said : said.substr(at + kNow.size());
+  Figures figures{.state = testbed::LinkStateOf(status),
+                  .events_per_s = rates.all()};
   for (const v1::LaunchPath& path : status.launch_paths()) {
     ReadCounters(path.counters(), &figures);
   }
