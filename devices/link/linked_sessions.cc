@@ -71,7 +71,7 @@ void LinkedSessions::Take(const v1::SessionStep& step) {
       if (auto* const device = device_of(step.changed().session());
           device != nullptr && !device->Store(step.changed())) {
         spdlog::error("a device of host {} writes where it may not", host_);
-        devices_.erase(step.changed().session());
+        EndDevice(step.changed().session(), shm::CloseReason::kEvicted);
       }
       return;
     case v1::SessionStep::kAnswer:
@@ -83,7 +83,10 @@ void LinkedSessions::Take(const v1::SessionStep& step) {
       devices_.erase(step.end().session());
       return;
     default:
-      spdlog::error("host {} says what it may not", host_);
+      // It may do so again and again.
+      if (!std::exchange(warned_, true)) {
+        spdlog::error("host {} says what it may not", host_);
+      }
   }
 }
 
@@ -161,13 +164,16 @@ void LinkedSessions::Fetch(const v1::FetchSession& wanted) {
 
 // gpud has ended it, or has died.
 void LinkedSessions::TellEnded(uint64_t id) {
-  const auto found = devices_.find(id);
-  found->second.session->SendChanges();
+  LinkedSession& session = *devices_.at(id).session;
+  session.SendChanges();
+  EndDevice(id, session.close_reason());
+}
+
+void LinkedSessions::EndDevice(uint64_t id, shm::CloseReason why) {
+  devices_.erase(id);
   v1::SessionStep step;
   step.mutable_end()->set_session(id);
-  step.mutable_end()->set_reason(
-      static_cast<uint32_t>(found->second.session->close_reason()));
-  devices_.erase(found);
+  step.mutable_end()->set_reason(static_cast<uint32_t>(why));
   send_(step);
 }
 

@@ -70,6 +70,7 @@ class LinkedSessions {
   void ReadCalls(uint64_t id);
   void TellClosed(uint64_t id);
   void TellEnded(uint64_t id);
+  void EndDevice(uint64_t id, shm::CloseReason why);
 
   const std::string host_;
   const Gpud gpud_;
@@ -79,6 +80,7 @@ class LinkedSessions {
   // By Watch(), in the order of its descriptors: calls, then devices.
   std::vector<uint64_t> watched_;
   size_t watched_calls_ = 0;
+  bool warned_ = false;  // that the other host says what it may not
 };
 
 }  // namespace carillon::link

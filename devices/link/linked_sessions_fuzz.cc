@@ -229,7 +229,10 @@ class Run {
       const auto found = devices_.find(step.changed().session());
       if (found != devices_.end()) good = found->second->Store(step.changed());
     }
+    ended_.reset();
     sessions_.Take(step);
+    FUZZ_CHECK(ended_ ==
+               (good ? std::nullopt : std::optional(step.changed().session())));
     for (auto& [connection, calls] : calls_) {
       if (!calls) continue;
       const auto read = ReadAll(calls.get());

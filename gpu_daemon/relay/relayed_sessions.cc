@@ -1,8 +1,8 @@
 #include "gpu_daemon/relay/relayed_sessions.h"
 
-#include <spdlog/spdlog.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -20,6 +20,8 @@ namespace {
 constexpr size_t kReadBytes = 64 << 10;
 // Of all processes together.
 constexpr size_t kMaxConnections = 1024;
+// A device presents its ticket as soon as it has connected.
+constexpr Nanoseconds kTicketWithin = 5'000'000'000;
 
 }  // namespace
 
@@ -65,7 +67,15 @@ void RelayedSessions::EndAll(shm::CloseReason why) {
 // --- The control socket.
 
 void RelayedSessions::AddCalls(UniqueFd connection, pid_t pid) {
-  if (calls_.size() >= kMaxConnections) return;
+  const auto of_process = [&](const auto& one) {
+    return one.second.pid == pid;
+  };
+  if (calls_.size() >= kMaxConnections ||
+      std::ranges::count_if(calls_, of_process) >=
+          kMaxConnectionsBesideDevices +
+              std::ranges::count_if(devices_, of_process)) {
+    return Refuse("connections", pid);
+  }
   const uint64_t id = next_id_++;
   auto watch = loop_->Watch(connection.get(), [this, id] { ReadCalls(id); });
   if (!watch.ok()) return;
@@ -123,7 +133,12 @@ void RelayedSessions::CloseCalls(uint64_t id, bool tell) {
 // --- The hand-over socket.
 
 void RelayedSessions::AddDevice(UniqueFd connection, pid_t pid) {
-  if (devices_.size() >= kMaxConnections) return;
+  if (devices_.size() >= kMaxConnections ||
+      std::ranges::count_if(devices_, [&](const auto& one) {
+        return one.second.pid == pid && !one.second.asked;
+      }) >= kMaxWithoutTicket) {
+    return Refuse("connections that wait for a hand-over", pid);
+  }
   const uint64_t id = next_id_++;
   auto watch = loop_->Watch(connection.get(), [this, id] { ReadDevice(id); });
   if (!watch.ok()) return;
@@ -131,6 +146,25 @@ void RelayedSessions::AddDevice(UniqueFd connection, pid_t pid) {
   device.connection = std::move(connection);
   device.watch = *watch;
   device.pid = pid;
+  device.ticket_until = NowNs() + kTicketWithin;
+}
+
+void RelayedSessions::Refuse(const std::string& too_many, pid_t pid) {
+  refusals_.Warn(fmt::format("process {} has too many {}: that is the limit of "
+                             "a process, or all have {}",
+                             pid, too_many, kMaxConnections),
+                 NowNs());
+}
+
+void RelayedSessions::Expire(Nanoseconds now) {
+  refusals_.Tick(now);
+  std::vector<uint64_t> expired;
+  for (const auto& [id, device] : devices_) {
+    if (!device.asked && now > device.ticket_until) expired.push_back(id);
+  }
+  for (const uint64_t id : expired) {
+    EndDevice(id, shm::CloseReason::kEvicted, /*tell=*/false);
+  }
 }
 
 // A ticket; after it nothing but the end is to come.
@@ -234,10 +268,11 @@ void RelayedSessions::Take(const v1::SessionStep& step) {
     case v1::SessionStep::kChanged:
       if (auto* const device = device_of(step.changed().session());
           device != nullptr && !device->Store(step.changed())) {
-        spdlog::error(
-            "host {} changes what it has not in the memory of a "
-            "device",
-            peer_);
+        refusals_.Warn(
+            fmt::format("host {} changes what it has not in the memory of a "
+                        "device",
+                        peer_),
+            NowNs());
       }
       return;
     case v1::SessionStep::kTurn:
@@ -255,7 +290,8 @@ void RelayedSessions::Take(const v1::SessionStep& step) {
       return;
     }
     default:
-      spdlog::error("host {} says what it may not", peer_);
+      refusals_.Warn(fmt::format("host {} says what it may not", peer_),
+                     NowNs());
   }
 }
 

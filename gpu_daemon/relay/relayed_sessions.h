@@ -35,10 +35,17 @@ class RelayedSessions {
   RelayedSessions(EventLoop* loop, std::string peer, uint64_t first_id,
                   Send send, std::function<void()> on_said);
 
+  // Of one process, beside one for each device that it has.
+  static constexpr int kMaxConnectionsBesideDevices = 32;
+  // Connections of one process for a hand-over.
+  static constexpr int kMaxWithoutTicket = 8;
+
   // Connections to the control socket, and to the hand-over socket, of process
   // `pid`. Those that are too many are closed.
   void AddCalls(UniqueFd connection, pid_t pid);
   void AddDevice(UniqueFd connection, pid_t pid);
+  // Closes the connections for a hand-over whose time for a ticket is over.
+  void Expire(Nanoseconds now);
   // What the other host says.
   void Take(const v1::SessionStep& step);
   // Nothing is read of calls until GoOn().
@@ -60,11 +67,13 @@ class RelayedSessions {
     UniqueFd connection;  // of the hand-over
     EventLoop::WatchId watch = 0;
     pid_t pid = 0;
+    Nanoseconds ticket_until = 0;
     bool asked = false;                       // it has presented its ticket
     std::unique_ptr<RelayedSession> session;  // null: not handed over yet
   };
 
   void Say(const v1::SessionStep& step);
+  void Refuse(const std::string& too_many, pid_t pid);
   void ReadCalls(uint64_t id);
   void WriteCalls(const v1::CallBytes& bytes);
   // The other host has closed it.

@@ -30,6 +30,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kLook{5};
 constexpr milliseconds kLastCalls{500};
+constexpr milliseconds kExpire{1000};
 
 absl::StatusOr<UniqueFd> AcceptUser(UnixListener& listener,
                                     const std::vector<uid_t>& users,
@@ -120,6 +121,8 @@ absl::Status SessionRelay::Open() {
   ASSIGN_OR_RETURN(control_, UnixListener::Listen(paths.control_socket(),
                                                   SOCK_STREAM, users_));
   RETURN_IF_ERROR(WatchUsers());
+  RETURN_IF_ERROR(
+      loop_->Every(kExpire, [this] { sessions_->Expire(NowNs()); }));
   ASSIGN_OR_RETURN(operator_, UnixListener::Listen(paths.operator_socket(),
                                                    SOCK_STREAM, {}));
   ASSIGN_OR_RETURN(operator_watch_,

@@ -8,21 +8,28 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <set>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/temp_directory.h"
 #include "base/testbed_paths.h"
 #include "base/testing/eventually.h"
 #include "base/testing/test_ca.h"
+#include "gpu_daemon/relay/relayed_sessions.h"
 #include "kernels/catalogue.h"
 
 namespace carillon::gpud {
 namespace {
+
+using ::testing::Contains;
+using ::testing::Not;
+using ::testing::ResultOf;
 
 constexpr char kSimulation[] = "1234";
 constexpr Nanoseconds kSecond = 1'000'000'000;
@@ -76,11 +83,15 @@ class SessionRelayTest : public ::testing::Test {
   std::string ControlSocket() const {
     return TestbedPaths(files_.path() + "/lab").control_socket();
   }
-  UniqueFd Connect() const {
+  UniqueFd Connect() const { return ConnectTo(ControlSocket(), SOCK_STREAM); }
+  UniqueFd ConnectForHandover() const {
+    return ConnectTo(TestbedPaths(files_.path() + "/lab").handover_socket(),
+                     SOCK_SEQPACKET);
+  }
+  static UniqueFd ConnectTo(const std::string& path, int type) {
     sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
-    const std::string path = ControlSocket();
     std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-    UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    UniqueFd fd(socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
     if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address),
                 sizeof(address)) != 0) {
       return {};
@@ -134,6 +145,39 @@ TEST_F(SessionRelayTest, AConnectionThatFloodsWaitsForTheLink) {
     return bytes_ == written + 4 && opened_.size() == 2;
   })) << bytes_
       << " of " << written + 4;
+}
+
+bool IsClosed(const UniqueFd& fd) {
+  char byte;
+  return recv(fd.get(), &byte, 1, MSG_DONTWAIT) == 0;
+}
+
+TEST_F(SessionRelayTest, AProcessThatIsSilentHasFewConnections) {
+  std::vector<UniqueFd> calls;
+  for (int i = 0; i < RelayedSessions::kMaxConnectionsBesideDevices; ++i) {
+    calls.push_back(Connect());
+  }
+  const UniqueFd one_more = Connect();
+  EXPECT_TRUE(Eventually([&] { return IsClosed(one_more); }));
+  EXPECT_THAT(calls, Not(Contains(ResultOf(IsClosed, true))));
+  calls.pop_back();
+  // Once the relay has seen that.
+  EXPECT_TRUE(Eventually([&] {
+    const UniqueFd next = Connect();
+    pollfd closed{next.get(), POLLIN, 0};
+    return poll(&closed, 1, /*timeout_ms=*/20) == 0;
+  }));
+}
+
+TEST_F(SessionRelayTest, WhoShowsNoTicketIsClosed) {
+  std::vector<UniqueFd> waiting;
+  for (int i = 0; i < RelayedSessions::kMaxWithoutTicket; ++i) {
+    waiting.push_back(ConnectForHandover());
+  }
+  const UniqueFd one_more = ConnectForHandover();
+  EXPECT_TRUE(Eventually([&] { return IsClosed(one_more); }));
+  EXPECT_TRUE(
+      Eventually([&] { return std::ranges::all_of(waiting, IsClosed); }));
 }
 
 TEST_F(SessionRelayTest, WaitsForTheLinkUntilItIsToldToEnd) {

@@ -25,6 +25,20 @@ uint64_t FirstOf(const shm::Aperture& aperture) {
              : aperture.heap_offset();
 }
 
+bool IsDoorbell(const shm::Aperture& aperture, uint64_t offset) {
+  return aperture.kind() == shm::RegionKind::kSubmission &&
+         offset >= kDoorbellOffset && offset < kDoorbellOffset + kPageSize;
+}
+
+// Its reader polls it, or has seen a doorbell that was stored after it: release.
+template <class Word>
+void StoreWord(const char* from, std::byte* to) {
+  Word word;
+  std::memcpy(&word, from, sizeof(word));
+  std::atomic_ref(*reinterpret_cast<Word*>(to))
+      .store(word, std::memory_order_release);
+}
+
 }  // namespace
 
 void MemoryChanges::Collect(uint64_t session,
@@ -110,10 +124,16 @@ bool StoreChanges(const v1::ChangedMemory& changed,
         !aperture.Contains(offset, range.bytes().size())) {
       return false;
     }
-    // Release: whoever sees a doorbell sees its entry, which came before.
-    std::atomic_thread_fence(std::memory_order_release);
-    std::memcpy(aperture.At(offset), range.bytes().data(),
-                range.bytes().size());
+    for (size_t at = 0; at < range.bytes().size(); at += sizeof(uint64_t)) {
+      const char* const from = range.bytes().data() + at;
+      if (IsDoorbell(aperture, offset + at)) {
+        StoreWord<uint32_t>(from, aperture.At(offset + at));
+        StoreWord<uint32_t>(from + sizeof(uint32_t),
+                            aperture.At(offset + at + sizeof(uint32_t)));
+      } else {
+        StoreWord<uint64_t>(from, aperture.At(offset + at));
+      }
+    }
   }
   return true;
 }
