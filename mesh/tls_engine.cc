@@ -543,14 +543,19 @@ void TlsFarLink::AcceptAll() {
     UniqueFd fd(accept4(listener_.get(), nullptr, nullptr,
                         SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd) return;
-    // The one that has taken longest makes room: it is none that has a
-    // certificate.
     const auto is_stranger = [](const auto& peer) {
       return peer->stage != Stage::kServed;
     };
-    if (std::count_if(peers_.begin(), peers_.end(), is_stranger) >=
-        kMaxStrangers) {
-      peers_.erase(std::find_if(peers_.begin(), peers_.end(), is_stranger));
+    if (std::ranges::count_if(peers_, is_stranger) >= kMaxStrangers) {
+      // The one that has taken longest makes room: the other host, whose
+      // certificate has done, only if there is nobody else.
+      auto oldest = std::ranges::find_if(peers_, [&](const auto& peer) {
+        return is_stranger(peer) && peer->stage != Stage::kHello;
+      });
+      if (oldest == peers_.end()) {
+        oldest = std::ranges::find_if(peers_, is_stranger);
+      }
+      peers_.erase(oldest);
     }
     SendAtOnce(fd.get());
     peers_.push_back(std::make_unique<Peer>(context_, std::move(fd),

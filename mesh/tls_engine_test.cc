@@ -793,6 +793,32 @@ TEST_P(TlsEngineTest, APeerThatSaysNothingKeepsNobodyOut) {
   EXPECT_TRUE(RunUpTo(10));
 }
 
+TEST_P(FramesOverTlsTest, StrangersPushNobodyOutWhoseCertificateHasDone) {
+  StartFar();
+  auto context = TlsContext::Create(near_files_);
+  ASSERT_TRUE(context.ok()) << context.status();
+  TlsStream tls(*context, TlsSide::kClient, DialLoopback(far_->address()));
+  ASSERT_TRUE(Eventually([&] { return tls.Handshake().value_or(false); }));
+  const auto wait_for_end = [](const UniqueFd& fd) {
+    char byte;
+    return recv(fd.get(), &byte, 1, 0) <= 0;
+  };
+  // The far end has seen the certificate when it is through with who came later.
+  const UniqueFd later = DialLoopback(far_->address());
+  send(later.get(), "x", 1, MSG_NOSIGNAL);
+  shutdown(later.get(), SHUT_WR);
+  ASSERT_TRUE(wait_for_end(later));
+  std::vector<UniqueFd> strangers;
+  for (int i = 0; i < 40; ++i) {
+    strangers.push_back(DialLoopback(far_->address()));
+  }
+  ASSERT_TRUE(wait_for_end(strangers[0]));
+  std::string hello;
+  AppendFrame(NearOptions().self, &hello);
+  ASSERT_EQ(tls.Write(hello).value_or(0), hello.size());
+  EXPECT_TRUE(Eventually([&] { return far_->status().up; }));
+}
+
 TEST_P(TlsEngineTest, AFarEndThatSpeaksNoTlsIsNamed) {
   std::string address;
   const UniqueFd listener = ListenOnLoopback(&address);
