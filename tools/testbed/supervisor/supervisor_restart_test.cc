@@ -617,7 +617,7 @@ TEST_F(RestartPolicyTest, ADeviceWaitsForTheLinkOfItsHostAndIsNotGivenUp) {
   EXPECT_EQ(Ask(asked).status(),
             absl::DeadlineExceededError(
                 "a is not started yet: the link to the GPU's host is down: "
-                "Connection refused, after 0.3 s"));
+                "Connection refused, after 0.30 s"));
   EXPECT_EQ(Record("a").restarts, 0u);
   EXPECT_FALSE(Record("a").given_up);
   probe_.link = absl::OkStatus();
