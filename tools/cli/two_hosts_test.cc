@@ -380,7 +380,7 @@ TEST_P(TwoHostsTest, ADeviceOfALostLinkComesBackWithTheLink) {
     const auto replace = [&](const std::string& from, const std::string& to) {
       text.replace(text.find(from), from.size(), to);
     };
-    replace("lease: 120", "lease: 1");
+    replace("lease: 120", "lease: 2");
     replace("    kind: exec", "    kind: exec\n    restart: on_failure");
     if (host == a_.get()) {
       replace(fmt::format(":{}", port_),
