@@ -5,8 +5,14 @@
 
 #include <atomic>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <string>
+#include <utility>
 
+#include "base/temp_directory.h"
+#include "base/testbed_paths.h"
+#include "gpu_daemon/control/control_plane.h"
 #include "gpu_daemon/control/testing/test_testbed.h"
 #include "shm/layout.h"
 
@@ -47,6 +53,27 @@ class ResumedTest : public ::testing::Test {
   TestTestbed testbed_;
   AttachedDevice device_{&testbed_, "nic0"};
 };
+
+// Generations begin anew after a gpud that ended in order, so its note of what
+// may have faulted would name somebody else's rings.
+TEST(RestartMarkTest, OnlyAGpudThatFollowsADeadOneHasItsNote) {
+  for (const bool died : {false, true}) {
+    const auto directory = *TempDirectory::Make();
+    const TestbedPaths paths(directory.path());
+    std::ofstream(paths.restart_mark()) << "4711\n";
+    if (died) std::ofstream(paths.gpud_lock()) << "4711 0\n";
+    ControlPlane::Options options;
+    options.directory = directory.path();
+    options.memory_bytes = 64 << 20;
+    options.backend_options.workers = 1;
+    const auto plane = ControlPlane::Start(std::move(options));
+    ASSERT_TRUE(plane.ok()) << plane.status();
+    EXPECT_EQ(std::filesystem::exists(paths.restart_mark()), died);
+    (*plane)->RequestShutdown();
+    (*plane)->Run();
+    (*plane)->ShutDown();
+  }
+}
 
 TEST_F(ResumedTest, ARingGoesOnBehindWhatWasConsumed) {
   Doorbell(5).store(77);

@@ -233,7 +233,7 @@ void Warp::Branch(LaneMask taken, const Op& op) {
 
 void Warp::Reconverge() {
   for (;;) {
-    while (top_.pc == top_.reconverge) Pop();
+    while (top_.mask != 0 && top_.pc == top_.reconverge) Pop();
     // All of the entry's lanes have gone another way (Yield()).
     if (top_.mask != 0 || state_ == State::kExited) return;
     DropEmpty();

@@ -171,6 +171,79 @@ MEET:
   EXPECT_LT(executed_, 2u * kRounds * kWork * 3 / 2);
 }
 
+// All lanes of a context go where the others wait, and nothing of it is left,
+// whose next instruction would be at the end of its path.
+TEST_F(Yield, LanesMeetAtTheEndOfAPath) {
+  const absl::Status status = Run(R"(.version 9.0
+.target sm_75
+.address_size 64
+.visible .entry count(.param .u64 cells)
+{
+  .reg .b32 %r<8>;
+  .reg .b64 %rd<4>;
+  .reg .pred %p<4>;
+  ld.param.u64 %rd1, [cells];
+  mov.u32 %r1, %laneid;
+  setp.ne.s32 %p1, %r1, 0;
+  @%p1 bra OTHERS;
+  nanosleep.u32 20;
+  bar.warp.sync -1;
+MEET:
+  atom.global.add.u32 %r5, [%rd1+4], 1;
+  ret;
+OTHERS:
+  nanosleep.u32 20;
+  bar.warp.sync -1;
+  bra.uni MEET;
+}
+)",
+                                  1);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(Cell(1), 64u);
+}
+
+TEST_F(Yield, LanesMeetAtTheEndOfAPathInAFunction) {
+  const absl::Status status = Run(R"(.version 9.0
+.target sm_75
+.address_size 64
+.func step(.param .b64 to)
+{
+  .reg .b32 %r<8>;
+  .reg .b64 %rd<4>;
+  .reg .pred %p<4>;
+  ld.param.u64 %rd1, [to];
+  mov.u32 %r1, %laneid;
+  setp.ge.s32 %p2, %r1, 16;
+  @%p2 ret;
+  setp.eq.s32 %p1, %r1, 0;
+  @%p1 bra OTHERS;
+  nanosleep.u32 20;
+  bar.warp.sync 0x0000ffff;
+  bra.uni MEET;
+OTHERS:
+  bar.warp.sync 0x0000ffff;
+MEET:
+  atom.global.add.u32 %r5, [%rd1+4], 1;
+  ret;
+}
+.visible .entry count(.param .u64 cells)
+{
+  .reg .b32 %r<8>;
+  .reg .b64 %rd<4>;
+  .param .b64 to;
+  ld.param.u64 %rd1, [cells];
+  st.param.b64 [to], %rd1;
+  call.uni step, (to);
+  atom.global.add.u32 %r5, [%rd1+8], 1;
+  ret;
+}
+)",
+                                  1);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(Cell(1), 32u);  // 16 lanes of two warps
+  EXPECT_EQ(Cell(2), 64u);
+}
+
 TEST_F(Yield, LanesThatExitAreWaitedForByNobody) {
   const std::string some = R"(
   mov.u32 %r4, %laneid;

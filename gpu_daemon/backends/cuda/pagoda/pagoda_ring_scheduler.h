@@ -112,8 +112,10 @@ class PagodaRingScheduler {
       const bool more = Look();
       if ((command_ & kPagodaLeave) != 0) return;
       // To take an event takes as long as many looks, and the other columns see
-      // what column 0 looks at: it takes some when nothing new rings.
-      const bool leaves_it = more && column_ == 0 && table_.tasks.columns > 1;
+      // what column 0 looks at: it takes some when nothing new rings, and now and
+      // then where a device writes its doorbell over and over.
+      const bool leaves_it = more && column_ == 0 && table_.tasks.columns > 1 &&
+                             looks_ % kPagodaLooksACommand != 0;
       if (leaves_it || TakeOne()) round = 0;
       port_.Pause(round);
     }
