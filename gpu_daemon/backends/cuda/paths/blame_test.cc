@@ -371,40 +371,6 @@ TEST_F(LaunchedTest, WhatWasCancelledMayHaveFaulted) {
   path.Release(*stays.kernel);
 }
 
-// Of two events that run, the first may have run at a fault before: in this ring,
-// or in one that its device had before.
-class NotedTest : public LaunchedTest {
- protected:
-  std::string SaidAfterANoteOf(uint32_t ring) {
-    const RunId noted{
-        .device = "test0", .ring = ring, .event_id = 0, .sequence = 1};
-    EXPECT_TRUE(FaultRecord(Mark()).Note(std::vector{noted}).ok());
-    Open("priority");
-    if (HasFatalFailure()) return "";
-    StandingPath path(gpu_.get(), &*gate_);
-    const auto first = Launch(path);
-    const auto second = Launch(path);
-    EXPECT_EQ(first.kernel->first_generation(), shm::Generation(kRing));
-    std::string said = SaidAtStop();
-    path.Release(*first.kernel);
-    path.Release(*second.kernel);
-    return said;
-  }
-
-  static constexpr uint32_t kRing = 7;  // TestDevice's
-};
-
-TEST_F(NotedTest, WhatRanInTheSameRingIsToBlame) {
-  EXPECT_THAT(SaidAfterANoteOf(kRing),
-              HasSubstr("lost by event 0 ('fail_if') of device 'test0', "
-                        "sequence 1"));
-}
-
-TEST_F(NotedTest, WhatRanInAnOlderRingIsNotHeldAgainstTheNextOne) {
-  EXPECT_THAT(SaidAfterANoteOf(kRing - 1),
-              HasSubstr("by one of the 2 launches"));
-}
-
 TEST_F(LaunchedTest, AnEventThatWaitsForItsNextSliceHasNotFaulted) {
   ASSERT_NO_FATAL_FAILURE(Open("gpes"));
   StandingPath path(gpu_.get(), &*gate_);
