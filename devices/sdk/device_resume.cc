@@ -265,7 +265,6 @@ absl::Status Device::Impl::RegisterAgain(EventQueue& queue) {
   resumed->set_esq_offset(before.esq_offset);
   resumed->set_ecq_offset(before.ecq_offset);
   resumed->set_consumed(queue.ring_.last_consumed().value());
-  resumed->set_first_generation(queue.first_generation_.value());
   ASSIGN_OR_RETURN(const auto answer,
                    Call(&v1::Events::Stub::RegisterEvent, request));
   ASSIGN_OR_RETURN(const auto layout, CheckAnswer(queue.spec_, answer));

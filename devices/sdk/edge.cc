@@ -202,7 +202,6 @@ EventQueue::EventQueue(Device* device, EventSpec spec, std::string launch_path,
       spec_(std::move(spec)),
       launch_path_(std::move(launch_path)),
       writable_(std::move(writable)),
-      first_generation_(layout.generation),
       ring_(layout, &device->impl_->submission, &device->impl_->completion),
       recorder_(device->impl_->recorder.get()),
       time_(device->impl_->time.get()) {}

@@ -289,7 +289,6 @@ class EventQueue {
   const EventSpec spec_;
   std::string launch_path_;
   const std::vector<WritableParameter> writable_;
-  const shm::Generation first_generation_;  // of the ring
   shm::DeviceRing ring_;
   shm::FlightRecorder* const recorder_;  // null: off
   const shm::TurnTaker* const time_;     // null: wall time

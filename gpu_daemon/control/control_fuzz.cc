@@ -377,7 +377,6 @@ class Run {
         resumed->set_esq_offset(shm::kSubmissionHeapOffset + Number() * 128);
         resumed->set_ecq_offset(shm::kCompletionHeapOffset + Number() * 128);
         resumed->set_consumed(Number());
-        resumed->set_first_generation(Number());
       }
       if ((how & 32) != 0) request.set_hands_to(DeviceName());
       if ((how & 64) != 0) request.set_takes_from(DeviceName());

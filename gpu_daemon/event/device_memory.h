@@ -4,6 +4,8 @@
 #ifndef CARILLON_GPU_DAEMON_EVENT_DEVICE_MEMORY_H_
 #define CARILLON_GPU_DAEMON_EVENT_DEVICE_MEMORY_H_
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstdint>
 #include <string>
@@ -65,9 +67,12 @@ class DeviceShare {
 // the memory that it maps, the releases that it counts, and the device's share.
 class DeviceMemory {
  public:
+  // `owner`: the device's process; 0: none.
   DeviceMemory(std::string name, shm::Aperture submission,
-               shm::Aperture completion, shm::CompletionEvent event)
+               shm::Aperture completion, shm::CompletionEvent event,
+               pid_t owner = 0)
       : name_(std::move(name)),
+        owner_(owner),
         submission_(std::move(submission)),
         completion_(std::move(completion)),
         event_(std::move(event)),
@@ -76,6 +81,7 @@ class DeviceMemory {
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
   const std::string& name() const { return name_; }
+  pid_t owner() const { return owner_; }
   const shm::Aperture& submission() const { return submission_; }
   const shm::Aperture& completion() const { return completion_; }
   // What the device gets a copy of.
@@ -97,6 +103,7 @@ class DeviceMemory {
 
  private:
   const std::string name_;
+  const pid_t owner_;
   const shm::Aperture submission_;
   const shm::Aperture completion_;
   const shm::CompletionEvent event_;

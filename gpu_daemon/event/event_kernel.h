@@ -60,8 +60,6 @@ class EventKernel {
     OutputBuffer output;
     // Events up to this sequence were an earlier gpud's, and have ended.
     uint64_t ended_before = 0;
-    // As the device says, which had this ring with an earlier gpud; 0: it is new.
-    shm::Generation first_generation = {};
     // Null: it hands no event on, and takes none.
     std::shared_ptr<ChainLink> hands_to = nullptr;
     std::shared_ptr<ChainLink> takes_from = nullptr;
@@ -88,12 +86,6 @@ class EventKernel {
   std::string_view launch_path() const { return registration_.launch_path; }
   const ArgumentPlan& arguments() const { return registration_.arguments; }
   uint64_t ended_before() const { return registration_.ended_before; }
-  // Of its ring, when it was registered first: its sequences count from there.
-  shm::Generation first_generation() const {
-    return registration_.first_generation.value() != 0
-               ? registration_.first_generation
-               : ring_.layout().generation;
-  }
   const std::vector<ParameterBinding>& bindings() const {
     return registration_.bindings;
   }

@@ -117,7 +117,7 @@ DeviceSpace::DeviceSpace(const Spec& spec, shm::Aperture submission,
                          MemoryBudget* budget, KernelMemory* kernel_memory,
                          std::array<Segments, 2> segments)
     : memory_(spec.name, std::move(submission), std::move(completion),
-              std::move(event)),
+              std::move(event), spec.owner),
       budget_(budget),
       kernel_memory_(kernel_memory),
       segments_(std::move(segments)),

@@ -115,6 +115,7 @@ class DeviceSpace : public std::enable_shared_from_this<DeviceSpace> {
 
   struct Spec {
     std::string name;
+    pid_t owner = 0;  // DeviceMemory's
     uint32_t device_id = 0;
     shm::Generation generation;
     uint32_t doorbell_count = shm::kDoorbellsPerLine;

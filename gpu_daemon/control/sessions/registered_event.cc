@@ -82,12 +82,10 @@ absl::StatusOr<std::shared_ptr<RegisteredEvent>> RegisteredEvent::Create(
   std::optional<uint64_t> esq_offset;
   std::optional<uint64_t> ecq_offset;
   uint64_t consumed = 0;
-  shm::Generation first_generation;
   if (request.has_resumed()) {
     esq_offset = request.resumed().esq_offset();
     ecq_offset = request.resumed().ecq_offset();
     consumed = request.resumed().consumed();
-    first_generation = shm::Generation(request.resumed().first_generation());
     if (consumed > kLastSequence) {
       return Error(absl::StatusCode::kInvalidArgument,
                    fmt::format("{} events were consumed: no device has come "
@@ -118,7 +116,6 @@ absl::StatusOr<std::shared_ptr<RegisteredEvent>> RegisteredEvent::Create(
        .arguments = *std::move(plan),
        .output = OutputOf(bound.bindings, space->memory()->completion()),
        .ended_before = consumed,
-       .first_generation = first_generation,
        .hands_to = placement.hands_to,
        .takes_from = placement.takes_from,
        .bindings = std::move(bound.bindings),

@@ -170,6 +170,7 @@ absl::StatusOr<std::shared_ptr<Session>> SessionTable::MakeSession(
   ASSIGN_OR_RETURN(auto space,
                    DeviceSpace::Create(
                        {.name = request.name(),
+                        .owner = caller->pid,
                         .device_id = device_id,
                         .generation = generation,
                         .doorbell_count = static_cast<uint32_t>(shm::AlignUp(

@@ -13,13 +13,6 @@
 
 namespace carillon::gpud::cuda {
 
-RunId RunOf(const EventKernel& event, uint64_t sequence) {
-  return {.device = event.memory().name(),
-          .ring = event.first_generation().value(),
-          .event_id = event.event_id(),
-          .sequence = sequence};
-}
-
 FaultRecord::FaultRecord(std::string file) : file_(std::move(file)) {
   if (file_.empty()) return;
   // A device's name has no spaces.
@@ -29,7 +22,7 @@ FaultRecord::FaultRecord(std::string file) : file_(std::move(file)) {
   while (std::getline(in, line)) {
     RunId run;
     std::istringstream words(line);
-    if (words >> run.event_id >> run.sequence >> run.ring >> run.device) {
+    if (words >> run.event_id >> run.sequence >> run.owner >> run.device) {
       before_.push_back(std::move(run));
     }
   }
@@ -56,7 +49,7 @@ absl::Status FaultRecord::Note(std::span<const RunId> ran,
   const bool none = std::ranges::none_of(ran, &RunId::is_event);
   for (const RunId& run : none ? std::span(before_) : ran) {
     if (run.is_event()) {
-      out << run.event_id << ' ' << run.sequence << ' ' << run.ring << ' '
+      out << run.event_id << ' ' << run.sequence << ' ' << run.owner << ' '
           << run.device << '\n';
     }
   }

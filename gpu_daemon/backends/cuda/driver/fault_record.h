@@ -3,6 +3,8 @@
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_DRIVER_FAULT_RECORD_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_CUDA_DRIVER_FAULT_RECORD_H_
 
+#include <sys/types.h>
+
 #include <compare>
 #include <cstdint>
 #include <span>
@@ -11,7 +13,6 @@
 
 #include "absl/status/status.h"
 #include "base/restart/restart_mark.h"
-#include "gpu_daemon/event/event_kernel.h"
 
 namespace carillon::gpud::cuda {
 
@@ -21,17 +22,13 @@ struct RunId {
   static constexpr uint32_t kNoEvent = ~uint32_t{0};
 
   std::string device;
-  // EventKernel::first_generation(): who attaches or registers anew begins its
-  // sequences anew.
-  uint32_t ring = 0;
+  pid_t owner = 0;  // a new process begins its sequences anew
   uint32_t event_id = kNoEvent;
   uint64_t sequence = 0;
 
   bool is_event() const { return event_id != kNoEvent; }
   auto operator<=>(const RunId&) const = default;
 };
-
-RunId RunOf(const EventKernel& event, uint64_t sequence);
 
 // What may have faulted is noted in the file by which devices know that another gpud
 // comes (TestbedPaths::restart_mark()), behind this one's pid. The next gpud runs it

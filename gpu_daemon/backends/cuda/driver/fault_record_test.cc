@@ -16,10 +16,11 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-const RunId kRogue{.device = "rogue", .ring = 5, .event_id = 1, .sequence = 7};
+const RunId kRogue{.device = "rogue", .owner = 5, .event_id = 1, .sequence = 7};
 const RunId kHonest{
-    .device = "honest", .ring = 6, .event_id = 1, .sequence = 7};
-const RunId kLater{.device = "honest", .ring = 6, .event_id = 1, .sequence = 8};
+    .device = "honest", .owner = 6, .event_id = 1, .sequence = 7};
+const RunId kLater{
+    .device = "honest", .owner = 6, .event_id = 1, .sequence = 8};
 const RunId kBackground{.device = "honest"};
 
 class FaultRecordTest : public ::testing::Test {
@@ -70,10 +71,10 @@ TEST_F(FaultRecordTest, ANoteTakesThePlaceOfTheLastOne) {
               ElementsAre(kLater));
 }
 
-TEST_F(FaultRecordTest, ARingThatBeginsAnewIsAnother) {
+TEST_F(FaultRecordTest, ADeviceThatAttachesAnewIsAnother) {
   ASSERT_TRUE(FaultRecord(File()).Note(std::vector{kRogue, kHonest}).ok());
   RunId again = kHonest;
-  again.ring = 7;
+  again.owner = 7;
   EXPECT_THAT(FaultRecord(File()).Blame(std::vector{kLater, again}), IsEmpty());
 }
 

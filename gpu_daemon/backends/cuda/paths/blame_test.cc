@@ -186,7 +186,10 @@ class HiddenRunTest : public BlameTest,
   }
   // What the next gpud knows of the hidden event, which had this sequence.
   bool IsASuspect(uint64_t sequence) const {
-    const RunId hidden = RunOf(*hidden_.kernel, sequence);
+    const RunId hidden{.device = rogue_->memory->name(),
+                       .owner = rogue_->memory->owner(),
+                       .event_id = hidden_.kernel->event_id(),
+                       .sequence = sequence};
     return FaultRecord(Mark()).Blame(std::vector{hidden, RunId{}}) ==
            std::vector{hidden};
   }

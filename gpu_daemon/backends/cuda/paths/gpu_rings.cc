@@ -93,6 +93,12 @@ uint64_t TakeUnfinishedOf(const std::shared_ptr<EventKernel>& event,
     }
     event->memory().bell().Signal();
   };
+  const auto run_of = [&event](uint64_t sequence) {
+    return RunId{.device = event->memory().name(),
+                 .owner = event->memory().owner(),
+                 .event_id = event->event_id(),
+                 .sequence = sequence};
+  };
   // Counted as done until they turn out otherwise. Which the GPU has ended, nobody
   // knows: what was rung is no evidence.
   event->ledger().LoseCount();
@@ -103,7 +109,7 @@ uint64_t TakeUnfinishedOf(const std::shared_ptr<EventKernel>& event,
     const auto end = [complete, s](EventState state, uint32_t end_status) {
       complete(s, state, end_status);
     };
-    const RunId run = RunOf(*event, s);
+    const RunId run = run_of(s);
     if (s == overdue) {
       lost.unfinished.push_back({.kmd = event->kmd(),
                                  .args = {},
@@ -149,7 +155,7 @@ uint64_t TakeUnfinishedOf(const std::shared_ptr<EventKernel>& event,
   };
   const uint64_t last = std::min(taken, ended + entries);
   for (uint64_t s = rung + 1; s <= last; ++s) {
-    if (!IsCompleted(*event, s)) add_hidden(RunOf(*event, s), s == overdue);
+    if (!IsCompleted(*event, s)) add_hidden(run_of(s), s == overdue);
   }
   // Nobody knows which, so that nobody else seems to be all that ran.
   if (!in_ring && rung >= last) {

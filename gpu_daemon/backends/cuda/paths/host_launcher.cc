@@ -509,7 +509,10 @@ void HostLauncher::TakeUnfinished(LostWork& lost) {
                FinishAndSignal(*event, sequence, state,
                                static_cast<EventStatus>(status));
              },
-         .run = RunOf(*flight.event, flight.sequence.value()),
+         .run = {.device = flight.event->memory().name(),
+                 .owner = flight.event->memory().owner(),
+                 .event_id = flight.event->event_id(),
+                 .sequence = flight.sequence.value()},
          // A launch that failed may have been the one whose kernel faulted.
          .waits = flight.launched_ns == 0,
          .overdue = flight.overdue,

@@ -681,7 +681,10 @@ void PagodaLauncher::TakeUnfinished(LostWork& lost) {
                FinishAndSignal(*event, sequence, state,
                                static_cast<EventStatus>(status));
              },
-         .run = RunOf(*task.event, task.sequence.value()),
+         .run = {.device = task.event->memory().name(),
+                 .owner = task.event->memory().owner(),
+                 .event_id = task.event->event_id(),
+                 .sequence = task.sequence.value()},
          .overdue = task.overdue,
          .timed_out = task.overdue});
   }
