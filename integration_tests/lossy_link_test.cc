@@ -357,7 +357,7 @@ TEST_F(LossyLinkTest, ASilenceBeyondTheLeaseIsTheReasonOfItsEventsOnBothHosts) {
   ASSERT_NO_FATAL_FAILURE(Drop(0));
   EXPECT_TRUE(Eventually([&] {
     return a_->Status().backend_description().ends_with(linkd_address_ +
-                                                        "), up");
+                                                        "), now up");
   })) << a_->Status().backend_description();
 }
 

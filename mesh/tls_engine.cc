@@ -278,8 +278,8 @@ absl::StatusOr<UniqueFd> TlsNearLink::Dial(Nanoseconds deadline) {
 }
 
 absl::Status TlsNearLink::Connect() {
+  ASSIGN_OR_RETURN(UniqueFd fd, Dial(NowNs() + kHelloTimeout));
   const Nanoseconds deadline = NowNs() + kHelloTimeout;
-  ASSIGN_OR_RETURN(UniqueFd fd, Dial(deadline));
   TlsStream stream(context_, TlsSide::kClient, std::move(fd));
   for (;;) {
     ASSIGN_OR_RETURN(const bool agreed, stream.Handshake());
@@ -735,7 +735,9 @@ void TlsFarLink::End(Peer& peer, const absl::Status& why) {
     status_.error = std::string(why.message());
     if (stage != Stage::kServed) {
       ++status_.refused;
-      if (absl::IsUnauthenticated(why)) status_.refusal = status_.error;
+      if (absl::IsUnauthenticated(why)) {
+        status_.refusal = fmt::format("{}: {}", peer.from, why.message());
+      }
     }
   }
   // It is to learn which rule it has broken, or what TLS says.

@@ -14,7 +14,7 @@ constexpr const char* kNames[] = {"up",        "connections", "refused",
                                   "takeovers", "in_flight"};
 
 // Whoever makes up more does not fill the log.
-constexpr size_t kMaxSaidRefusals = 64;
+constexpr size_t kMaxSaid = 64;
 
 }  // namespace
 
@@ -22,16 +22,21 @@ std::vector<std::string> LinkFigures::CounterNames(bool simulated) {
   return {std::begin(kNames), std::end(kNames) - (simulated ? 1 : 0)};
 }
 
-void LinkFigures::Show(const mesh::LinkStatus& status, edge::Device& device) {
-  // Each of them once, and not each time that somebody tries.
-  if (status.refused != refused_ && !status.refusal.empty() &&
-      said_refusals_.size() < kMaxSaidRefusals &&
-      said_refusals_.insert(status.refusal).second) {
-    spdlog::warn("refuses a link: {}", status.refusal);
+void LinkFigures::Say(const std::string& sentence) {
+  if (said_.size() >= kMaxSaid || !said_.insert(sentence).second) return;
+  spdlog::warn("{}", sentence);
+  if (said_.size() == kMaxSaid) {
+    spdlog::warn("the log has {} such lines, and gets no more", kMaxSaid);
   }
-  refused_ = status.refused;
+}
+
+void LinkFigures::Show(const mesh::LinkStatus& status, edge::Device& device) {
+  if (status.refused != std::exchange(refused_, status.refused) &&
+      !status.refusal.empty()) {
+    Say("refuses a link: " + status.refusal);
+  }
   if (status.takeovers != std::exchange(takeovers_, status.takeovers)) {
-    spdlog::warn("{}", status.takeover);
+    Say(status.takeover);
   }
   const uint64_t values[] = {status.up,        status.connections,
                              status.refused,   status.rtt.value_or(0),

@@ -23,9 +23,12 @@ class LinkFigures {
   void Show(const mesh::LinkStatus& status, edge::Device& device);
 
  private:
-  uint64_t refused_ = 0;                 // when they were last shown
-  uint64_t takeovers_ = 0;               // the same
-  std::set<std::string> said_refusals_;  // that the log has
+  // Each sentence once, and not each time that somebody tries.
+  void Say(const std::string& sentence);
+
+  uint64_t refused_ = 0;        // when they were last shown
+  uint64_t takeovers_ = 0;      // the same
+  std::set<std::string> said_;  // that the log has
 };
 
 }  // namespace carillon::link

@@ -172,7 +172,7 @@ absl::Status ControlPlane::Open() {
   ASSIGN_OR_RETURN(lock_,
                    DaemonLock::Take(options_.directory, options_.testbed));
   context_.BeginAfterDeaths(lock_->deaths());
-  // What it says of rings is by their generations, which begin anew.
+  // What it says is of devices that an earlier gpud had, which ended in order.
   if (lock_->deaths() == 0) unlink(paths.restart_mark().c_str());
 
   RETURN_IF_ERROR(OpenBoard());

@@ -54,8 +54,8 @@ class ResumedTest : public ::testing::Test {
   AttachedDevice device_{&testbed_, "nic0"};
 };
 
-// Generations begin anew after a gpud that ended in order, so its note of what
-// may have faulted would name somebody else's rings.
+// The devices of a gpud that ended in order have gone, and its note of what may
+// have faulted is about nobody.
 TEST(RestartMarkTest, OnlyAGpudThatFollowsADeadOneHasItsNote) {
   for (const bool died : {false, true}) {
     const auto directory = *TempDirectory::Make();

@@ -134,9 +134,9 @@ TEST_F(TcpTest, EveryMethodIsForItsRoleAlone) {
     for (const MethodRole& row : MethodRoles()) {
       // Ends gpud: tried below.
       if (row.method == "Shutdown" && role == "operator") continue;
-      const bool stream =
-          row.method == "Watch" || row.method == "StreamSnapshots" ||
-          row.method == "ServerReflectionInfo";
+      const bool stream = row.method == "Watch" ||
+                          row.method == "StreamSnapshots" ||
+                          row.method == "ServerReflectionInfo";
       const bool allowed = row.role != Role::kDevice &&
                            (role == RoleName(row.role) ||
                             (role == "operator" && row.role == Role::kViewer));

@@ -135,8 +135,8 @@ void RelayedSessions::CloseCalls(uint64_t id, bool tell) {
 void RelayedSessions::AddDevice(UniqueFd connection, pid_t pid) {
   if (devices_.size() >= kMaxConnections ||
       std::ranges::count_if(devices_, [&](const auto& one) {
-        return one.second.pid == pid && !one.second.asked;
-      }) >= kMaxWithoutTicket) {
+        return one.second.pid == pid && one.second.session == nullptr;
+      }) >= kMaxPending) {
     return Refuse("connections that wait for a hand-over", pid);
   }
   const uint64_t id = next_id_++;

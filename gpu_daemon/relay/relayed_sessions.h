@@ -38,7 +38,7 @@ class RelayedSessions {
   // Of one process, beside one for each device that it has.
   static constexpr int kMaxConnectionsBesideDevices = 32;
   // Connections of one process for a hand-over.
-  static constexpr int kMaxWithoutTicket = 8;
+  static constexpr int kMaxPending = 8;
 
   // Connections to the control socket, and to the hand-over socket, of process
   // `pid`. Those that are too many are closed.

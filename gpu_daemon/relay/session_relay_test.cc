@@ -171,7 +171,7 @@ TEST_F(SessionRelayTest, AProcessThatIsSilentHasFewConnections) {
 
 TEST_F(SessionRelayTest, WhoShowsNoTicketIsClosed) {
   std::vector<UniqueFd> waiting;
-  for (int i = 0; i < RelayedSessions::kMaxWithoutTicket; ++i) {
+  for (int i = 0; i < RelayedSessions::kMaxPending; ++i) {
     waiting.push_back(ConnectForHandover());
   }
   const UniqueFd one_more = ConnectForHandover();

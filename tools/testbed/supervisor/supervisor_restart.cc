@@ -327,6 +327,7 @@ bool Supervisor::MayStart(const std::string& name, Restart& restart) {
   if (!NeedsGpud(name)) return true;
   if (!GpudHasLetGo(name)) {
     restart.due = Clock::now() + kProbeEvery;
+    restart.link.clear();
     return false;
   }
   const absl::Status link = probe_->Link();
