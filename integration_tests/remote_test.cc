@@ -755,7 +755,7 @@ TEST_F(RemoteTest, ACertificateOfAnotherCaIsNamedByBothHosts) {
       "the other end does not take this end's certificate, {}: tlsv1 alert "
       "unknown ca; both hosts need certificates of one CA\n";
   const std::string of_a = "--link: no link to host 'b': ";
-  const std::string of_b = "refuses a link: ";
+  const std::string of_b = "refuses a link: 127.0.0.1: ";
   EXPECT_THAT(refusal({foreign.certificate, foreign.key, near_files_.ca}),
               HasSubstr(of_a + fmt::format(kNotTaken, foreign.certificate)));
   EXPECT_TRUE(linkd_->WaitForOutput(fmt::format(kOfNoCa, far_files_.ca)));
