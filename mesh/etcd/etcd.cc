@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/host_port.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "proto/etcd.grpc.pb.h"
 
@@ -22,19 +23,8 @@ constexpr std::chrono::milliseconds kPatienceWithAll{3000};
 
 grpc::ChannelArguments Arguments() {
   grpc::ChannelArguments arguments;
-  // A member that comes back is to be found within a lease's length.
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
-  // How long one attempt may take, whatever the name says. By default that is
-  // 20 s, for which a member whose host says nothing is not dialled anew.
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
-                   static_cast<int>(kPatience.count()));
-  // And how long what was sent may stay unacknowledged (TCP_USER_TIMEOUT). Else
-  // TCP sends again after a pause that doubles: once a network is back, that
-  // takes as long as it was away. etcd allows pings each 5 s.
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
-                   static_cast<int>(kPatience.count()));
+  // A member's channel has connections of its own: a new one dials anew.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   // The environment's proxies are for the web.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   return arguments;
@@ -103,6 +93,46 @@ Etcd::Entry ToEntry(const pb::KeyValue& found) {
 
 }  // namespace
 
+// gRPC's own ways back to a member are for programs that poll at all times. Between
+// two calls nobody does so here, and nobody sees that an attempt has succeeded.
+class Etcd::Member {
+ public:
+  Member(std::string name, std::string target,
+         std::shared_ptr<grpc::ChannelCredentials> credentials,
+         const grpc::ChannelArguments& arguments)
+      : name_(std::move(name)),
+        target_(std::move(target)),
+        credentials_(std::move(credentials)),
+        arguments_(arguments) {}
+
+  const std::string& name() const { return name_; }
+
+  Channel ChannelToAsk() {
+    const MutexLock lock(mutex_);
+    if (channel_ == nullptr) {
+      channel_ = grpc::CreateCustomChannel(target_, credentials_, arguments_);
+    }
+    return channel_;
+  }
+  void DialAnew(const Channel& silent) {
+    const MutexLock lock(mutex_);
+    if (channel_ == silent) channel_ = nullptr;
+  }
+
+ private:
+  const std::string name_;
+  const std::string target_;
+  const std::shared_ptr<grpc::ChannelCredentials> credentials_;
+  const grpc::ChannelArguments arguments_;
+  Mutex mutex_;
+  Channel channel_ ABSL_GUARDED_BY(mutex_);
+};
+
+Etcd::Etcd(std::vector<std::unique_ptr<Member>> members)
+    : members_(std::move(members)) {}
+
+Etcd::~Etcd() = default;
+
 absl::StatusOr<std::unique_ptr<Etcd>> Etcd::Make(
     const std::vector<std::string>& members, const TlsPems& pems,
     const std::string& name) {
@@ -111,7 +141,7 @@ absl::StatusOr<std::unique_ptr<Etcd>> Etcd::Make(
   if (members.empty()) {
     return absl::InvalidArgumentError("no address of an etcd is given");
   }
-  std::vector<Member> made;
+  std::vector<std::unique_ptr<Member>> made;
   for (const std::string& member : members) {
     std::string_view rest = member;
     const auto take = [&](std::string_view word) {
@@ -120,9 +150,8 @@ absl::StatusOr<std::unique_ptr<Etcd>> Etcd::Make(
       return true;
     };
     if (take("unix:") && !rest.empty()) {
-      made.push_back(
-          {member, grpc::CreateCustomChannel(
-                       member, grpc::InsecureChannelCredentials(), arguments)});
+      made.push_back(std::make_unique<Member>(
+          member, member, grpc::InsecureChannelCredentials(), arguments));
       continue;
     }
     const bool tls = take("https://");
@@ -143,9 +172,8 @@ absl::StatusOr<std::unique_ptr<Etcd>> Etcd::Make(
       options.pem_cert_chain = pems.certificate;
       credentials = grpc::SslCredentials(options);
     }
-    made.push_back(
-        {member, grpc::CreateCustomChannel("dns:" + address.ToString(),
-                                           credentials, arguments)});
+    made.push_back(std::make_unique<Member>(member, "dns:" + address.ToString(),
+                                            credentials, arguments));
   }
   return std::unique_ptr<Etcd>(new Etcd(std::move(made)));
 }
@@ -157,16 +185,18 @@ absl::Status Etcd::Ask(const Call& call) const {
       std::min(kPatience, kPatienceWithAll / static_cast<int>(members_.size()));
   for (size_t i = 0; i < members_.size(); ++i) {
     const size_t index = (first + i) % members_.size();
-    const Member& member = members_[index];
+    Member& member = *members_[index];
+    const Channel channel = member.ChannelToAsk();
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + patience);
-    const grpc::Status status = call(member.channel, context);
+    const grpc::Status status = call(channel, context);
     if (!IsAway(status)) {
       answered_.store(index, std::memory_order_relaxed);
       return ToStatus(status);
     }
+    member.DialAnew(channel);
     reasons.push_back(
-        fmt::format("{} ({})", member.name, status.error_message()));
+        fmt::format("{} ({})", member.name(), status.error_message()));
   }
   return absl::UnavailableError(
       fmt::format("etcd does not answer: {}{}", fmt::join(reasons, ", "),

@@ -26,8 +26,9 @@ class TxnResponse;
 namespace carillon::mesh {
 
 // Thread safe. Each call asks one member after another until one answers, each
-// for at most two seconds, and begins with the one that answered last. Errors of all calls: Unavailable (none answers),
-// PermissionDenied, Internal (etcd's own words).
+// for at most two seconds, and begins with the one that answered last; one that did
+// not answer is dialled anew when it is asked again. Errors of all calls:
+// Unavailable (none answers), PermissionDenied, Internal (etcd's own words).
 class Etcd {
  public:
   using LeaseId = int64_t;
@@ -39,6 +40,7 @@ class Etcd {
   static absl::StatusOr<std::unique_ptr<Etcd>> Make(
       const std::vector<std::string>& members, const TlsPems& pems,
       const std::string& name = "");
+  ~Etcd();
 
   // etcd may grant more than is asked for.
   absl::StatusOr<LeaseId> GrantLease(std::chrono::seconds length);
@@ -69,19 +71,16 @@ class Etcd {
 
  private:
   using Channel = std::shared_ptr<grpc::Channel>;
-  struct Member {
-    std::string name;
-    Channel channel;
-  };
+  class Member;
   using Call =
       std::function<grpc::Status(const Channel&, grpc::ClientContext&)>;
 
-  explicit Etcd(std::vector<Member> members) : members_(std::move(members)) {}
+  explicit Etcd(std::vector<std::unique_ptr<Member>> members);
   absl::Status Ask(const Call& call) const;
   absl::Status Try(const etcdserverpb::TxnRequest& request,
                    etcdserverpb::TxnResponse* response) const;
 
-  const std::vector<Member> members_;
+  const std::vector<std::unique_ptr<Member>> members_;
   // Which answered last. Relaxed: any is right, and it saves others' silence.
   mutable std::atomic<size_t> answered_{0};
 };

@@ -107,8 +107,21 @@ TEST(EtcdTest, SeveralThatSayNothingTakeNoLongerThanALeaseHas) {
   EXPECT_LT(all, std::chrono::milliseconds(3100));
 }
 
-// As a host that was cut off: else it is dialled anew only after gRPC's own 20 s,
-// for which all calls wait in vain.
+TEST(EtcdTest, AMemberThatComesLaterIsFoundAtTheNextCall) {
+  auto folder = TempDirectory::Make();
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  const std::string address = "unix:" + folder->path() + "/a";
+  const auto etcd = Etcd::Make({address}, {});
+  ASSERT_TRUE(etcd.ok()) << etcd.status();
+  const auto ask = [&] { return (*etcd)->List("key").status(); };
+  for (int restarts = 0; restarts < 3; ++restarts) {
+    EXPECT_TRUE(absl::IsUnavailable(ask()));
+    const Member member(address);
+    EXPECT_TRUE(ask().ok());
+  }
+}
+
+// As a host that was cut off.
 TEST(EtcdTest, AMemberThatSaysNothingIsDialledAnew) {
   std::string address;
   const UniqueFd listener = ListenOnLoopback(&address);

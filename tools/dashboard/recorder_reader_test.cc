@@ -161,8 +161,9 @@ TEST_F(ScriptedReaderTest, WhatItIsGivenToWriteHasNoName) {
   const std::string seen = folder_.path() + "/seen";
   RecorderReader reader(
       Script(
-          fmt::format("ls -l /proc/$$/fd | grep /tmp/ | grep -v reader.sh >> "
-                      "{}\necho '{}'\n",
+          // But stderr, which is the test's own.
+          fmt::format("ls -l /proc/$$/fd | grep /tmp/ | grep -v ' 2 -> ' | "
+                      "grep -v reader.sh >> {}\necho '{}'\n",
                       seen, kAnswer)),
       testbed_);
   EXPECT_TRUE(reader.Story().ok());

@@ -323,10 +323,12 @@ TEST_P(StayingPathsTest, LivesAreStampedWhileTracingAndThenCleared) {
     return life;
   };
   EXPECT_EQ(life_of(0).finished_ns, 0u);
-  path_->SetTracing(true);
-  // What was there before has been taken without.
-  life_of(0);
-  life_of(0);
+  // A path looks at its commands now and then.
+  const auto trace = [&](bool on) {
+    path_->SetTracing(on);
+    EXPECT_TRUE(Until([&] { return (life_of(0).finished_ns != 0) == on; }));
+  };
+  trace(true);
   // Between the CPU's clock and the GPU's, as gpud has measured it.
   constexpr Nanoseconds kClockError = 50'000'000;
   const auto expect_stamps = [&](uint32_t code) {
@@ -349,9 +351,7 @@ TEST_P(StayingPathsTest, LivesAreStampedWhileTracingAndThenCleared) {
   });
   EXPECT_EQ(life_of(13).seen_ns, 0u);
   for (int i = 0; i < 6; ++i) expect_stamps(0);
-  path_->SetTracing(false);
-  life_of(0);
-  life_of(0);
+  trace(false);
   for (int i = 0; i < 3; ++i) {
     const shm::EventLife life = life_of(0);
     EXPECT_EQ(life.seen_ns, 0u);
