@@ -32,7 +32,7 @@
 #include "fmt/format.h"
 #include "integration_tests/linked_hosts.h"
 #include "integration_tests/testbed_process.h"
-#include "mesh/tls_engine.h"
+#include "mesh/near_link.h"
 #include "proto/link.pb.h"
 #include "shm/faults/board.h"
 #include "tools/testbed/ledger/checker.h"
@@ -620,7 +620,7 @@ TEST_F(RemoteTest, LinkdTakesWhatComesForAHostileDevices) {
       {.testbed_directory = b_->directory(), .name = "asks", .kind = "test"});
   ASSERT_TRUE(asks.ok()) << Message(asks.status());
   AnyNearHost host(events);
-  const auto link = mesh::TlsNearLink::Start(
+  const auto link = mesh::NearLink::Start(
       {.tls = near_files_,
        .address = linkd_address_,
        .link = {.self = {.testbed = "default",

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "devices/sdk/edge.h"
-#include "mesh/tls_engine.h"
+#include "mesh/link_status.h"
 
 namespace carillon::link {
 

@@ -65,7 +65,7 @@ absl::StatusOr<std::unique_ptr<LinkServer>> LinkServer::Start(
                    NextIncarnation(context.directory + "/" + kIncarnationFile));
   ASSIGN_OR_RETURN(
       server->link_,
-      mesh::TlsFarLink::Start(
+      mesh::FarLink::Start(
           {.tls = options.tls,
            .address = options.listen,
            .link = {.self = {.testbed = options.testbed,

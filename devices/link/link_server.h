@@ -21,7 +21,7 @@
 #include "devices/sdk/device_main.h"
 #include "devices/sdk/edge.h"
 #include "mesh/far_end.h"
-#include "mesh/tls_engine.h"
+#include "mesh/far_link.h"
 #include "proto/link.pb.h"
 
 namespace carillon::link {
@@ -31,7 +31,7 @@ namespace carillon::link {
 // long as they take. What they share belongs to the link's lock.
 class LinkServer final : private mesh::FarHost {
  public:
-  // Waits for gpud. Errors: those of TlsFarLink::Start(); InvalidArgument:
+  // Waits for gpud. Errors: those of FarLink::Start(); InvalidArgument:
   // an engine that needs --trusted; Cancelled (a stop was
   // asked for); what the testbed refuses.
   static absl::StatusOr<std::unique_ptr<LinkServer>> Start(
@@ -117,7 +117,7 @@ class LinkServer final : private mesh::FarHost {
   CondVar jobs_changed_;
   std::deque<Job> jobs_ ABSL_GUARDED_BY(jobs_mutex_);
   bool stop_ ABSL_GUARDED_BY(jobs_mutex_) = false;
-  std::unique_ptr<mesh::TlsFarLink> link_;
+  std::unique_ptr<mesh::FarLink> link_;
   std::thread calls_;
 };
 

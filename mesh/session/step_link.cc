@@ -59,9 +59,9 @@ bool StepQueue::is_full() const { return bytes_ > kMaxWaitingBytes; }
 // --- The near end.
 
 absl::StatusOr<std::unique_ptr<NearStepLink>> NearStepLink::Start(
-    const TlsNearLink::Settings& settings, std::function<void()> on_news) {
+    const NearLink::Settings& settings, std::function<void()> on_news) {
   std::unique_ptr<NearStepLink> steps(new NearStepLink(std::move(on_news)));
-  ASSIGN_OR_RETURN(steps->link_, TlsNearLink::Start(settings, steps.get()));
+  ASSIGN_OR_RETURN(steps->link_, NearLink::Start(settings, steps.get()));
   absl::Status status;
   steps->link_->With([&](NearEnd& near) {
     status = near.AddRing(kUp, UpLimits(), Sequence(0), Sequence(0));
@@ -144,9 +144,9 @@ void NearStepLink::LoseLink(const std::string& why) {
 // --- The far end.
 
 absl::StatusOr<std::unique_ptr<FarStepLink>> FarStepLink::Start(
-    const TlsFarLink::Settings& settings, std::function<void()> on_news) {
+    const FarLink::Settings& settings, std::function<void()> on_news) {
   std::unique_ptr<FarStepLink> steps(new FarStepLink(std::move(on_news)));
-  ASSIGN_OR_RETURN(steps->link_, TlsFarLink::Start(settings, steps.get()));
+  ASSIGN_OR_RETURN(steps->link_, FarLink::Start(settings, steps.get()));
   return steps;
 }
 

@@ -15,7 +15,8 @@
 
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
-#include "mesh/tls_engine.h"
+#include "mesh/far_link.h"
+#include "mesh/near_link.h"
 #include "proto/link.pb.h"
 #include "shm/types.h"
 
@@ -56,9 +57,9 @@ class StepQueue {
 class NearStepLink final : private NearHost {
  public:
   // `on_news` is called in the link's thread, under its lock: Take() is due.
-  // Errors: those of TlsNearLink::Start().
+  // Errors: those of NearLink::Start().
   static absl::StatusOr<std::unique_ptr<NearStepLink>> Start(
-      const TlsNearLink::Settings& settings, std::function<void()> on_news);
+      const NearLink::Settings& settings, std::function<void()> on_news);
   ~NearStepLink() override { link_.reset(); }
 
   void Send(const v1::SessionStep& step);
@@ -87,15 +88,15 @@ class NearStepLink final : private NearHost {
   std::vector<std::string> in_ ABSL_GUARDED_BY(mutex_);
   uint64_t taken_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<std::string> lost_ ABSL_GUARDED_BY(mutex_);
-  std::unique_ptr<TlsNearLink> link_;
+  std::unique_ptr<NearLink> link_;
 };
 
 // Thread safe.
 class FarStepLink final : private FarHost {
  public:
-  // As above. Errors: those of TlsFarLink::Start().
+  // As above. Errors: those of FarLink::Start().
   static absl::StatusOr<std::unique_ptr<FarStepLink>> Start(
-      const TlsFarLink::Settings& settings, std::function<void()> on_news);
+      const FarLink::Settings& settings, std::function<void()> on_news);
   ~FarStepLink() override { link_.reset(); }
 
   void Send(const v1::SessionStep& step);
@@ -130,7 +131,7 @@ class FarStepLink final : private FarHost {
       0;  // the first of out_ is one later
   uint64_t asked_ ABSL_GUARDED_BY(mutex_) = 0;  // events of the ring down
   bool lost_ ABSL_GUARDED_BY(mutex_) = false;
-  std::unique_ptr<TlsFarLink> link_;
+  std::unique_ptr<FarLink> link_;
 };
 
 }  // namespace carillon::mesh

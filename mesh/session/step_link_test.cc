@@ -202,7 +202,7 @@ TEST_F(StepLinkTest, RingsOfOtherLimitsAreRefusedOverTheLink) {
         std::pair(RingId(2), RingLimits{64, 0, 1, "steps back"})}) {
     Stranger stranger;
     LinkOptions options = OptionsOf("a", "b", ++incarnation);
-    auto link = TlsNearLink::Start(
+    auto link = NearLink::Start(
         {.tls = a_, .address = far_->address(), .link = options}, &stranger);
     ASSERT_TRUE(link.ok()) << link.status();
     (*link)->With([&, ring = ring, limits = limits](NearEnd& near) {

@@ -14,7 +14,7 @@
 #include "base/testing/test_ca.h"
 #include "gpu_daemon/options/backend_options.h"
 #include "kernels/catalogue.h"
-#include "mesh/tls_engine.h"
+#include "mesh/far_link.h"
 
 namespace carillon::gpud {
 namespace {
@@ -46,7 +46,7 @@ class RemoteBackendTest : public ::testing::Test {
   }
   // At the address of the one before.
   void StartFar() {
-    auto far = mesh::TlsFarLink::Start(settings_, &host_);
+    auto far = mesh::FarLink::Start(settings_, &host_);
     ASSERT_TRUE(far.ok()) << far.status();
     far_ = *std::move(far);
     settings_.address = far_->address();
@@ -64,7 +64,7 @@ class RemoteBackendTest : public ::testing::Test {
   const TestCa ca_{testing::TempDir()};
   const TlsFiles near_files_ = Files("a");
   EmptyHost host_;
-  mesh::TlsFarLink::Settings settings_{
+  mesh::FarLink::Settings settings_{
       .tls = Files("b"),
       .address = "127.0.0.1:0",
       .link = {.self = {.testbed = "lab",
@@ -73,7 +73,7 @@ class RemoteBackendTest : public ::testing::Test {
                         .catalogue = simt::OwnCatalogue()},
                .peer = "a",
                .times = {}}};
-  std::unique_ptr<mesh::TlsFarLink> far_;
+  std::unique_ptr<mesh::FarLink> far_;
 };
 
 TEST_F(RemoteBackendTest, ALinkThatIsLostForGoodIsFollowedByANewOne) {

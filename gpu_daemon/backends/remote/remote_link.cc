@@ -85,7 +85,7 @@ RemoteLink::RemoteLink(const RemoteOptions& options, OnLost on_lost)
     : options_(options), on_lost_(std::move(on_lost)) {}
 
 RemoteLink::~RemoteLink() {
-  std::shared_ptr<mesh::TlsNearLink> link;
+  std::shared_ptr<mesh::NearLink> link;
   {
     MutexLock lock(mutex_);
     stop_ = true;
@@ -101,7 +101,7 @@ RemoteLink::~RemoteLink() {
 
 absl::Status RemoteLink::Connect() {
   const auto before = this->link();
-  const mesh::TlsNearLink::Settings settings{
+  const mesh::NearLink::Settings settings{
       .tls = options_.tls,
       .address = options_.address,
       .link = {.self = {.testbed = options_.testbed,
@@ -113,7 +113,7 @@ absl::Status RemoteLink::Connect() {
                .times = {.timeout = options_.timeout, .lease = options_.lease}},
       .engine = options_.engine.engine(),
       .history = before ? before->history() : mesh::LinkHistory()};
-  auto link = mesh::TlsNearLink::Start(settings, this);
+  auto link = mesh::NearLink::Start(settings, this);
   if (!link.ok()) {
     // The files are called --link-cert and so on here.
     return absl::Status(
@@ -122,7 +122,7 @@ absl::Status RemoteLink::Connect() {
                     absl::StrReplaceAll(link.status().message(),
                                         {{"--tls-", "--link-"}})));
   }
-  std::shared_ptr<mesh::TlsNearLink> old = *std::move(link);
+  std::shared_ptr<mesh::NearLink> old = *std::move(link);
   MutexLock lock(mutex_);
   std::swap(old, link_);
   lock.Unlock();
@@ -131,7 +131,7 @@ absl::Status RemoteLink::Connect() {
   return absl::OkStatus();
 }
 
-std::shared_ptr<mesh::TlsNearLink> RemoteLink::link() const {
+std::shared_ptr<mesh::NearLink> RemoteLink::link() const {
   MutexLock lock(mutex_);
   return link_;
 }
@@ -208,7 +208,7 @@ absl::Status RemoteLink::Begin(EventKernel& event) {
 
 void RemoteLink::Remove(const EventKernel& event) {
   RingId id;
-  std::shared_ptr<mesh::TlsNearLink> link;
+  std::shared_ptr<mesh::NearLink> link;
   {
     MutexLock lock(mutex_);
     const auto found = ids_.find(&event);
@@ -241,7 +241,7 @@ void RemoteLink::Ring(Batch& batch) {
   // Few rings, and events of one mostly follow each other.
   std::vector<std::pair<RingId, CarriedRing*>> rung;
   std::vector<std::pair<RingId, Sequence>> last;
-  std::shared_ptr<mesh::TlsNearLink> link;
+  std::shared_ptr<mesh::NearLink> link;
   {
     MutexLock lock(mutex_);
     for (Batch::Event& event : batch.events_) {

@@ -20,7 +20,7 @@
 #include "gpu_daemon/event/checked_entry.h"
 #include "gpu_daemon/event/event_kernel.h"
 #include "gpu_daemon/options/backend_options.h"
-#include "mesh/tls_engine.h"
+#include "mesh/near_link.h"
 #include "shm/recorder/peer_clock.h"
 #include "shm/types.h"
 
@@ -114,7 +114,7 @@ class RemoteLink final : private mesh::NearHost {
 
   explicit RemoteLink(const RemoteOptions& options, OnLost on_lost);
   absl::Status Connect() ABSL_LOCKS_EXCLUDED(mutex_);
-  std::shared_ptr<mesh::TlsNearLink> link() const;
+  std::shared_ptr<mesh::NearLink> link() const;
   absl::Status Begin(EventKernel& event);
   // Ends devices, adds rings again, begins a new link after a lost one, says why
   // the other host refuses one, and notes its clock.
@@ -149,7 +149,7 @@ class RemoteLink final : private mesh::NearHost {
   // Whoever holds it must not call the link, whose lock comes first.
   mutable Mutex mutex_;
   CondVar changed_;
-  std::shared_ptr<mesh::TlsNearLink> link_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<mesh::NearLink> link_ ABSL_GUARDED_BY(mutex_);
   std::map<mesh::RingId, CarriedRing> rings_ ABSL_GUARDED_BY(mutex_);
   std::map<const EventKernel*, mesh::RingId> ids_ ABSL_GUARDED_BY(mutex_);
   mesh::RingId last_id_ ABSL_GUARDED_BY(mutex_);

@@ -332,7 +332,7 @@ bool Supervisor::MayStart(const std::string& name, Restart& restart) {
   }
   const absl::Status link = probe_->Link();
   if (link.ok()) return true;
-  if (restart.link.empty()) {
+  if (restart.link != link.message()) {
     Say(fmt::format("{} waits for the link to the GPU's host, which is {}",
                     name, link.message()));
   }

@@ -620,6 +620,11 @@ TEST_F(RestartPolicyTest, ADeviceWaitsForTheLinkOfItsHostAndIsNotGivenUp) {
                 "Connection refused, after 0.30 s"));
   EXPECT_EQ(Record("a").restarts, 0u);
   EXPECT_FALSE(Record("a").given_up);
+  // The peer is there again, and another one has this host's place.
+  probe_.link = absl::UnavailableError("down: host 'a' is refused");
+  ASSERT_TRUE(WatchUntil([&] {
+    return said_.find("which is down: host 'a' is refused\n") != said_.npos;
+  }));
   probe_.link = absl::OkStatus();
   ASSERT_TRUE(WatchUntil([&] { return Waits("a") == 2; }));
   EXPECT_EQ(Record("a").restarts, 1u);

@@ -1,6 +1,4 @@
 // Two ends over loopback, with certificates that the test makes.
-#include "mesh/tls_engine.h"
-
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +19,8 @@
 #include "base/testing/tcp_relay.h"
 #include "base/testing/test_ca.h"
 #include "fmt/format.h"
-
+#include "mesh/far_link.h"
+#include "mesh/near_link.h"
 namespace carillon::mesh {
 namespace {
 
@@ -59,7 +58,7 @@ class Device : public NearHost {
   }
 
   // Rings as many events as there are free slots, at most up to `last`.
-  void RingUpTo(uint64_t last, TlsNearLink& link) {
+  void RingUpTo(uint64_t last, NearLink& link) {
     link.With([&](NearEnd& end) {
       const uint64_t to = std::min(last, ended_ + kLimits.slots);
       if (to <= rung_) return;
@@ -121,19 +120,19 @@ class Gpu : public FarHost {
     accepted_ = 0;
   }
 
-  void Work(TlsFarLink& link) {
+  void Work(FarLink& link) {
     link.With([this](FarEnd& end) {
       if (accepted_ > 0) end.Done(kRing, serial_, Sequence(accepted_));
     });
   }
   // Rings that were dropped because the link was lost.
-  int dropped(TlsFarLink& link) {
+  int dropped(FarLink& link) {
     int dropped = 0;
     link.With([&](FarEnd&) { dropped = dropped_; });
     return dropped;
   }
   // Of each event.
-  std::map<uint64_t, int> runs(TlsFarLink& link) {
+  std::map<uint64_t, int> runs(FarLink& link) {
     std::map<uint64_t, int> runs;
     link.With([&](FarEnd&) { runs = runs_; });
     return runs;
@@ -219,16 +218,14 @@ class TlsEngineTest : public testing::TestWithParam<Engine> {
 
   void StartFar(const LinkOptions& options = FarOptions(),
                 const TlsFiles& files = far_files_) {
-    auto link =
-        TlsFarLink::Start({files, "127.0.0.1:0", options, engine_}, &gpu_);
+    auto link = FarLink::Start({files, "127.0.0.1:0", options, engine_}, &gpu_);
     ASSERT_TRUE(link.ok()) << link.status();
     far_ = *std::move(link);
   }
   void StartNear(const std::string& address,
                  const LinkOptions& options = NearOptions(),
                  const TlsFiles& files = near_files_) {
-    auto link =
-        TlsNearLink::Start({files, address, options, engine_}, &device_);
+    auto link = NearLink::Start({files, address, options, engine_}, &device_);
     ASSERT_TRUE(link.ok()) << link.status();
     near_ = *std::move(link);
     near_->With([](NearEnd& end) {
@@ -276,9 +273,9 @@ class TlsEngineTest : public testing::TestWithParam<Engine> {
   Engine engine_ = GetParam();
   Device device_;
   Gpu gpu_;
-  std::unique_ptr<TlsFarLink> far_;
+  std::unique_ptr<FarLink> far_;
   std::unique_ptr<TcpRelay> relay_;
-  std::unique_ptr<TlsNearLink> near_;  // ends first
+  std::unique_ptr<NearLink> near_;  // ends first
 };
 std::unique_ptr<TestCa> TlsEngineTest::ca_;
 TlsFiles TlsEngineTest::near_files_;
@@ -386,7 +383,7 @@ TEST_P(TlsEngineTest, ANearEndThatIsStartedAgainGoesOn) {
   StartNear(far_->address());
   ASSERT_TRUE(RunUpTo(100));
   near_.reset();
-  auto link = TlsNearLink::Start(
+  auto link = NearLink::Start(
       {near_files_, far_->address(), NearOptions(), engine_}, &device_);
   ASSERT_TRUE(link.ok()) << link.status();
   near_ = *std::move(link);
@@ -407,8 +404,8 @@ TEST_P(TlsEngineTest, OfTwoHostsOfOneNameTheOlderIsToldWhoCameAndStops) {
   EXPECT_EQ(far_->status().takeovers, 0u);
   newer.self.incarnation = 2;
   Device other;
-  auto link = TlsNearLink::Start({near_files_, far_->address(), newer, engine_},
-                                 &other);
+  auto link =
+      NearLink::Start({near_files_, far_->address(), newer, engine_}, &other);
   ASSERT_TRUE(link.ok()) << link.status();
   EXPECT_TRUE(Eventually([&] { return near_->status().lost; }));
   EXPECT_TRUE(near_->status().fenced);
@@ -430,8 +427,8 @@ TEST_P(TlsEngineTest, OfTwoHostsOfOneNameTheOlderIsToldWhoCameAndStops) {
   link->reset();
   EXPECT_TRUE(Eventually([&] { return !far_->status().up; }));
   newer.self.incarnation = 3;
-  link = TlsNearLink::Start({near_files_, far_->address(), newer, engine_},
-                            &other);
+  link =
+      NearLink::Start({near_files_, far_->address(), newer, engine_}, &other);
   ASSERT_TRUE(link.ok()) << link.status();
   EXPECT_TRUE(Eventually([&] { return (*link)->status().up; }));
   EXPECT_EQ(far_->status().takeovers, 1u);
@@ -449,7 +446,7 @@ TEST_P(TlsEngineTest, ALinkGoesOnWithTheHistoryOfTheOneBefore) {
   near_.reset();
   device_.Restart();
   next.self.incarnation = 2;
-  auto link = TlsNearLink::Start(
+  auto link = NearLink::Start(
       {near_files_, far_->address(), next, engine_, history}, &device_);
   ASSERT_TRUE(link.ok()) << link.status();
   near_ = *std::move(link);
@@ -466,7 +463,7 @@ TEST_P(TlsEngineTest, AConnectionThatTakesAnothersPlaceIsNoSecondOne) {
   StartNear(far_->address());
   EXPECT_TRUE(Eventually([&] { return near_->status().up; }));
   // The same near end again, of whose first connection no end has come.
-  const auto again = TlsNearLink::Start(
+  const auto again = NearLink::Start(
       {near_files_, far_->address(), NearOptions(), engine_}, &device_);
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_TRUE(Eventually([&] { return far_->status().connections > 1; }));
@@ -518,7 +515,7 @@ TEST_P(TlsEngineTest, CrossedLinksNameWhoIsWhere) {
   ExpectFarError("the other end is of host 'c', and 'a' is expected");
   // An address that another machine has.
   const auto link =
-      TlsFarLink::Start({all, "192.0.2.1:0", FarOptions(), engine_}, &gpu_);
+      FarLink::Start({all, "192.0.2.1:0", FarOptions(), engine_}, &gpu_);
   EXPECT_EQ(link.status().message(),
             "192.0.2.1:0: no address of this machine: is it another host's?");
 }
@@ -578,7 +575,7 @@ TEST_P(TlsEngineTest, AnExpiredCertificateOpensNoLink) {
                   .alternative_names = "URI:carillon:role:link,DNS:a",
                   .ends = "20210101000000Z"});
   const auto near =
-      TlsNearLink::Start({old, "127.0.0.1:1", NearOptions()}, &device_);
+      NearLink::Start({old, "127.0.0.1:1", NearOptions()}, &device_);
   EXPECT_THAT(std::string(near.status().message()), HasSubstr("expired on"));
   StartFar();
   RawClient client(far_->address(), &old);
@@ -621,8 +618,8 @@ TEST_P(TlsEngineTest, AnAddressThatIsNobodysIsNamed) {
   ListenOnLoopback(&address).reset();
   StartNear(address);
   ExpectNearError(address + ": Connection refused");
-  const auto link = TlsNearLink::Start(
-      {near_files_, "b.example:4711", NearOptions()}, &device_);
+  const auto link =
+      NearLink::Start({near_files_, "b.example:4711", NearOptions()}, &device_);
   EXPECT_EQ(link.status().code(), absl::StatusCode::kInvalidArgument);
 }
 
@@ -661,7 +658,7 @@ TEST_P(FramesOverTlsTest, GarbageInALinkEndsItAndSaysWhy) {
   EXPECT_EQ(client.ReadRefusal(),
             "the near end sends events of ring 1, which is not there");
   // It may not come again as the same.
-  auto again = TlsNearLink::Start(
+  auto again = NearLink::Start(
       {near_files_, far_->address(), NearOptions(), engine_}, &device_);
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_TRUE(Eventually([&] { return (*again)->status().lost; }));
@@ -676,7 +673,7 @@ TEST_P(TlsEngineTest, ALinkWhoseConnectionIsCutGoesOnWhereItWas) {
   for (int cut = 0; cut < 5; ++cut) {
     near_.reset();
     relay_ = std::make_unique<TcpRelay>(far_->address());
-    auto link = TlsNearLink::Start(
+    auto link = NearLink::Start(
         {near_files_, relay_->address(), NearOptions(), engine_}, &device_);
     ASSERT_TRUE(link.ok()) << link.status();
     near_ = *std::move(link);

@@ -1,7 +1,7 @@
 // Lets those who wait for a mutex have it before a thread that frees it for an
 // instant only, again and again: a std::mutex goes to whoever runs.
-#ifndef CARILLON_MESH_TURNS_H_
-#define CARILLON_MESH_TURNS_H_
+#ifndef CARILLON_MESH_FAIR_LOCK_H_
+#define CARILLON_MESH_FAIR_LOCK_H_
 
 #include <atomic>
 #include <cstdint>
@@ -10,28 +10,28 @@
 
 namespace carillon::mesh {
 
-class Turns {
+class FairLock {
  public:
   // Holds the mutex while it lives; GiveWay() waits for it.
-  class ABSL_SCOPED_LOCKABLE Turn {
+  class ABSL_SCOPED_LOCKABLE Holder {
    public:
-    Turn(Turns& turns, Mutex& mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex)
+    Holder(FairLock& fair, Mutex& mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex)
         : mutex_(mutex) {
-      ++turns.asked_;
+      ++fair.asked_;
       mutex_.Lock();
-      ++turns.had_;
-      turns.had_.notify_all();
+      ++fair.had_;
+      fair.had_.notify_all();
     }
-    ~Turn() ABSL_UNLOCK_FUNCTION() { mutex_.Unlock(); }
-    Turn(const Turn&) = delete;
-    Turn& operator=(const Turn&) = delete;
+    ~Holder() ABSL_UNLOCK_FUNCTION() { mutex_.Unlock(); }
+    Holder(const Holder&) = delete;
+    Holder& operator=(const Holder&) = delete;
 
    private:
     Mutex& mutex_;
   };
 
-  // Without the mutex: returns once as many have begun their turn as had asked
-  // for one, so that those who come later cannot make it wait for ever.
+  // Without the mutex: returns once as many have had the mutex as had asked
+  // for it, so that those who come later cannot make it wait for ever.
   void GiveWay() const {
     const uint64_t asked = asked_;
     for (uint64_t had = had_; had < asked; had = had_) had_.wait(had);
@@ -49,4 +49,4 @@ class Turns {
 
 }  // namespace carillon::mesh
 
-#endif  // CARILLON_MESH_TURNS_H_
+#endif  // CARILLON_MESH_FAIR_LOCK_H_

@@ -1,4 +1,4 @@
-#include "mesh/turns.h"
+#include "mesh/fair_lock.h"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,8 @@
 namespace carillon::mesh {
 namespace {
 
-TEST(TurnsTest, WhoWaitsHasHisTurnBeforeTheMutexIsTakenAgain) {
-  Turns turns;
+TEST(FairLockTest, WhoWaitsHasHisTurnBeforeTheMutexIsTakenAgain) {
+  FairLock fair;
   Mutex mutex;
   for (int round = 0; round < 100; ++round) {
     int had = 0;
@@ -21,13 +21,13 @@ TEST(TurnsTest, WhoWaitsHasHisTurnBeforeTheMutexIsTakenAgain) {
       MutexLock lock(mutex);
       for (int i = 0; i < 3; ++i) {
         threads.emplace_back([&] {
-          const Turns::Turn turn(turns, mutex);
+          const FairLock::Holder holder(fair, mutex);
           ++had;
         });
       }
-      EXPECT_TRUE(Eventually([&] { return turns.waiting() == 3; }));
+      EXPECT_TRUE(Eventually([&] { return fair.waiting() == 3; }));
     }
-    turns.GiveWay();
+    fair.GiveWay();
     {
       MutexLock lock(mutex);
       EXPECT_EQ(had, 3) << "round " << round;
@@ -36,15 +36,15 @@ TEST(TurnsTest, WhoWaitsHasHisTurnBeforeTheMutexIsTakenAgain) {
   }
 }
 
-TEST(TurnsTest, NobodyWaitsForNobody) {
-  Turns turns;
-  turns.GiveWay();
+TEST(FairLockTest, NobodyWaitsForNobody) {
+  FairLock fair;
+  fair.GiveWay();
   Mutex mutex;
   {
-    const Turns::Turn turn(turns, mutex);
-    turns.GiveWay();
+    const FairLock::Holder holder(fair, mutex);
+    fair.GiveWay();
   }
-  EXPECT_EQ(turns.waiting(), 0u);
+  EXPECT_EQ(fair.waiting(), 0u);
 }
 
 }  // namespace
