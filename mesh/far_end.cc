@@ -253,7 +253,7 @@ absl::Status FarEnd::TakeEvents(const Events& events) {
           state.accepted.value() + 1, event.size(), state.limits.event_bytes));
     }
     ++state.accepted;
-    host_->Run(events.ring, state.accepted, event);
+    host_->RunEvent(events.ring, state.accepted, event);
   }
   host_->FlushRuns(events.ring);
   return absl::OkStatus();
@@ -301,13 +301,14 @@ bool FarEnd::AppendDone(std::string* to) {
     const RingState& state = entry.second;
     return state.named && state.answered && state.sent < state.done;
   };
-  auto at = std::find_if(rings_.upper_bound(turn_), rings_.end(), may_send);
+  auto at =
+      std::find_if(rings_.upper_bound(last_sent_), rings_.end(), may_send);
   if (at == rings_.end()) {
     at = std::find_if(rings_.begin(), rings_.end(), may_send);
     if (at == rings_.end()) return false;
   }
   auto& [ring, state] = *at;
-  turn_ = ring;
+  last_sent_ = ring;
   mesh::Done frame{ring, state.sent + 1, {}};
   std::string outputs;
   std::vector<size_t> ends;

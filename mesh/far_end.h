@@ -49,8 +49,8 @@ class FarHost {
                                                shm::Sequence last) = 0;
   // The next event of a ring, to be run: each comes once, in order. Its bytes
   // are anything; the slot is free.
-  virtual void Run(RingId ring, shm::Sequence number,
-                   std::string_view event) = 0;
+  virtual void RunEvent(RingId ring, shm::Sequence number,
+                        std::string_view event) = 0;
   // All events of one frame have come: time to ring for them.
   virtual void FlushRuns(RingId) {}
   // State and status of an event that is done; appends its output, at most
@@ -139,7 +139,7 @@ class FarEnd {
   // it sends of them counts for nothing.
   std::set<RingId> given_up_;
   RingSerial serial_;  // of the newest ring
-  RingId turn_;        // whose completions were sent last
+  RingId last_sent_;   // whose completions were sent last
   Epoch epoch_;
   bool open_ = false;
   bool said_hello_ = false;

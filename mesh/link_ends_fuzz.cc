@@ -51,7 +51,7 @@ struct Gpu : FarHost {
     FUZZ_CHECK(CheckLimits(limits).ok() && rings.size() <= kMaxRings);
     return absl::OkStatus();
   }
-  void Run(RingId ring, Sequence number, std::string_view event) override {
+  void RunEvent(RingId ring, Sequence number, std::string_view event) override {
     GpuRing& at = rings.at(ring);
     FUZZ_CHECK(number.value() == at.accepted + 1);
     FUZZ_CHECK(event.size() <= at.limits.event_bytes);

@@ -526,7 +526,7 @@ class FarEndTest : public testing::Test, public FarHost {
     calls_.push_back(fmt::format("make {} {}", ring.value(), last.value()));
     return absl::OkStatus();
   }
-  void Run(RingId, Sequence number, std::string_view event) override {
+  void RunEvent(RingId, Sequence number, std::string_view event) override {
     calls_.push_back(fmt::format("run {} {}", number.value(), event));
   }
   End ReadEnd(RingId, Sequence number, std::string* output) override {

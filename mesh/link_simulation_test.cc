@@ -329,7 +329,8 @@ class Simulation {
                      last.value(), last.value(), {}};
       return absl::OkStatus();
     }
-    void Run(RingId ring, Sequence number, std::string_view event) override {
+    void RunEvent(RingId ring, Sequence number,
+                  std::string_view event) override {
       GpuRing& at = rings.at(ring);
       if (number.value() != at.accepted + 1 ||
           at.accepted - at.freed >= at.limits.slots) {

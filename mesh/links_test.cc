@@ -97,7 +97,7 @@ class Gpu : public FarHost {
     serial_ = serial;
     return absl::OkStatus();
   }
-  void Run(RingId, Sequence number, std::string_view event) override {
+  void RunEvent(RingId, Sequence number, std::string_view event) override {
     events_[number.value()] = event;
     ++runs_[number.value()];
     accepted_ = number.value();

@@ -324,13 +324,14 @@ bool NearEnd::AppendEvents(std::string* to) {
     const RingState& state = entry.second;
     return state.heard && state.sent < state.rung;
   };
-  auto at = std::find_if(rings_.upper_bound(turn_), rings_.end(), may_send);
+  auto at =
+      std::find_if(rings_.upper_bound(last_sent_), rings_.end(), may_send);
   if (at == rings_.end()) {
     at = std::find_if(rings_.begin(), rings_.end(), may_send);
     if (at == rings_.end()) return false;
   }
   auto& [ring, state] = *at;
-  turn_ = ring;
+  last_sent_ = ring;
   std::string events;
   std::vector<size_t> ends;
   while (state.sent + ends.size() < state.rung && ends.size() < kMaxItems) {

@@ -134,7 +134,7 @@ class NearEnd {
   // Removed, and not yet answered by the far end; whether that was said on this
   // connection.
   std::map<RingId, bool> closing_;
-  RingId turn_;  // whose events were sent last
+  RingId last_sent_;  // whose events were sent last
   Epoch epoch_;
   uint64_t connection_ = 0;  // the number that HELLO says
   uint64_t replayed_ = 0;

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/incarnation/incarnation.h"
 #include "base/status.h"
+#include "devices/link/linkd_self.h"
 #include "fmt/format.h"
 #include "proto/link.pb.h"
 
@@ -24,7 +24,6 @@ using shm::Sequence;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kResumeWithin{20};
-constexpr milliseconds kStartLook{50};
 // How often linkd looks around while gpud is away, and else.
 constexpr milliseconds kAwayLook{50};
 constexpr milliseconds kLook{500};
@@ -36,47 +35,12 @@ constexpr uint64_t kMaxKeptBytes = 1 << 30;
 
 absl::StatusOr<std::unique_ptr<LinkServer>> LinkServer::Start(
     const edge::DeviceContext& context, const LinkdOptions& options) {
-  if (!options.engine.Complaint().empty()) {
-    return absl::InvalidArgumentError(
-        fmt::format("--engine: {}", options.engine.Complaint()));
-  }
   std::unique_ptr<LinkServer> server(new LinkServer(context, options));
   // Before the other host can ask for devices.
-  std::string said;
-  for (;;) {
-    if (context.stop.requested()) return absl::CancelledError("stopped");
-    auto device = server->Attach(context.name);
-    if (device.ok()) {
-      server->self_ = *std::move(device);
-      break;
-    }
-    // The session of a linkd that was killed may be there still.
-    if (!absl::IsUnavailable(device.status()) &&
-        !absl::IsAlreadyExists(device.status())) {
-      return device.status();
-    }
-    if (said != device.status().message()) {
-      said = std::string(device.status().message());
-      spdlog::info("{}; waiting for gpud", said);
-    }
-    std::this_thread::sleep_for(kStartLook);
-  }
-  ASSIGN_OR_RETURN(const uint64_t incarnation,
-                   NextIncarnation(context.directory + "/" + kIncarnationFile));
-  ASSIGN_OR_RETURN(
-      server->link_,
-      mesh::FarLink::Start(
-          {.tls = options.tls,
-           .address = options.listen,
-           .link = {.self = {.testbed = options.testbed,
-                             .host = options.host,
-                             .build = mesh::OwnBuild(),
-                             .catalogue = server->self_->catalogue(),
-                             .incarnation = incarnation},
-                    .peer = options.peer,
-                    .times = options.times},
-           .engine = options.engine.engine()},
-          server.get()));
+  ASSIGN_OR_RETURN(server->self_, AttachSelf(context, /*simulated=*/false));
+  ASSIGN_OR_RETURN(const mesh::FarLink::Settings settings,
+                   SettingsOf(context, options, server->self_->catalogue()));
+  ASSIGN_OR_RETURN(server->link_, mesh::FarLink::Start(settings, server.get()));
   server->catalogue_ = server->self_->catalogue();
   const std::string note =
       fmt::format("for host {} on {}", options.peer, server->link_->address());
@@ -96,17 +60,6 @@ LinkServer::~LinkServer() {
   link_.reset();
 }
 
-absl::StatusOr<std::unique_ptr<edge::Device>> LinkServer::Attach(
-    const std::string& name) const {
-  return edge::Device::Attach(
-      {.testbed_directory = context_.directory,
-       .name = name,
-       .kind = "link",
-       .counter_names = name == context_.name
-                            ? LinkFigures::CounterNames(/*simulated=*/false)
-                            : std::vector<std::string>{}});
-}
-
 void LinkServer::AddJob(Job job) {
   MutexLock lock(jobs_mutex_);
   jobs_.push_back(std::move(job));
@@ -123,10 +76,10 @@ void LinkServer::WorkOff() {
     Job job = std::move(jobs_.front());
     jobs_.pop_front();
     lock.Unlock();
-    if (job.ring == nullptr) {
-      Make(std::move(job));
+    if (const auto* const wanted = std::get_if<RingToMake>(&job)) {
+      Make(*wanted);
     } else {
-      Drop(std::move(job));
+      Drop(std::get<RingToDrop>(job));
     }
     lock.Lock();
   }
@@ -142,7 +95,8 @@ absl::StatusOr<std::shared_ptr<LinkServer::Client>> LinkServer::ClientOf(
   // This thread alone changes clients_.
   const auto found = clients_.find(name);
   if (found != clients_.end()) return found->second;
-  auto device = Attach(name);
+  auto device = edge::Device::Attach(
+      {.testbed_directory = context_.directory, .name = name, .kind = "link"});
   if (absl::IsAlreadyExists(device.status())) {
     // Perhaps that of a linkd that was killed, and gpud has not ended it yet.
     return absl::UnavailableError(device.status().message());
@@ -161,22 +115,22 @@ absl::StatusOr<std::shared_ptr<LinkServer::Client>> LinkServer::ClientOf(
   return client;
 }
 
-void LinkServer::Make(Job job) {
-  bool wanted = false;
+void LinkServer::Make(const RingToMake& wanted) {
+  bool is_wanted = false;
   link_->With([&](mesh::FarEnd&) {
-    const auto found = rings_.find(job.id);
-    wanted = found != rings_.end() && found->second.serial == job.serial;
+    const auto found = rings_.find(wanted.id);
+    is_wanted = found != rings_.end() && found->second.serial == wanted.serial;
   });
-  if (!wanted) return;
+  if (!is_wanted) return;
   absl::Status status;
-  auto client = ClientOf(job.wanted.device());
-  if (client.ok()) {
-    job.client = *client;
-    ++job.client->rings;
-    auto ring =
-        LinkedRing::Make(*job.client->device, job.wanted, job.limits, job.last);
+  RingToDrop made{.client = nullptr, .ring = nullptr};
+  if (auto client = ClientOf(wanted.wanted.device()); client.ok()) {
+    made.client = *std::move(client);
+    ++made.client->rings;
+    auto ring = LinkedRing::Make(*made.client->device, wanted.wanted,
+                                 wanted.limits, wanted.last);
     status = ring.status();
-    if (ring.ok()) job.ring = *std::move(ring);
+    if (ring.ok()) made.ring = *std::move(ring);
   } else {
     status = client.status();
   }
@@ -184,39 +138,38 @@ void LinkServer::Make(Job job) {
     status = absl::UnavailableError(status.message());
   }
   link_->With([&](mesh::FarEnd& far) {
-    const auto found = rings_.find(job.id);
-    if (found == rings_.end() || found->second.serial != job.serial) return;
-    if (status.ok() && job.client->ended) status = Away();
+    const auto found = rings_.find(wanted.id);
+    if (found == rings_.end() || found->second.serial != wanted.serial) return;
+    if (status.ok() && made.client->ended) status = Away();
     if (status.ok()) {
-      found->second.client = job.client;
-      found->second.ring = std::move(job.ring);
-      far.Made(job.id, job.serial);
-      job.client = nullptr;
+      found->second.client = std::exchange(made.client, nullptr);
+      found->second.ring = std::move(made.ring);
+      far.Made(wanted.id, wanted.serial);
       return;
     }
     kept_bytes_ -= found->second.kept_bytes;
     rings_.erase(found);
-    far.GiveUp(job.id, job.serial, status);
+    far.GiveUp(wanted.id, wanted.serial, status);
   });
-  if (job.client != nullptr) Drop(std::move(job));
+  if (made.client != nullptr) Drop(made);
 }
 
-void LinkServer::Drop(Job job) {
-  Client& client = *job.client;
-  if (job.link_lost) {
+void LinkServer::Drop(const RingToDrop& dropped) {
+  Client& client = *dropped.client;
+  if (dropped.link_lost) {
     link_->With([&](mesh::FarEnd&) { client.ended = true; });
     client.device->DetachAsLinkLost();
   }
   if (--client.rings > 0) {
-    if (job.ring != nullptr && client.device->status().ok()) {
-      job.ring->Unregister(*client.device);
+    if (dropped.ring != nullptr && client.device->status().ok()) {
+      dropped.ring->Unregister(*client.device);
     }
     return;
   }
   // The device's end is the end of its rings, and waits for none of them.
   link_->With([&](mesh::FarEnd&) {
     std::erase_if(clients_, [&](const auto& entry) {
-      return entry.second == job.client;
+      return entry.second == dropped.client;
     });
   });
 }
@@ -244,11 +197,11 @@ std::optional<absl::Status> LinkServer::MakeRing(RingId id,
   }
   kept_bytes_ += *kept;
   rings_[id] = {.serial = serial, .kept_bytes = *kept};
-  AddJob({id, serial, std::move(wanted), limits, last});
+  AddJob(RingToMake{id, serial, std::move(wanted), limits, last});
   return std::nullopt;
 }
 
-void LinkServer::Run(RingId id, Sequence, std::string_view event) {
+void LinkServer::RunEvent(RingId id, Sequence, std::string_view event) {
   rings_.at(id).ring->Run(event);
 }
 
@@ -272,17 +225,18 @@ void LinkServer::DropRing(RingId id, mesh::GoneReason why) {
   if (linked.ring == nullptr) {
     MutexLock lock(jobs_mutex_);
     std::erase_if(jobs_, [&](const Job& job) {
-      return job.ring == nullptr && job.id == id && job.serial == linked.serial;
+      const auto* const wanted = std::get_if<RingToMake>(&job);
+      return wanted != nullptr && wanted->id == id &&
+             wanted->serial == linked.serial;
     });
     return;
   }
-  AddJob({.id = id,
-          .serial = linked.serial,
-          .client = std::move(linked.client),
-          .ring = std::move(linked.ring),
-          // A host that is there anew has given up the link before: whether it
-          // was lost to it alone, or a gpud of it died.
-          .link_lost = why != mesh::GoneReason::kClosed});
+  AddJob(RingToDrop{
+      .client = std::move(linked.client),
+      .ring = std::move(linked.ring),
+      // A host that is there anew has given up the link before: whether it was
+      // lost to it alone, or a gpud of it died.
+      .link_lost = why != mesh::GoneReason::kClosed});
 }
 
 void LinkServer::LookAfter(const std::string& name, Client& client,

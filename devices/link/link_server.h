@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
-#include <vector>
+#include <variant>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -31,9 +31,7 @@ namespace carillon::link {
 // long as they take. What they share belongs to the link's lock.
 class LinkServer final : private mesh::FarHost {
  public:
-  // Waits for gpud. Errors: those of FarLink::Start(); InvalidArgument:
-  // an engine that needs --trusted; Cancelled (a stop was
-  // asked for); what the testbed refuses.
+  // Waits for gpud. Errors: those of AttachSelf() and FarLink::Start().
   static absl::StatusOr<std::unique_ptr<LinkServer>> Start(
       const edge::DeviceContext& context, const LinkdOptions& options);
   ~LinkServer() override;
@@ -54,27 +52,27 @@ class LinkServer final : private mesh::FarHost {
     std::shared_ptr<Client> client;  // both null until it is made
     std::unique_ptr<LinkedRing> ring;
   };
-  // To be made, if `ring` is null, or else to be dropped.
-  struct Job {
+  struct RingToMake {
     mesh::RingId id;
     mesh::RingSerial serial;
-    v1::LinkRing wanted = {};
-    mesh::RingLimits limits = {};
-    shm::Sequence last = {};
-    std::shared_ptr<Client> client = nullptr;
-    std::unique_ptr<LinkedRing> ring = nullptr;
-    bool link_lost = false;  // which takes all rings
+    v1::LinkRing wanted;
+    mesh::RingLimits limits;
+    shm::Sequence last;
   };
+  struct RingToDrop {
+    std::shared_ptr<Client> client;
+    std::unique_ptr<LinkedRing> ring;  // null: it could not be made
+    bool link_lost = false;            // which takes all rings
+  };
+  using Job = std::variant<RingToMake, RingToDrop>;
 
   LinkServer(const edge::DeviceContext& context, const LinkdOptions& options)
       : context_(context), options_(options) {}
-  absl::StatusOr<std::unique_ptr<edge::Device>> Attach(
-      const std::string& name) const;
 
   // The thread of the calls.
   void WorkOff();
-  void Make(Job job);
-  void Drop(Job job);
+  void Make(const RingToMake& wanted);
+  void Drop(const RingToDrop& dropped);
   // The device of that name, attached if it is not there.
   absl::StatusOr<std::shared_ptr<Client>> ClientOf(const std::string& name);
   void AddJob(Job job);
@@ -93,8 +91,8 @@ class LinkServer final : private mesh::FarHost {
                                        mesh::RingSerial serial,
                                        const mesh::RingLimits& limits,
                                        shm::Sequence last) override;
-  void Run(mesh::RingId ring, shm::Sequence number,
-           std::string_view event) override;
+  void RunEvent(mesh::RingId ring, shm::Sequence number,
+                std::string_view event) override;
   void FlushRuns(mesh::RingId ring) override;
   mesh::End ReadEnd(mesh::RingId ring, shm::Sequence number,
                     std::string* output) override;

@@ -28,6 +28,10 @@ int main(int argc, char** argv) {
       "Has the events of another host's devices run on this testbed's GPU.",
       table, argc, argv, "linkd",
       [&](const carillon::edge::DeviceContext& context) {
+        if (const std::string complaint(options.engine.Complaint());
+            !complaint.empty()) {
+          return absl::InvalidArgumentError("--engine: " + complaint);
+        }
         // gpud names it where they reach a limit of this process.
         prctl(PR_SET_NAME, context.name.c_str());
         const auto run = [](const auto& server) {

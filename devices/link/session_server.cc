@@ -15,9 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/incarnation/incarnation.h"
 #include "base/status.h"
 #include "base/testbed_paths.h"
+#include "devices/link/linkd_self.h"
 #include "devices/sdk/unix_target.h"
 #include "fmt/format.h"
 #include "proto/admin.grpc.pb.h"
@@ -28,7 +28,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kStartLook{50};
 constexpr milliseconds kShowEvery{200};
 constexpr milliseconds kListWithin{1000};
 constexpr milliseconds kFetchWithin{2000};
@@ -57,51 +56,21 @@ absl::StatusOr<UniqueFd> ConnectTo(const std::string& path) {
 absl::StatusOr<std::unique_ptr<SessionServer>> SessionServer::Start(
     const edge::DeviceContext& context, const LinkdOptions& options,
     const std::string& simulation) {
-  if (!options.engine.Complaint().empty()) {
-    return absl::InvalidArgumentError(
-        fmt::format("--engine: {}", options.engine.Complaint()));
-  }
   std::unique_ptr<SessionServer> server(new SessionServer(context, options));
-  for (;;) {
-    if (context.stop.requested()) return absl::CancelledError("stopped");
-    auto device = edge::Device::Attach(
-        {.testbed_directory = context.directory,
-         .name = context.name,
-         .kind = "link",
-         .counter_names = LinkFigures::CounterNames(/*simulated=*/true),
-         .takes_simulated_time = true});
-    if (device.ok()) {
-      server->self_ = *std::move(device);
-      break;
-    }
-    if (!absl::IsUnavailable(device.status()) &&
-        !absl::IsAlreadyExists(device.status())) {
-      return device.status();
-    }
-    std::this_thread::sleep_for(kStartLook);
-  }
+  ASSIGN_OR_RETURN(server->self_, AttachSelf(context, /*simulated=*/true));
   if (!server->self_->in_simulated_time()) {
     return absl::FailedPreconditionError(
         "--simulation: gpud of this host lives in wall time: start it with "
         "--timing, or leave --simulation out");
   }
-  ASSIGN_OR_RETURN(const uint64_t incarnation,
-                   NextIncarnation(context.directory + "/" + kIncarnationFile));
-  ASSIGN_OR_RETURN(
-      server->link_,
-      mesh::FarStepLink::Start(
-          {.tls = options.tls,
-           .address = options.listen,
-           .link = {.self = {.testbed = options.testbed,
-                             .host = options.host,
-                             .build = mesh::OwnBuild(),
-                             .catalogue = mesh::SimulatedCatalogue(
-                                 server->self_->catalogue(), simulation),
-                             .incarnation = incarnation},
-                    .peer = options.peer,
-                    .times = options.times},
-           .engine = options.engine.engine()},
-          [self = server.get()] { self->news_.Ring(); }));
+  ASSIGN_OR_RETURN(const mesh::FarLink::Settings settings,
+                   SettingsOf(context, options,
+                              mesh::SimulatedCatalogue(
+                                  server->self_->catalogue(), simulation)));
+  ASSIGN_OR_RETURN(server->link_,
+                   mesh::FarStepLink::Start(settings, [self = server.get()] {
+                     self->news_.Ring();
+                   }));
   server->sessions_.emplace(
       options.peer,
       LinkedSessions::Gpud{

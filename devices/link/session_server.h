@@ -24,8 +24,8 @@ namespace carillon::link {
 // One thread, Run()'s, but for what lists the devices.
 class SessionServer {
  public:
-  // Errors: those of FarStepLink::Start(); what the testbed refuses; Cancelled
-  // (a stop was asked for).
+  // Waits for gpud. Errors: those of AttachSelf() and FarStepLink::Start();
+  // FailedPrecondition: gpud lives in wall time.
   static absl::StatusOr<std::unique_ptr<SessionServer>> Start(
       const edge::DeviceContext& context, const LinkdOptions& options,
       const std::string& simulation);

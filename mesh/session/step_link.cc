@@ -219,7 +219,8 @@ std::optional<absl::Status> FarStepLink::MakeRing(RingId ring,
   return absl::OkStatus();
 }
 
-void FarStepLink::Run(RingId ring, Sequence number, std::string_view event) {
+void FarStepLink::RunEvent(RingId ring, Sequence number,
+                           std::string_view event) {
   MutexLock lock(mutex_);
   if (ring == kUp) {
     in_.emplace_back(event);

@@ -114,7 +114,8 @@ class FarStepLink final : private FarHost {
   std::optional<absl::Status> MakeRing(RingId ring, RingSerial serial,
                                        const RingLimits& limits,
                                        shm::Sequence last) override;
-  void Run(RingId ring, shm::Sequence number, std::string_view event) override;
+  void RunEvent(RingId ring, shm::Sequence number,
+                std::string_view event) override;
   void FlushRuns(RingId) override { on_news_(); }
   End ReadEnd(RingId ring, shm::Sequence number, std::string* output) override;
   void Free(RingId ring, shm::Sequence last) override;
