@@ -30,11 +30,20 @@ namespace {
 // Turns without an end of an event.
 constexpr uint64_t kPatience = 2'000'000;
 
+enum class RingWorldKind {
+  kPlain,
+  kMeets,  // one of the rings is of a kernel with barriers and shared memory
+  // Two columns, and one of the rings has no events and a doorbell that never
+  // rests.
+  kRestlessDoorbell,
+};
+
 class RingWorld {
  public:
-  // `meets`: one of the rings is of a kernel with barriers and shared memory.
-  RingWorld(WorldCode* code, uint64_t seed, bool meets = false)
+  RingWorld(WorldCode* code, uint64_t seed,
+            RingWorldKind kind = RingWorldKind::kPlain)
       : code_(code),
+        restless_(kind == RingWorldKind::kRestlessDoorbell),
         random_(seed * 0x9e3779b97f4a7c15 + 3),
         memory_(code),
         device_("test", uint64_t{1} << 17),
@@ -45,7 +54,7 @@ class RingWorld {
               .sms = 2,
               .nanoseconds = [this] { return gpu_.clock() * 32; }}) {
     memory_.Map(device_);
-    columns_ = 1 + Below(2);
+    columns_ = restless_ ? 2 : 1 + Below(2);
     rows_ = 1 + Below(3);
     executors_ = 2 + Below(2);
     restarts_left_ = Below(3);
@@ -58,7 +67,9 @@ class RingWorld {
     records_ = memory_.Take<RingTask>(columns_ * rows_);
     tracing_ = static_cast<EdgeTracing>(Below(3));
     control_->clock_offset_ns = kWorldClockOffset;
-    for (uint32_t i = 0; i < 2; ++i) Make(i, seed, meets && i == 0);
+    for (uint32_t i = 0; i < 2; ++i) {
+      Make(i, seed, kind == RingWorldKind::kMeets && i == 0);
+    }
   }
 
   void Run() {
@@ -70,6 +81,12 @@ class RingWorld {
       for (auto& ring : of_device_) {
         if (random_.OneIn(4)) DeviceStep(*ring);
       }
+      if (restless_) {
+        // Always another one, and never one that stands for an event.
+        std::atomic_ref(*const_cast<uint32_t*>(rings_[1].doorbell))
+            .store(rings_[1].ring_of_zero - 1 -
+                   static_cast<uint32_t>(turns % 1'000'000));
+      }
       if (const uint64_t now = Consumed(); now != ended) {
         ended = now;
         turns = 0;
@@ -80,8 +97,15 @@ class RingWorld {
       const simt::EventTotals& totals = rings_[i].totals;
       EXPECT_EQ(totals.failed, of_device_[i]->failed);
       EXPECT_EQ(totals.refused, of_device_[i]->refused);
-      EXPECT_EQ(totals.done + totals.failed, events_);
+      EXPECT_EQ(totals.done + totals.failed, EventsOf(i));
     }
+  }
+
+  // Whether its scheduler warp has begun a task.
+  bool HasBegun(uint32_t column) const {
+    const TaskEntry* const rows = tasks_ + uint64_t{column} * rows_;
+    return std::any_of(rows, rows + rows_,
+                       [](const TaskEntry& task) { return task.blocks != 0; });
   }
 
   // One MTB more than have room.
@@ -102,6 +126,9 @@ class RingWorld {
   }
 
  private:
+  uint64_t EventsOf(uint32_t ring) const {
+    return restless_ && ring == 1 ? 0 : events_;
+  }
   uint32_t Below(uint64_t n) { return static_cast<uint32_t>(random_.Below(n)); }
 
   void Make(uint32_t i, uint64_t seed, bool meets) {
@@ -185,7 +212,7 @@ class RingWorld {
     ASSERT_TRUE(begun.ok()) << begun.status();
   }
   void HostStep() {
-    const bool all = Consumed() == 2 * events_;
+    const bool all = Consumed() == EventsOf(0) + EventsOf(1);
     if (!running_) {
       CheckLeft();
       over_ = all;
@@ -231,14 +258,16 @@ class RingWorld {
       EXPECT_EQ(wrong, "");
       device.Consume();
     }
-    if (device.last_committed().value() < events_ && device.free_slots() > 0 &&
+    const uint64_t events = EventsOf(&ring == of_device_[0].get() ? 0 : 1);
+    if (device.last_committed().value() < events && device.free_slots() > 0 &&
         random_.OneIn(3)) {
       ring.Commit();
     }
-    if (random_.OneIn(2)) device.RingDoorbell();
+    if (events > 0 && random_.OneIn(2)) device.RingDoorbell();
   }
 
   WorldCode* const code_;
+  const bool restless_;
   sim::SeededRandom random_;
   WorldMemory memory_;
   TestDevice device_;
@@ -283,8 +312,22 @@ TEST_F(PagodaRingWorldTest, EveryEventEndsOnceWithItsOutputAndIsTakenInOrder) {
 TEST_F(PagodaRingWorldTest, BlocksThatMeetInSharedMemoryComputeWhatTheyShall) {
   for (uint64_t seed = 0; seed < 25 && !HasFailure(); ++seed) {
     SCOPED_TRACE(seed);
-    std::make_unique<RingWorld>(code_.get(), seed, true)->Run();
+    std::make_unique<RingWorld>(code_.get(), seed, RingWorldKind::kMeets)
+        ->Run();
   }
+}
+
+// It is the one that looks at the doorbells for all columns.
+TEST_F(PagodaRingWorldTest, ADoorbellThatNeverRestsKeepsColumn0FromNoEvent) {
+  bool has_begun = false;
+  for (uint64_t seed = 0; seed < 20 && !HasFailure(); ++seed) {
+    SCOPED_TRACE(seed);
+    const auto world = std::make_unique<RingWorld>(
+        code_.get(), seed, RingWorldKind::kRestlessDoorbell);
+    world->Run();
+    has_begun |= world->HasBegun(0);
+  }
+  EXPECT_TRUE(has_begun);
 }
 
 TEST_F(PagodaRingWorldTest, NoEventIsTakenBeforeAllMtbsAreThere) {
