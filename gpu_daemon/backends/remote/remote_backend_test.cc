@@ -27,7 +27,7 @@ class EmptyHost final : public mesh::FarHost {
                                        shm::Sequence) override {
     return absl::ResourceExhaustedError("there is no place");
   }
-  void Run(mesh::RingId, shm::Sequence, std::string_view) override {}
+  void RunEvent(mesh::RingId, shm::Sequence, std::string_view) override {}
   mesh::End ReadEnd(mesh::RingId, shm::Sequence, std::string*) override {
     return {};
   }
