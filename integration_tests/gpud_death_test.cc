@@ -291,7 +291,7 @@ class GpudDeathUnderAPolicyTest : public GpudDeathUnderLoadTest {
     const bool parts = GetParam().policy == std::string("reservation");
     setenv("CARILLON_FAKE_CUDA", parts ? "sms=16" : "sms=1", 1);
     if (GetParam().backend == std::string("cpu")) {
-      flags_.insert(flags_.begin(), {"--sms", "1"});
+      flags_.insert(flags_.begin(), {"--sms", parts ? "2" : "1"});
     }
     flags_.insert(flags_.begin(), {"--policy", GetParam().policy});
     GpudDeathUnderLoadTest::SetUp();
@@ -303,7 +303,10 @@ std::string PolicyOf(const ::testing::TestParamInfo<Served>& info) {
   return info.param.policy;
 }
 INSTANTIATE_TEST_SUITE_P(Cpu, GpudDeathUnderAPolicyTest,
-                         ::testing::Values(Served{"cpu", "edge", "gpes"}),
+                         ::testing::Values(Served{"cpu", "edge", "gpes"},
+                                           Served{"cpu", "edge", "p2"},
+                                           Served{"cpu", "edge", "reservation"},
+                                           Served{"cpu", "edge", "exclusive"}),
                          &PolicyOf);
 #ifdef CARILLON_HAVE_CUDA
 INSTANTIATE_TEST_SUITE_P(

@@ -19,6 +19,7 @@
 
 #include "base/subprocess.h"
 #include "base/unique_fd.h"
+#include "devices/sdk/edge.h"
 #include "tools/cli/cli_runner.h"
 #include "tools/testbed/supervisor/directory.h"
 #include "tools/testbed/supervisor/marks.h"
@@ -449,6 +450,38 @@ TEST_F(CliIntegration, ABadTopologyIsAUsageError) {
                         ":1:30: kind: 'nix' is not known; did you mean 'nic'? "
                         "(allowed: nic, fpga, cpu_host, router, exec)\n");
   EXPECT_TRUE(fs::is_empty(folder_.path()));
+}
+
+TEST_F(CliIntegration, PolicySaysWhichEventKernelsItDoesNotReach) {
+  file_ = Write("empty.yaml", kEmptyTopology);
+  Up();
+  const CliResult reaches_all = RunCli({"policy", "priority"});
+  EXPECT_EQ(reaches_all.err, "policy priority instead of first_come\n");
+  auto device = edge::Device::Attach(
+      {.testbed_directory = testbed::PathsOf("empty").directory(),
+       .name = "urgent",
+       .kind = "test"});
+  ASSERT_TRUE(device.ok()) << device.status().message();
+  const auto in = *(*device)->AllocateBuffer(edge::Place::kInput, 64);
+  const auto out = *(*device)->AllocateBuffer(edge::Place::kOutput, 64);
+  for (const auto& [path, priority] :
+       {std::pair("edge", 7), std::pair("persistent", 2),
+        std::pair("pagoda", 5), std::pair("pagoda", 0)}) {
+    const auto queue = edge::edgeRegisterEvent(
+        **device, {.kernel = "echo",
+                   .priority = static_cast<uint32_t>(priority),
+                   .launch_path = path,
+                   .parameters = {edge::Fixed("in", in, {.length = 64}),
+                                  edge::Fixed("out", out, {.length = 64})}});
+    ASSERT_TRUE(queue.ok()) << queue.status().message();
+  }
+  EXPECT_EQ(RunCli({"policy", "exclusive"}).err,
+            "policy exclusive instead of priority\n"
+            "no policy decides about 3 event kernels on pagoda, persistent\n");
+  EXPECT_THAT(
+      RunCli({"policy", "--device", "urgent", "--max-priority", "3"}).err,
+      HasSubstr("2 event kernels that it has registered at a higher one: of "
+                "priority 3 from now on\n"));
 }
 
 TEST_F(CliIntegration, WatchStreamsChanges) {

@@ -209,6 +209,7 @@ CheckPart Sharing(const Maker& maker, const PartOptions& options) {
   constexpr Step kSteps[] = {
       {"wait.priority", "load", "priority", "1", false},
       {"wait.gpes", "load", "gpes", "1", true},
+      {"wait.bound", "load", "gpes", "1", false, "--preempt-us=200"},
       {"wait.ptb", "load", "ptb", "1", true},
       {"wait.reservation", "load", "reservation", "1", false},
       {"pending", "pending", nullptr, "2", false},

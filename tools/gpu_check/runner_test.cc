@@ -513,7 +513,19 @@ TEST(Parts, OfADryRunHaveFewSmsForWhatFillsAGpu) {
       small += few;
     }
   }
-  EXPECT_EQ(small, 2u * 5 + 8 + 11 + 6 + 2);
+  EXPECT_EQ(small, 2u * 5 + 9 + 11 + 6 + 2);
+}
+
+TEST(Parts, OfSharingMeasureWaitsAndLossesWithABoundToo) {
+  std::vector<std::string> bounded;
+  for (const CheckPart& part : MakeParts({.programs = "/b"})) {
+    for (const CheckStep& step : part.steps) {
+      if (std::ranges::count(step.argv, "--preempt-us=200") == 0) continue;
+      EXPECT_EQ(std::ranges::count(step.argv, "--policies=gpes"), 1);
+      bounded.push_back(step.name);
+    }
+  }
+  EXPECT_THAT(bounded, ::testing::ElementsAre("wait.bound", "losses.bound"));
 }
 
 TEST(Parts, SkipTheSanitizerWhereThereIsNone) {

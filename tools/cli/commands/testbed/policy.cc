@@ -1,12 +1,15 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "base/option_table.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "tools/cli/commands/inspect/inspect.h"
 #include "tools/cli/commands/testbed/commands.h"
 #include "tools/cli/ui/proto_json.h"
@@ -48,8 +51,33 @@ absl::StatusOr<std::optional<v1::DeviceShare>> ShareOf(const Options& options) {
   return share;
 }
 
+// A policy decides about what a CPU thread launches.
+bool IsPolicysPath(const std::string& backend, const std::string& path) {
+  if (path == "baseline" || path == "baseline_flag" || path == "graph") {
+    return true;
+  }
+  return path == "edge" && backend != "cuda";
+}
+
+absl::Status SayWhatNoPolicySees(OpenTestbed& open, const std::string& backend,
+                                 Console& console) {
+  ASSIGN_OR_RETURN(const auto ekt, open.client->ListEkt());
+  std::set<std::string> paths;
+  uint64_t count = 0;
+  for (const v1::EktEntry& entry : ekt.entries()) {
+    if (IsPolicysPath(backend, entry.launch_path())) continue;
+    paths.insert(entry.launch_path());
+    ++count;
+  }
+  if (count == 0) return absl::OkStatus();
+  console.Say(fmt::format("no policy decides about {} on {}",
+                          FormatPlural(count, "event kernel"),
+                          fmt::join(paths, ", ")));
+  return absl::OkStatus();
+}
+
 absl::Status SetShare(OpenTestbed& open, const v1::DeviceShare& share,
-                      Console& console) {
+                      const std::string& backend, Console& console) {
   RETURN_IF_ERROR(open.client->SetShare(share));
   if (console.json()) return absl::OkStatus();
   console.Say(fmt::format("the share of {} is set", share.device()));
@@ -65,6 +93,19 @@ absl::Status SetShare(OpenTestbed& open, const v1::DeviceShare& share,
   if (share.has_max_priority()) {
     console.Say(
         "background kernels that it launches at a higher priority are refused");
+    ASSIGN_OR_RETURN(const auto ekt, open.client->ListEkt());
+    const auto lowered =
+        std::ranges::count_if(ekt.entries(), [&](const v1::EktEntry& entry) {
+          return entry.device() == share.device() &&
+                 entry.priority() > share.max_priority();
+        });
+    if (lowered > 0) {
+      console.Say(fmt::format(
+          "{} that it has registered at a higher one: of priority {} from now "
+          "on{}",
+          FormatPlural(lowered, "event kernel"), share.max_priority(),
+          backend == "cuda" ? ", but for CUDA's own priorities" : ""));
+    }
   }
   return absl::OkStatus();
 }
@@ -88,7 +129,9 @@ absl::Status Show(OpenTestbed& open, const Options& options, Console& console) {
   if (!options.policy.empty()) {
     ASSIGN_OR_RETURN(previous, open.client->SetPolicy(options.policy));
   }
-  if (share) RETURN_IF_ERROR(SetShare(open, *share, console));
+  if (share) {
+    RETURN_IF_ERROR(SetShare(open, *share, status.backend(), console));
+  }
   const std::string current =
       options.policy.empty() ? previous : options.policy;
   if (console.json()) {
@@ -97,6 +140,7 @@ absl::Status Show(OpenTestbed& open, const Options& options, Console& console) {
     console.PrintDocument(document);
   } else if (!options.policy.empty()) {
     console.Say(fmt::format("policy {} instead of {}", current, previous));
+    RETURN_IF_ERROR(SayWhatNoPolicySees(open, status.backend(), console));
   } else if (options.device.empty()) {
     console.Print(TableOf(status));
   }
