@@ -136,12 +136,14 @@ TEST_F(RemoteBackendTest, ARefusalEndsTheStartAtOnceAndIsSaidOnce) {
   StartFar();
   const RemoteOptions options = Options();
   absl::Status status;
+  bool at_once = false;
   // A busy machine may take that long once.
-  EXPECT_TRUE(Eventually([&] {
+  for (int i = 0; i < 4 && !at_once; ++i) {
     const Nanoseconds began = NowNs();
     status = RemoteBackend::Create({.remote = options}).status();
-    return NowNs() - began < options.wait;
-  }));
+    at_once = NowNs() - began < options.wait;
+  }
+  EXPECT_TRUE(at_once);
   EXPECT_NE(status.message().find("host b refuses the link: "),
             std::string::npos)
       << status;
