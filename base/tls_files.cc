@@ -87,10 +87,14 @@ absl::Status CheckTime(const Named& file, const X509* certificate) {
   const ASN1_TIME* const begin = X509_get0_notBefore(certificate);
   const ASN1_TIME* const end = X509_get0_notAfter(certificate);
   if (X509_cmp_current_time(begin) >= 0) {
-    return Wrong(file, fmt::format("is not valid before {}", TimeText(begin)));
+    return Wrong(file, fmt::format("is not valid before {}: is this machine's "
+                                   "clock right?",
+                                   TimeText(begin)));
   }
   if (X509_cmp_current_time(end) <= 0) {
-    return Wrong(file, fmt::format("expired on {}", TimeText(end)));
+    return Wrong(file, fmt::format("expired on {}: the CA's owner makes "
+                                   "another one (docs/security.md)",
+                                   TimeText(end)));
   }
   return absl::OkStatus();
 }
@@ -146,7 +150,9 @@ absl::Status CheckOwn(const Named& certificate_file, const Named& key_file,
   const bool same = X509_check_private_key(chain.front().get(), key.get()) == 1;
   ERR_clear_error();
   if (same) return absl::OkStatus();
-  return Wrong(key_file, fmt::format("is not the key of the certificate in {}",
+  return Wrong(key_file, fmt::format("is not the key of the certificate in {}: "
+                                     "both come from one call of openssl "
+                                     "(docs/security.md)",
                                      certificate_file.path));
 }
 

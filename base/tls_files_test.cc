@@ -103,7 +103,8 @@ TEST_F(TlsFilesTest, AKeyWithAPassphraseIsRefusedAndNobodyIsAsked) {
 
 TEST_F(TlsFilesTest, CertificatesOutOfTheirTimeAreRefused) {
   EXPECT_THAT(Words(ca_.Issue({.name = "old", .ends = "20210101000000Z"})),
-              HasSubstr("expired on Jan  1 00:00:00 2021 GMT"));
+              HasSubstr("expired on Jan  1 00:00:00 2021 GMT: the CA's owner "
+                        "makes another one (docs/security.md)"));
   EXPECT_THAT(Words(ca_.Issue({.name = "young", .begins = "20980101000000Z"})),
               HasSubstr("is not valid before Jan  1 00:00:00 2098 GMT"));
 }

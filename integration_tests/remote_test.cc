@@ -729,7 +729,7 @@ TEST_F(RemoteTest, AnotherCatalogueIsRefusedAndNamedByBothHosts) {
               AllOf(HasSubstr("--link: no link to host 'b': host b refuses the "
                               "link: "),
                     sentence, Not(HasSubstr("is linkd there?"))));
-  EXPECT_TRUE(linkd_->WaitForOutput("refuses a link: "));
+  EXPECT_TRUE(linkd_->WaitForOutput("link refused: "));
   EXPECT_THAT(linkd_->output(), sentence);
 }
 
@@ -754,8 +754,9 @@ TEST_F(RemoteTest, ACertificateOfAnotherCaIsNamedByBothHosts) {
   constexpr const char* kNotTaken =
       "the other end does not take this end's certificate, {}: tlsv1 alert "
       "unknown ca; both hosts need certificates of one CA\n";
-  const std::string of_a = "--link: no link to host 'b': ";
-  const std::string of_b = "refuses a link: 127.0.0.1: ";
+  const std::string of_a =
+      fmt::format("--link: no link to host 'b': {}: ", linkd_address_);
+  const std::string of_b = "link refused: 127.0.0.1: ";
   EXPECT_THAT(refusal({foreign.certificate, foreign.key, near_files_.ca}),
               HasSubstr(of_a + fmt::format(kNotTaken, foreign.certificate)));
   EXPECT_TRUE(linkd_->WaitForOutput(fmt::format(kOfNoCa, far_files_.ca)));

@@ -99,6 +99,8 @@ class FarEnd {
   bool is_up() const { return open_; }
   // Of the near host, the highest; 0: none has come, or it has lost its link.
   uint64_t incarnation() const { return lost_ ? 0 : incarnation_; }
+  // When something came last.
+  Nanoseconds heard() const { return alive_; }
   std::optional<Nanoseconds> rtt() const { return pulse_.rtt(); }
   // Events that were accepted, and whose slots are not freed.
   uint64_t in_flight() const;

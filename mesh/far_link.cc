@@ -84,6 +84,8 @@ struct FarLink::Peer {
 absl::StatusOr<std::unique_ptr<FarLink>> FarLink::Start(
     const Settings& settings, FarHost* host) {
   ASSIGN_OR_RETURN(TlsContext context, TlsContext::Create(settings.tls));
+  const std::string& own_host = settings.link.self.host;
+  RETURN_IF_ERROR(context.OwnHosts({&own_host, 1}).status());
   ASSIGN_OR_RETURN(const HostPort address, ReadListenAddress(settings.address));
   ASSIGN_OR_RETURN(const Addresses found, Resolve(address));
   ASSIGN_OR_RETURN(std::shared_ptr<UcxContext> ucx, UcxFor(settings.engine));
@@ -94,6 +96,13 @@ absl::StatusOr<std::unique_ptr<FarLink>> FarLink::Start(
       setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) != 0 ||
       bind(fd.get(), found->ai_addr, found->ai_addrlen) != 0 ||
       listen(fd.get(), kBacklog) != 0) {
+    if (errno == EADDRINUSE) {
+      return absl::UnavailableError(fmt::format(
+          "{}: Address already in use: host {} is to wait there for host {}: "
+          "end the other program (ss -ltnp names it), or give host {} another "
+          "address (hosts: in the topology)",
+          address.ToString(), own_host, settings.link.peer, own_host));
+    }
     if (errno != EADDRNOTAVAIL) return Unavailable(address, errno);
     return absl::UnavailableError(
         fmt::format("{}: no address of this machine: is it another host's?",
@@ -164,11 +173,18 @@ void FarLink::Run() {
       busy = busy || (!peer->ended && !peer->idle);
     }
     peers_.remove_if([](const auto& peer) { return peer->ended; });
-    if (busy) fair_.GiveWay();
+    if (busy) {
+      fair_.GiveWay();
+    } else {
+      stopped_at_.reset();
+    }
     std::vector<pollfd> fds = Descriptors();
     const Nanoseconds now = NowNs();
     poll(fds.data(), fds.size(),
          busy ? 0 : MillisecondsUntil(now + link_.times.ping, now));
+    // This process was stopped, and reads late what came meanwhile, also the end
+    // of the connection.
+    if (Since(now, NowNs()) > link_.times.timeout) stopped_at_ = now;
     if (fds[0].revents != 0) alarm_.Clear();
     knocked = fds[1].revents != 0;
   }
@@ -299,7 +315,7 @@ absl::Status FarLink::Greet(Peer& peer) {
       }
       from_ = peer.from;
       // The near end has left the one before, of whose end nothing came.
-      if (served_ != nullptr) down_.GoDown(NowNs());
+      if (served_ != nullptr) down_.GoDown(stopped_at_.value_or(NowNs()));
       served_ = &peer;
       ++status_.connections;
       down_.ComeUp(NowNs());
@@ -382,7 +398,8 @@ void FarLink::End(Peer& peer, const absl::Status& why) {
     MutexLock lock(mutex_);
     if (served_ == &peer) {
       served_ = nullptr;
-      down_.GoDown(NowNs());
+      const bool is_silent = absl::IsDeadlineExceeded(why);
+      down_.GoDown(stopped_at_.value_or(is_silent ? far_.heard() : NowNs()));
     }
     far_.Cut(peer.epoch);
     status_.error = std::string(why.message());

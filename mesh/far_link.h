@@ -9,6 +9,7 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "base/tls_files.h"
 #include "base/unique_fd.h"
@@ -42,7 +44,7 @@ class FarLink {
     Engine engine = Engine::kTls;
   };
 
-  // Errors: InvalidArgument: the files, or the address; Unavailable: the address
+  // Errors: InvalidArgument: as NearLink::Start(); Unavailable: the address
   // is in use, or is not this machine's; FailedPrecondition: as above.
   static absl::StatusOr<std::unique_ptr<FarLink>> Start(
       const Settings& settings, FarHost* host);
@@ -85,6 +87,9 @@ class FarLink {
   const Alarm alarm_;
   std::atomic<bool> stop_{false};  // written by the destructor, read by thread_
   std::span<char> buffer_;         // of thread_: for what has come
+  // Of thread_: since when this process was stopped, until all is read that came
+  // meanwhile.
+  std::optional<Nanoseconds> stopped_at_;
   // Of thread_; the streams and `out` of those that are served: of mutex_.
   std::list<std::unique_ptr<Peer>> peers_;
   Mutex mutex_;

@@ -349,6 +349,9 @@ TEST_P(FramesOverTlsTest, ASilentLinkIsCutByEitherEndAndGoesOnWhereItWas) {
     EXPECT_TRUE(RunUpTo(200));
     ExpectEachRanOnce(200);
     EXPECT_GE(near_->status().connections, 2u);
+    // It is down since something came last.
+    EXPECT_GE((near_is_quick ? near_->status() : far_->status()).down,
+              quick.timeout);
     near_.reset();
     relay_.reset();
     far_.reset();
@@ -477,21 +480,56 @@ TEST_P(LinksTest, AConnectionThatTakesAnothersPlaceIsNoSecondOne) {
 
 TEST_P(LinksTest, AnotherRoleOpensNoLink) {
   StartFar();
-  StartNear(far_->address(), NearOptions(),
-            Files("viewer",
-                  "URI:carillon:role:viewer,DNS:a,"
-                  "DNS:carillon:role:link,email:carillon:role:link"));
-  ExpectNearError(
-      " is where host b waits for host a: a link needs the role link, which "
-      "the certificate of CN=viewer does not carry: ask the owner of the CA "
-      "for one with URI:carillon:role:link");
+  const TlsFiles viewer = Files("viewer",
+                                "URI:carillon:role:viewer,DNS:a,"
+                                "DNS:carillon:role:link,"
+                                "email:carillon:role:link");
+  RawClient client(far_->address(), &viewer);
+  EXPECT_EQ(client.ReadRefusal(),
+            far_->address() +
+                " is where host b waits for host a: a link needs the role "
+                "link, which the certificate of CN=viewer does not carry: ask "
+                "the owner of the CA for one with URI:carillon:role:link");
   EXPECT_TRUE(gpu_.runs(*far_).empty());
+}
+
+// Or it would say that all is well, and only the other end that it is not.
+TEST_P(LinksTest, AnEndWhoseOwnCertificateOpensNoLinkDoesNotStart) {
+  const auto refusal = [&](const TlsFiles& files) {
+    const auto far =
+        FarLink::Start({files, "127.0.0.1:0", FarOptions(), engine_}, &gpu_);
+    EXPECT_EQ(far.status().code(), absl::StatusCode::kInvalidArgument);
+    LinkOptions options = NearOptions();
+    options.self.host = "b";
+    const auto near =
+        NearLink::Start({files, "127.0.0.1:1", options, engine_}, &device_);
+    EXPECT_EQ(near.status(), far.status());
+    return std::string(far.status().message());
+  };
+  const TlsFiles viewer = Files("viewer", "URI:carillon:role:viewer,DNS:b");
+  EXPECT_EQ(refusal(viewer),
+            fmt::format(
+                "--tls-cert {}: the certificate of CN=viewer is not for links "
+                "of host b: it has URI:carillon:role:viewer, DNS:b, and a link "
+                "needs URI:carillon:role:link,DNS:b: ask the owner of the CA "
+                "for one with these names (docs/security.md)",
+                viewer.certificate));
+  EXPECT_THAT(refusal(Files("b1", "URI:carillon:role:link,DNS:a,DNS:*")),
+              HasSubstr("CN=b1 is not for links of host b: it has "
+                        "URI:carillon:role:link, DNS:a, DNS:*, and"));
+  EXPECT_THAT(refusal(ca_->Issue({.name = "b2"})),
+              HasSubstr("it has no such name, and"));
+  TlsFiles others_key = far_files_;
+  others_key.key = near_files_.key;
+  EXPECT_THAT(refusal(others_key),
+              HasSubstr("is not the key of the certificate in"));
 }
 
 TEST_P(LinksTest, AnotherHostsCertificateOpensNoLink) {
   StartFar();
-  StartNear(far_->address(), NearOptions(),
-            Files("c", "URI:carillon:role:link,DNS:c"));
+  LinkOptions c = NearOptions();
+  c.self.host = "c";
+  StartNear(far_->address(), c, Files("c", "URI:carillon:role:link,DNS:c"));
   ExpectNearError(fmt::format(
       "host b refuses the link: {} is where host b waits for host a: the "
       "certificate of CN=c is of c, and not of host 'a': is the address "
@@ -519,14 +557,41 @@ TEST_P(LinksTest, CrossedLinksNameWhoIsWhere) {
       FarLink::Start({all, "192.0.2.1:0", FarOptions(), engine_}, &gpu_);
   EXPECT_EQ(link.status().message(),
             "192.0.2.1:0: no address of this machine: is it another host's?");
+  // One that another program has.
+  const auto second =
+      FarLink::Start({all, far_->address(), FarOptions(), engine_}, &gpu_);
+  EXPECT_EQ(second.status().message(),
+            far_->address() +
+                ": Address already in use: host b is to wait there for host a: "
+                "end the other program (ss -ltnp names it), or give host b "
+                "another address (hosts: in the topology)");
 }
 
 TEST_P(LinksTest, ANearEndSendsNothingToAFarEndWithoutTheRoleOrName) {
-  StartFar(FarOptions(), Files("far_viewer", "URI:carillon:role:viewer,DNS:b"));
-  StartNear(far_->address());
-  ExpectNearError("which the certificate of CN=far_viewer does not carry");
-  near_.reset();
-  far_.reset();
+  {
+    // linkd does not start with such a one.
+    const auto viewer = TlsContext::Create(
+        Files("far_viewer", "URI:carillon:role:viewer,DNS:b"));
+    ASSERT_TRUE(viewer.ok()) << viewer.status();
+    std::string address;
+    const UniqueFd listener = ListenOnLoopback(&address);
+    StartNear(address);
+    UniqueFd accepted(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK));
+    TlsStream far(*viewer, TlsSide::kServer, std::move(accepted));
+    ASSERT_TRUE(Eventually([&] { return far.Handshake().value_or(false); }));
+    char byte;
+    EXPECT_TRUE(Eventually([&] {
+      const auto got = far.Read({&byte, 1});
+      EXPECT_EQ(got.value_or(0), 0u) << "it sends nothing";
+      return !got.ok();
+    }));
+    EXPECT_TRUE(Eventually([&] { return !near_->status().refusal.empty(); }));
+    EXPECT_THAT(
+        near_->status().refusal,
+        HasSubstr(address + " answers: a link needs the role link, which the "
+                            "certificate of CN=far_viewer does not carry"));
+    near_.reset();
+  }
   // Its subject is called d, which is no name that counts.
   StartFar(FarOptions(), Files("d", "URI:carillon:role:link,DNS:b"));
   LinkOptions near = NearOptions();
@@ -556,7 +621,8 @@ TEST_P(LinksTest, AnotherCaOpensNoLink) {
         "unknown ca; both hosts need certificates of one CA",
         mine.certificate);
   };
-  ExpectNearError("the other end's certificate does not do: ");
+  ExpectNearError(far_->address() +
+                  ": the other end's certificate does not do: ");
   ExpectNearError(does_not_do(foreign));
   ExpectFarError(not_taken(far_files_));
   near_.reset();
@@ -565,7 +631,7 @@ TEST_P(LinksTest, AnotherCaOpensNoLink) {
   StartNear(far_->address(), NearOptions(), foreign);
   ExpectFarError("the other end's certificate does not do: ");
   ExpectFarError(does_not_do(far_files_));
-  ExpectNearError(not_taken(foreign));
+  ExpectNearError(far_->address() + ": " + not_taken(foreign));
   EXPECT_EQ(near_->status().refusal, near_->status().error);
   EXPECT_EQ(far_->status().refusal, "127.0.0.1: " + far_->status().error);
 }
@@ -577,7 +643,9 @@ TEST_P(LinksTest, AnExpiredCertificateOpensNoLink) {
                   .ends = "20210101000000Z"});
   const auto near =
       NearLink::Start({old, "127.0.0.1:1", NearOptions()}, &device_);
-  EXPECT_THAT(std::string(near.status().message()), HasSubstr("expired on"));
+  EXPECT_THAT(std::string(near.status().message()),
+              HasSubstr("expired on Jan  1 00:00:00 2021 GMT: the CA's owner "
+                        "makes another one (docs/security.md)"));
   StartFar();
   RawClient client(far_->address(), &old);
   client.Send("a HELLO, perhaps");
@@ -848,7 +916,9 @@ TEST_P(LinksTest, AFarEndThatSpeaksNoTlsIsNamed) {
   StartNear(address);
   const UniqueFd near(accept(listener.get(), nullptr, nullptr));
   send(near.get(), "220 mail.example ESMTP\r\n", 24, MSG_NOSIGNAL);
-  ExpectNearError("no agreement on TLS 1.3: ");
+  ExpectNearError(address +
+                  ": no agreement on TLS 1.3: wrong version number; is another "
+                  "program there?");
 }
 
 }  // namespace

@@ -93,6 +93,8 @@ class NearEnd {
   bool is_lost() const { return lost_; }
   // It is lost because a newer host of this name has come.
   bool is_fenced() const { return fenced_; }
+  // When something came last.
+  Nanoseconds heard() const { return alive_; }
   std::optional<Nanoseconds> rtt() const { return pulse_.rtt(); }
   // The far end's.
   std::optional<ClockSample> clock() const { return pulse_.clock(); }

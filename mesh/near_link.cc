@@ -28,6 +28,7 @@ constexpr Nanoseconds kLongestPause = 1'000'000'000;
 absl::StatusOr<std::unique_ptr<NearLink>> NearLink::Start(
     const Settings& settings, NearHost* host) {
   ASSIGN_OR_RETURN(TlsContext context, TlsContext::Create(settings.tls));
+  RETURN_IF_ERROR(context.OwnHosts({&settings.link.self.host, 1}).status());
   ASSIGN_OR_RETURN(const HostPort address, ReadListenAddress(settings.address));
   RETURN_IF_ERROR(Resolve(address).status());
   ASSIGN_OR_RETURN(std::shared_ptr<UcxContext> ucx, UcxFor(settings.engine));
@@ -99,7 +100,9 @@ void NearLink::Run() {
   Nanoseconds pause = kFirstPause;
   while (!IsOver()) {
     const uint64_t before = status().connections;
-    const absl::Status why = Connect();
+    absl::Status why = Connect();
+    // TLS 1.3 may tell after the agreement that a certificate is not taken.
+    if (absl::IsUnauthenticated(why)) why = AtAddress(why);
     {
       MutexLock lock(mutex_);
       if (status_.connections == before) ++status_.refused;
@@ -158,13 +161,20 @@ absl::StatusOr<UniqueFd> NearLink::Dial(Nanoseconds deadline) {
   return Unavailable(address_, ETIMEDOUT);
 }
 
+absl::Status NearLink::AtAddress(const absl::Status& status) const {
+  return absl::Status(status.code(), fmt::format("{}: {}", address_.ToString(),
+                                                 status.message()));
+}
+
 absl::Status NearLink::Connect() {
   ASSIGN_OR_RETURN(UniqueFd fd, Dial(NowNs() + kHelloTimeout));
   const Nanoseconds deadline = NowNs() + kHelloTimeout;
   TlsStream stream(context_, TlsSide::kClient, std::move(fd));
   for (;;) {
-    ASSIGN_OR_RETURN(const bool agreed, stream.Handshake());
-    if (agreed) break;
+    const absl::StatusOr<bool> agreed = stream.Handshake();
+    if (absl::IsUnavailable(agreed.status())) return AtAddress(agreed.status());
+    RETURN_IF_ERROR(agreed.status());
+    if (*agreed) break;
     if (IsOver() || NowNs() >= deadline) {
       return absl::DeadlineExceededError(
           fmt::format("{}: no agreement on TLS within {}", address_.ToString(),
@@ -191,7 +201,10 @@ absl::Status NearLink::Connect() {
   const absl::Status why = Serve(carrier, epoch);
   MutexLock lock(mutex_);
   stream_ = nullptr;
-  if (counted_) down_.GoDown(NowNs());
+  if (counted_) {
+    const bool is_silent = absl::IsDeadlineExceeded(why);
+    down_.GoDown(is_silent ? near_.heard() : NowNs());
+  }
   near_.Cut(epoch);
   return why;
 }
@@ -282,6 +295,16 @@ absl::Status NearLink::Step(Epoch epoch, std::span<char> buffer,
       out_.empty() ? short{0} : static_cast<short>(stream_->poll_events());
   *wait = static_cast<short>(POLLIN | writing);
   return absl::OkStatus();
+}
+
+std::string NoLinkTo(const std::string& host, const LinkStatus& status) {
+  return fmt::format(
+      "no link to host '{}': {}{}", host,
+      status.error.empty() ? "no answer" : status.error,
+      status.refusal.empty()
+          ? fmt::format("; is linkd there? carillon up --host {} there first",
+                        host)
+          : "");
 }
 
 }  // namespace carillon::mesh

@@ -45,8 +45,8 @@ class NearLink {
   };
 
   // Whether the other end is there, does not matter: see status(). Errors:
-  // InvalidArgument: the files, or the address; FailedPrecondition: there is no
-  // UCX, and what to do.
+  // InvalidArgument: the files, also where they are not of this host, or the
+  // address; FailedPrecondition: there is no UCX, and what to do.
   static absl::StatusOr<std::unique_ptr<NearLink>> Start(
       const Settings& settings, NearHost* host);
   // The events in flight are left to the far end.
@@ -67,6 +67,8 @@ class NearLink {
   void Run();
   // One connection, from its beginning to its end; why it has ended.
   absl::Status Connect();
+  // Says at which address that was.
+  absl::Status AtAddress(const absl::Status& status) const;
   absl::StatusOr<UniqueFd> Dial(Nanoseconds deadline);
   // Of UCX: asks the far end for a ticket.
   absl::StatusOr<std::unique_ptr<UcxStream>> Meet(TlsStream& stream,
@@ -99,6 +101,10 @@ class NearLink {
   DownTime down_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;
 };
+
+// Why there is no link to `host`, and what to do where nobody is there: a
+// sentence.
+std::string NoLinkTo(const std::string& host, const LinkStatus& status);
 
 }  // namespace carillon::mesh
 

@@ -129,21 +129,28 @@ std::string_view TextOf(const ASN1_STRING* text) {
           static_cast<size_t>(ASN1_STRING_length(text))};
 }
 
-// "c, d": the hosts of which it is, at most so many.
-std::string HostsOf(X509* certificate) {
-  constexpr size_t kMost = 4;
-  std::vector<std::string> hosts;
+enum class NamesOfWhat { kHosts, kAll };
+
+// "c, d", or "DNS:c, URI:carillon:role:link"; empty: there are none.
+std::string NamesText(X509* certificate, NamesOfWhat what) {
+  constexpr size_t kMost = 6;
+  const bool all = what == NamesOfWhat::kAll;
+  std::vector<std::string> texts;
   const Names names = NamesOf(certificate);
   for (int i = 0; i < sk_GENERAL_NAME_num(names.get()); ++i) {
     const GENERAL_NAME* const name = sk_GENERAL_NAME_value(names.get(), i);
-    if (name->type != GEN_DNS) continue;
-    if (hosts.size() == kMost) {
-      hosts.emplace_back("...");
+    const bool is_host = name->type == GEN_DNS;
+    if (!is_host && !(all && name->type == GEN_URI)) continue;
+    if (texts.size() == kMost) {
+      texts.emplace_back("...");
       break;
     }
-    hosts.push_back(ForPeople(TextOf(name->d.dNSName)));
+    texts.push_back((!all      ? ""
+                     : is_host ? "DNS:"
+                               : "URI:") +
+                    ForPeople(TextOf(name->d.ia5)));
   }
-  return hosts.empty() ? "no host" : fmt::format("{}", fmt::join(hosts, ", "));
+  return fmt::format("{}", fmt::join(texts, ", "));
 }
 
 bool HasLinkRole(X509* certificate) {
@@ -155,6 +162,15 @@ bool HasLinkRole(X509* certificate) {
     if (TextOf(name->d.uniformResourceIdentifier) == kLinkRole) return true;
   }
   return false;
+}
+
+bool IsOfHost(X509* certificate, const std::string& host) {
+  // As with roles, the subject's own name counts for nothing.
+  constexpr unsigned kFlags =
+      X509_CHECK_FLAG_NEVER_CHECK_SUBJECT | X509_CHECK_FLAG_NO_WILDCARDS;
+  return X509_check_host(certificate, host.data(), host.size(), kFlags,
+                         nullptr) == 1 ||
+         X509_check_ip_asc(certificate, host.c_str(), 0) == 1;
 }
 
 }  // namespace
@@ -197,6 +213,26 @@ absl::StatusOr<TlsContext> TlsContext::Create(const TlsFiles& files) {
                     files.certificate, Text(TakeError())));
   }
   return TlsContext(std::move(context), files);
+}
+
+absl::StatusOr<std::vector<std::string>> TlsContext::OwnHosts(
+    std::span<const std::string> hosts) const {
+  X509* const certificate = SSL_CTX_get0_certificate(context_.get());
+  std::vector<std::string> own;
+  for (const std::string& host : hosts) {
+    if (HasLinkRole(certificate) && IsOfHost(certificate, host)) {
+      own.push_back(host);
+    }
+  }
+  if (!own.empty()) return own;
+  const std::string names = NamesText(certificate, NamesOfWhat::kAll);
+  return absl::InvalidArgumentError(fmt::format(
+      "--tls-cert {}: the certificate of CN={} is not for links of host {}: it "
+      "has {}, and a link needs URI:{},DNS:{}: ask the owner of the CA for one "
+      "with these names (docs/security.md)",
+      files_.certificate, CommonName(certificate), fmt::join(hosts, " or "),
+      names.empty() ? "no such name" : names, kLinkRole,
+      hosts.size() == 1 ? hosts.front() : "HOST"));
 }
 
 TlsStream::TlsStream(const TlsContext& context, TlsSide side, UniqueFd socket)
@@ -245,7 +281,10 @@ absl::Status TlsStream::Judge(int result) {
         files_.certificate, Text(error), remedy));
   }
   return absl::UnauthenticatedError(
-      fmt::format("no agreement on TLS 1.3: {}", Text(error)));
+      fmt::format("no agreement on TLS 1.3: {}{}", Text(error),
+                  error == ERR_PACK(ERR_LIB_SSL, 0, SSL_R_WRONG_VERSION_NUMBER)
+                      ? "; is another program there?"
+                      : ""));
 }
 
 absl::StatusOr<bool> TlsStream::Handshake() {
@@ -271,18 +310,15 @@ absl::Status TlsStream::CheckPeer(const std::string& host) const {
         "carry: ask the owner of the CA for one with URI:{}",
         CommonName(certificate.get()), kLinkRole));
   }
-  // As with roles, the subject's own name counts for nothing.
-  constexpr unsigned kFlags =
-      X509_CHECK_FLAG_NEVER_CHECK_SUBJECT | X509_CHECK_FLAG_NO_WILDCARDS;
-  if (X509_check_host(certificate.get(), host.data(), host.size(), kFlags,
-                      nullptr) != 1 &&
-      X509_check_ip_asc(certificate.get(), host.c_str(), 0) != 1) {
-    return absl::PermissionDeniedError(fmt::format(
-        "the certificate of CN={} is of {}, and not of host '{}': "
-        "is the address another host's, or the port another "
-        "link's? If not, ask the owner of the CA for one with "
-        "DNS:{}",
-        CommonName(certificate.get()), HostsOf(certificate.get()), host, host));
+  if (!IsOfHost(certificate.get(), host)) {
+    const std::string hosts = NamesText(certificate.get(), NamesOfWhat::kHosts);
+    return absl::PermissionDeniedError(
+        fmt::format("the certificate of CN={} is of {}, and not of host '{}': "
+                    "is the address another host's, or the port another "
+                    "link's? If not, ask the owner of the CA for one with "
+                    "DNS:{}",
+                    CommonName(certificate.get()),
+                    hosts.empty() ? "no host" : hosts, host, host));
   }
   return absl::OkStatus();
 }

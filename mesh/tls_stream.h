@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -24,6 +25,11 @@ class TlsContext {
  public:
   // Errors: InvalidArgument: which file is wrong, and how (ReadTlsFiles()).
   static absl::StatusOr<TlsContext> Create(const TlsFiles& files);
+  // Which of `hosts` may show this end's certificate to a link. Errors:
+  // InvalidArgument: none of them; the file, what it has, what is wanted, and how
+  // to get it.
+  absl::StatusOr<std::vector<std::string>> OwnHosts(
+      std::span<const std::string> hosts) const;
 
  private:
   friend class TlsStream;

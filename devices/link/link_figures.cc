@@ -33,7 +33,7 @@ void LinkFigures::Say(const std::string& sentence) {
 void LinkFigures::Show(const mesh::LinkStatus& status, edge::Device& device) {
   if (status.refused != std::exchange(refused_, status.refused) &&
       !status.refusal.empty()) {
-    Say("refuses a link: " + status.refusal);
+    Say("link refused: " + status.refusal);
   }
   if (status.takeovers != std::exchange(takeovers_, status.takeovers)) {
     Say(status.takeover);

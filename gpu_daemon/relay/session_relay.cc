@@ -163,11 +163,12 @@ absl::Status SessionRelay::Connect() {
   for (;;) {
     const mesh::LinkStatus status = link_->status();
     if (status.up) return absl::OkStatus();
-    if (status.lost || NowNs() >= deadline) {
-      return absl::UnavailableError(
-          fmt::format("--link: no link to host '{}': {}{}", remote.peer,
-                      status.error.empty() ? "no answer" : status.error,
-                      status.refusal.empty() ? "; is linkd there?" : ""));
+    // As RemoteLink::Start().
+    const bool is_final = status.lost || (!status.refusal.empty() &&
+                                          remote.wait <= RemoteOptions().wait);
+    if (is_final || NowNs() >= deadline) {
+      return absl::UnavailableError("--link: " +
+                                    mesh::NoLinkTo(remote.peer, status));
     }
     if (poll(told.data(), told.size(), static_cast<int>(kLook.count())) > 0) {
       return absl::CancelledError("told to end");

@@ -52,7 +52,7 @@ ARROWS = {
     # Its test compares it with the kernels of memcached.
     "tools/cfg_sim": ["base", "kernels", "sim"],
     "tools/hash_sim": ["base", "kernels/memcached"],
-    "tools/cli": ["base", "shm", "proto", "mesh/etcd", "sim", "devices/sdk", "tools/testbed", "tools/plots", "tools/cfg_sim", "tools/hash_sim"],
+    "tools/cli": ["base", "shm", "proto", "mesh/etcd", "mesh/tls_stream.h", "sim", "devices/sdk", "tools/testbed", "tools/plots", "tools/cfg_sim", "tools/hash_sim"],
     # With logs and JSON as the command line has them.
     "tools/dashboard": [
         "base", "shm", "proto", "tools/testbed", "tools/cli/ui", "tools/cli/commands/testbed/log_files.h"],

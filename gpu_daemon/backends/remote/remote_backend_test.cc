@@ -4,11 +4,12 @@
 #include <spdlog/sinks/ringbuffer_sink.h>
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
-#include "absl/cleanup/cleanup.h"
+#include "base/clock.h"
 #include "base/temp_directory.h"
 #include "base/testing/eventually.h"
 #include "base/testing/test_ca.h"
@@ -37,7 +38,22 @@ class EmptyHost final : public mesh::FarHost {
 
 class RemoteBackendTest : public ::testing::Test {
  protected:
-  RemoteBackendTest() { StartFar(); }
+  RemoteBackendTest() {
+    spdlog::set_default_logger(std::make_shared<spdlog::logger>("test", log_));
+    StartFar();
+  }
+  ~RemoteBackendTest() override { spdlog::set_default_logger(before_); }
+
+  // Lines of the log that have both.
+  std::vector<std::string> Said(const std::string& begin,
+                                const std::string& end) const {
+    std::vector<std::string> lines = log_->last_formatted();
+    std::erase_if(lines, [&](const std::string& line) {
+      const size_t at = line.find(begin);
+      return at == line.npos || line.find(end, at) == line.npos;
+    });
+    return lines;
+  }
 
   TlsFiles Files(const std::string& host) const {
     return ca_.Issue(
@@ -60,6 +76,9 @@ class RemoteBackendTest : public ::testing::Test {
             .incarnation_file = folder_.path() + "/incarnation"};
   }
 
+  const std::shared_ptr<spdlog::sinks::ringbuffer_sink_mt> log_ =
+      std::make_shared<spdlog::sinks::ringbuffer_sink_mt>(1000);
+  const std::shared_ptr<spdlog::logger> before_ = spdlog::default_logger();
   const TempDirectory folder_;
   const TestCa ca_{testing::TempDir()};
   const TlsFiles near_files_ = Files("a");
@@ -96,16 +115,8 @@ TEST_F(RemoteBackendTest, ALinkThatIsLostForGoodIsFollowedByANewOne) {
 }
 
 TEST_F(RemoteBackendTest, WhyALinkIsRefusedLaterIsSaidOnce) {
-  const auto log = std::make_shared<spdlog::sinks::ringbuffer_sink_mt>(100);
-  const auto before = spdlog::default_logger();
-  spdlog::set_default_logger(std::make_shared<spdlog::logger>("test", log));
-  const absl::Cleanup restore = [&] { spdlog::set_default_logger(before); };
   const auto times_said = [&] {
-    const auto lines = log->last_formatted();
-    return std::count_if(lines.begin(), lines.end(), [](const auto& line) {
-      return line.find("host b refuses the link: ") != line.npos &&
-             line.find("another build of b") != line.npos;
-    });
+    return Said("host b refuses the link: ", "another build of b").size();
   };
   const auto backend = RemoteBackend::Create({.remote = Options()});
   ASSERT_TRUE(backend.ok()) << backend.status();
@@ -116,7 +127,78 @@ TEST_F(RemoteBackendTest, WhyALinkIsRefusedLaterIsSaidOnce) {
   const uint64_t refused = far_->status().refused;
   ASSERT_TRUE(
       Eventually([&] { return far_->status().refused >= refused + 2; }));
-  EXPECT_EQ(times_said(), 1);
+  EXPECT_EQ(times_said(), 1u);
+}
+
+TEST_F(RemoteBackendTest, ARefusalEndsTheStartAtOnceAndIsSaidOnce) {
+  far_.reset();
+  settings_.link.self.build = "another build of b";
+  StartFar();
+  const RemoteOptions options = Options();
+  absl::Status status;
+  bool at_once = false;
+  // A busy machine may take that long once.
+  for (int i = 0; i < 4 && !at_once; ++i) {
+    const Nanoseconds began = NowNs();
+    status = RemoteBackend::Create({.remote = options}).status();
+    at_once = NowNs() - began < options.wait;
+  }
+  EXPECT_TRUE(at_once);
+  EXPECT_NE(status.message().find("host b refuses the link: "),
+            std::string::npos)
+      << status;
+  EXPECT_EQ(Said("another build of b", "").size(), 0u)
+      << "gpud says the status";
+}
+
+TEST_F(RemoteBackendTest, AGpudThatIsStartedAgainWaitsForAnotherBuild) {
+  far_.reset();
+  settings_.link.self.build = "another build of b";
+  StartFar();
+  RemoteOptions options = Options();
+  options.wait = 3'600'000'000'000;
+  absl::Status status = absl::UnknownError("not yet");
+  std::thread start(
+      [&] { status = RemoteBackend::Create({.remote = options}).status(); });
+  EXPECT_TRUE(Eventually([&] { return far_->status().refused > 0; }));
+  EXPECT_TRUE(
+      Eventually([&] { return !Said("another build of b", "waits").empty(); }));
+  far_.reset();
+  settings_.link.self.build = mesh::OwnBuild();
+  StartFar();
+  start.join();
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST_F(RemoteBackendTest, ALinkThatIsUpAgainSaysForHowLongItWasDownAndWhy) {
+  const auto backend = RemoteBackend::Create({.remote = Options()});
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  const auto is = [&](const std::string& state) {
+    return Eventually([&] {
+      return (*backend)->description().find(", now " + state) !=
+             std::string::npos;
+    });
+  };
+  const auto lines = [&] {
+    return Said("link to b was down for ", "; up again");
+  };
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(is("up"));
+    EXPECT_LE(lines().size(), static_cast<size_t>(i));
+    far_.reset();
+    ASSERT_TRUE(is("down"));
+    StartFar();
+  }
+  ASSERT_TRUE(is("up"));
+  // Each is told: alone, or together with those of the same second.
+  EXPECT_TRUE(Eventually([&] {
+    size_t told = 0;
+    for (const std::string& line : lines()) {
+      const size_t at = line.find(" times: ");
+      told += at == line.npos ? 1 : static_cast<size_t>(line[at - 1] - '0');
+    }
+    return told == 5;
+  })) << lines().size();
 }
 
 }  // namespace

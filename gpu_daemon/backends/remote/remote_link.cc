@@ -57,21 +57,22 @@ absl::StatusOr<std::unique_ptr<RemoteLink>> RemoteLink::Start(
   ASSIGN_OR_RETURN(remote->incarnation_,
                    NextIncarnation(options.incarnation_file));
   RETURN_IF_ERROR(remote->Connect());
+  // One that is started again has as long as its events in flight are kept, and
+  // another build may come there meanwhile. Else what is refused stays so.
+  const bool patient = options.wait > RemoteOptions().wait;
   const Nanoseconds began = NowNs();
   bool told = false;
   for (;;) {
     const mesh::LinkStatus status = remote->status();
     if (status.up) break;
     const Nanoseconds waited = NowNs() - began;
-    const std::string why =
-        fmt::format("no link to host '{}': {}{}", options.peer,
-                    status.error.empty() ? "no answer" : status.error,
-                    status.refusal.empty() ? "; is linkd there?" : "");
-    if (status.lost || waited >= options.wait) {
+    const bool is_final = status.lost || (!status.refusal.empty() && !patient);
+    const std::string why = mesh::NoLinkTo(options.peer, status);
+    if (is_final || waited >= options.wait) {
       return absl::UnavailableError("--link: " + why);
     }
     if (IsToldToEnd()) return absl::CancelledError("told to end");
-    if (!told && waited > kSecond) {
+    if (patient && !told && waited > kSecond) {
       spdlog::warn("{}; waits up to {} s for it", why, options.wait / kSecond);
       told = true;
     }
@@ -431,6 +432,22 @@ void RemoteLink::SayRefusal(const mesh::LinkStatus& status) {
   spdlog::warn("link to {}: {}", options_.address, said_refusal_);
 }
 
+void RemoteLink::SayOutage(const mesh::LinkStatus& status) {
+  const Nanoseconds now = NowNs();
+  if (!status.up || status.downs == said_downs_ ||
+      now - said_down_at_ns_ < kSecond) {
+    return;
+  }
+  said_down_at_ns_ = now;
+  const uint64_t downs =
+      status.downs - std::exchange(said_downs_, status.downs);
+  const Nanoseconds down = status.down - std::exchange(said_down_, status.down);
+  spdlog::warn("link to {} was down for {}{}: {}; up again", options_.peer,
+               FormatNanoseconds(down),
+               downs == 1 ? "" : fmt::format(", {} times", downs),
+               status.error.empty() ? "it was lost" : status.error);
+}
+
 void RemoteLink::NoteClock(const mesh::LinkStatus& status) {
   if (options_.recorder_directory.empty()) return;
   const auto clock = status.clock;
@@ -453,6 +470,7 @@ void RemoteLink::Keep() {
         lock.Unlock();
         const mesh::LinkStatus now = status();
         SayRefusal(now);
+        SayOutage(now);
         NoteClock(now);
         lock.Lock();
         continue;

@@ -36,8 +36,7 @@ class RemoteLink final : private mesh::NearHost {
   using OnLost =
       std::function<void(const std::shared_ptr<DeviceMemory>&, std::string)>;
 
-  // Waits a while for the other host, so that a wrong address or certificate is
-  // told at once. Errors: InvalidArgument (the options), Unavailable: why there
+  // Waits a while for the other host, unless it refuses the link. Errors: InvalidArgument (the options), Unavailable: why there
   // is no link; Cancelled: gpud is told to end.
   static absl::StatusOr<std::unique_ptr<RemoteLink>> Start(
       const RemoteOptions& options, OnLost on_lost);
@@ -117,11 +116,13 @@ class RemoteLink final : private mesh::NearHost {
   std::shared_ptr<mesh::NearLink> link() const;
   absl::Status Begin(EventKernel& event);
   // Ends devices, adds rings again, begins a new link after a lost one, says why
-  // the other host refuses one, and notes its clock.
+  // the other host refuses one and that it was away, and notes its clock.
   void Keep();
   void NoteClock(const mesh::LinkStatus& status);
   // Each refusal once, and not each time that the link is tried.
   void SayRefusal(const mesh::LinkStatus& status);
+  // Once the link is up again; one line a second at most, of all since the last.
+  void SayOutage(const mesh::LinkStatus& status);
   // Rings that were held, and are not to be had for the moment: adds them under
   // new ids, or gives their devices up once the lease is over.
   void AddAgain() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -164,6 +165,10 @@ class RemoteLink final : private mesh::NearHost {
   std::atomic<uint64_t> late_ends_{0};
   shm::PeerClock noted_;      // of keeper_
   std::string said_refusal_;  // of keeper_
+  // Of keeper_: what was said of the time for which the link was down, and when.
+  uint64_t said_downs_ = 0;
+  Nanoseconds said_down_ = 0;
+  Nanoseconds said_down_at_ns_ = 0;
   std::thread keeper_;
 };
 

@@ -19,10 +19,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_replace.h"
 #include "base/status.h"
 #include "base/subprocess.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
+#include "mesh/tls_stream.h"
 #include "shm/waiting.h"
 #include "tools/cli/ui/exit_code.h"
 #include "tools/testbed/supervisor/directory.h"
@@ -287,6 +289,22 @@ CheckResult JudgeClient(std::string_view program, const std::string& path) {
   return Problem(
       fmt::format("{} is not there: demo and tests need it", program),
       kClientPackage);
+}
+
+CheckResult LookAtLinkFiles(const TlsFiles& files,
+                            std::span<const std::string> hosts) {
+  const auto context = mesh::TlsContext::Create(files);
+  const auto own = context.ok() ? context->OwnHosts(hosts) : context.status();
+  if (own.ok()) {
+    return Good(fmt::format("{} is of host {}", files.certificate,
+                            fmt::join(*own, ", ")));
+  }
+  return Problem(absl::StrReplaceAll(own.status().message(),
+                                     {{"--tls-cert", "certificate"},
+                                      {"--tls-key", "key"},
+                                      {"--tls-ca", "ca"}}),
+                 "the owner of the CA makes one as docs/security.md shows: "
+                 "certificate HOST URI:carillon:role:link,DNS:HOST");
 }
 
 }  // namespace carillon::cli

@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/tls_files.h"
+
 namespace carillon::cli {
 
 enum class Verdict {
@@ -39,6 +41,11 @@ CheckResult JudgeSharedMemory(uint64_t total_bytes, uint64_t free_bytes);
 CheckResult JudgeOpenFiles(uint64_t limit);
 // `path` is the program's path; empty if it was not found.
 CheckResult JudgeClient(std::string_view program, const std::string& path);
+
+// Whether the files of `mesh: tls` open a link as one of `hosts`: what gpud and
+// linkd look at when they start.
+CheckResult LookAtLinkFiles(const TlsFiles& files,
+                            std::span<const std::string> hosts);
 
 }  // namespace carillon::cli
 

@@ -1,5 +1,6 @@
 #include "tools/cli/doctor/checks.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -10,9 +11,18 @@
 #include <cerrno>
 #include <cstddef>
 #include <set>
+#include <string>
+#include <vector>
+
+#include "base/temp_directory.h"
+#include "base/testing/test_ca.h"
 
 namespace carillon::cli {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 TEST(Doctor, LooksAtEverythingUnderAName) {
   std::set<std::string_view> names;
@@ -66,10 +76,13 @@ TEST(Doctor, FindsProgramsAndFoldersThatAreNotThere) {
   setenv("CARILLON_RUNTIME_DIR", std::string(100, 'x').c_str(), 1);
   EXPECT_EQ(ResultOf("runtime directory").verdict, Verdict::kProblem);
   unsetenv("CARILLON_RUNTIME_DIR");
+  const char* const path = getenv("PATH");
+  const std::string before = path == nullptr ? "" : path;
   setenv("PATH", "/no/such/folder", 1);
   EXPECT_EQ(ResultOf("memcaslap").verdict, Verdict::kProblem);
   EXPECT_EQ(ResultOf("openssl").verdict, Verdict::kWarning);
   EXPECT_EQ(ResultOf("openssl").advice, "apt-get install openssl");
+  setenv("PATH", before.c_str(), 1);
 }
 
 // From here on the process gets EPERM for the system call, as under a
@@ -83,6 +96,41 @@ bool Forbid(uint32_t call) {
   sock_fprog program{.len = 4, .filter = filter};
   return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+TEST(Doctor, LooksAtTheFilesOfALink) {
+  const TempDirectory folder = *TempDirectory::Make();
+  const TestCa ca(folder.path());
+  const std::vector<std::string> hosts = {"a", "b"};
+  const auto look = [&](const TlsFiles& files) {
+    const CheckResult found = LookAtLinkFiles(files, hosts);
+    EXPECT_EQ(found.verdict, Verdict::kProblem) << found.text;
+    EXPECT_THAT(found.advice, HasSubstr("docs/security.md"));
+    return found.text;
+  };
+  const TlsFiles good = ca.Issue(
+      {.name = "b", .alternative_names = "URI:carillon:role:link,DNS:b"});
+  EXPECT_EQ(LookAtLinkFiles(good, hosts).verdict, Verdict::kGood);
+  EXPECT_EQ(LookAtLinkFiles(good, hosts).text,
+            good.certificate + " is of host b");
+  EXPECT_THAT(
+      look(ca.Issue({.name = "old",
+                     .alternative_names = "URI:carillon:role:link,DNS:b",
+                     .ends = "20210101000000Z"})),
+      AllOf(StartsWith("certificate "), HasSubstr("old.pem: expired on")));
+  EXPECT_THAT(look(ca.IssueRole("viewer")),
+              HasSubstr("CN=viewer is not for links of host a or b: it has "
+                        "URI:carillon:role:viewer, and"));
+  EXPECT_THAT(
+      look(ca.Issue(
+          {.name = "c", .alternative_names = "URI:carillon:role:link,DNS:c"})),
+      HasSubstr("it has URI:carillon:role:link, DNS:c, and a link "
+                "needs URI:carillon:role:link,DNS:HOST"));
+  TlsFiles mixed = good;
+  mixed.key = ca.IssueRole("viewer").key;
+  EXPECT_THAT(look(mixed), HasSubstr("is not the key of the certificate in"));
+  mixed.key += ".gone";
+  EXPECT_THAT(look(mixed), HasSubstr(".gone: No such file"));
 }
 
 TEST(Doctor, SeesThatASandboxForbidsFutexWaitv) {

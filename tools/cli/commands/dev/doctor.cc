@@ -71,6 +71,13 @@ absl::Status Examine(const std::string& file, Console& console) {
   if (!file.empty()) {
     ASSIGN_OR_RETURN(const auto topology,
                      testbed::LoadTopology(file, "default"));
+    if (const TlsFiles files = testbed::MeshTls(topology); files.any()) {
+      std::vector<std::string> hosts;
+      for (const testbed::HostEntry& host : topology.hosts) {
+        hosts.push_back(host.name);
+      }
+      findings.push_back({"mesh: tls", LookAtLinkFiles(files, hosts)});
+    }
     if (!topology.etcd.empty()) {
       findings.push_back({"etcd", LookAtEtcd(topology)});
       findings.push_back({"Slurm", LookAtSlurm(topology)});
@@ -106,8 +113,9 @@ absl::Status Examine(const std::string& file, Console& console) {
 
 Run MakeDoctor(Arguments& arguments, Console& console) {
   auto file = std::make_shared<std::string>();
-  arguments.Text("-f,--file FILE", *file,
-                 "Topology: also what its hosts need, etcd and Slurm");
+  arguments.Text(
+      "-f,--file FILE", *file,
+      "Topology: also what its hosts need: certificates, etcd, Slurm");
   return [file, &console] { return Examine(*file, console); };
 }
 

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "tools/cli/ui/terminal_text.h"
 #include "tools/testbed/supervisor/process_identity.h"
+#include "tools/testbed/supervisor/state.h"
 
 namespace carillon::cli {
 namespace {
@@ -16,6 +17,20 @@ namespace {
 // Of the pictures that a rate is told from.
 constexpr std::chrono::milliseconds kBetweenTwo{250};
 constexpr std::chrono::milliseconds kAnswer{5000};
+
+// Where gpud cannot be reached, its supervisor may know why.
+absl::Status Explain(const OpenTestbed& open, const absl::Status& status) {
+  if (!absl::IsUnavailable(status) || !open.testbed.supervisor) return status;
+  auto state = testbed::ReadState(open.testbed.paths.state_file());
+  if (!state.ok()) return status;
+  const auto* const gpud = state->Find("gpud");
+  if (gpud == nullptr || gpud->restarts == 0 ||
+      gpud->state != testbed::ProcessState::kStarting) {
+    return status;
+  }
+  return absl::UnavailableError(
+      "gpud is starting again: carillon logs gpud says for what it waits");
+}
 
 }  // namespace
 
@@ -50,7 +65,7 @@ Run MakeInspection(
   return [open_testbed = AddTestbedOption(arguments), show = std::move(show),
           &console]() -> absl::Status {
     ASSIGN_OR_RETURN(auto open, open_testbed());
-    return show(open, console);
+    return Explain(open, show(open, console));
   };
 }
 
@@ -70,7 +85,7 @@ absl::Status Inspection::Run(const Show& show) const {
           ASSIGN_OR_RETURN(auto opened, open_testbed_());
           open = std::move(opened);
         }
-        return show(*open);
+        return Explain(*open, show(*open));
       },
       [&] { return MayReturn(*open); });
 }
@@ -80,19 +95,19 @@ absl::Status Inspection::RunOnPictures(const ShowPicture& show) const {
   if (!repeat_.wanted()) {
     ASSIGN_OR_RETURN(auto open, open_testbed_());
     bool first = true;
-    RETURN_IF_ERROR(FollowPictures(
+    const absl::Status followed = FollowPictures(
         *open.client, kBetweenTwo, [&](const auto* picture, const auto& rates) {
           if (picture == nullptr || std::exchange(first, false)) return true;
           shown = show(open, *picture, rates);
           return false;
-        }));
-    return shown;
+        });
+    return Explain(open, followed.ok() ? shown : followed);
   }
   Blocks blocks(repeat_.Title(command_), console_);
   ASSIGN_OR_RETURN(auto open, open_testbed_());
   const auto may_return = [&] { return MayReturn(open); };
   while (shown.ok() && !blocks.Stopped()) {
-    const absl::Status followed = FollowPictures(
+    const absl::Status ended = FollowPictures(
         *open.client, repeat_.interval(),
         [&](const auto* picture, const auto& rates) {
           if (picture != nullptr) {
@@ -101,8 +116,8 @@ absl::Status Inspection::RunOnPictures(const ShowPicture& show) const {
           }
           return shown.ok() && !blocks.Stopped();
         });
-    if (followed.ok()) continue;
-    shown = blocks.Draw([&] { return followed; }, may_return);
+    if (ended.ok()) continue;
+    shown = blocks.Draw([&] { return Explain(open, ended); }, may_return);
     if (shown.ok()) {
       blocks.Wait(std::chrono::steady_clock::now() + repeat_.interval());
     }

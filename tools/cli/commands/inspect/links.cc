@@ -23,6 +23,7 @@ using Host = testbed::HostPart::Host;
 struct Figures {
   std::string state;
   std::optional<uint64_t> connections;
+  std::optional<uint64_t> refused;  // the far end's alone
   std::optional<uint64_t> rtt_ns;
   std::optional<uint64_t> in_flight;
   std::optional<uint64_t> replayed;
@@ -80,6 +81,7 @@ Figures OfFarEnd(const testbed::SnapshotPicture& picture, const Host& peer,
       continue;
     }
     ReadCounters(device.counters(), &figures);
+    figures.refused = Find(device.counters(), "refused");
     figures.state = Find(device.counters(), "up") == 1u ? "up" : "down";
   }
   for (const std::string& device : peer.devices) {
@@ -97,6 +99,28 @@ std::string DownOf(const Figures& figures) {
   if (figures.downs == 0u) return "never";
   return fmt::format("{}, {}", FormatPlural(*figures.downs, "time"),
                      FormatNanoseconds(figures.down_ns.value_or(0)));
+}
+
+// Of linkd there are figures alone: its log has the reasons.
+std::string StateOf(const Figures& figures, const std::string& peer) {
+  const std::string logs =
+      fmt::format(": carillon logs {}{}", testbed::kLinkdPrefix, peer);
+  if (figures.takeovers.value_or(0) != 0) {
+    return fmt::format("{}, taken over {}{}", figures.state,
+                       FormatPlural(*figures.takeovers, "time"), logs);
+  }
+  if (figures.state == "down" && figures.refused.value_or(0) != 0) {
+    return fmt::format("down, refused {}{}",
+                       FormatPlural(*figures.refused, "time"), logs);
+  }
+  if (figures.state == "down" && figures.connections == 0u) {
+    return fmt::format("down: host {} has not come yet", peer);
+  }
+  // A near end's may be a long sentence.
+  constexpr size_t kMost = 60;
+  constexpr std::string_view kRest = "... (all: -o json)";
+  if (figures.state.size() <= kMost) return figures.state;
+  return figures.state.substr(0, kMost - kRest.size()).append(kRest);
 }
 
 Json OrNull(const std::optional<uint64_t>& value) {
@@ -142,13 +166,7 @@ absl::Status Show(OpenTestbed& open, const testbed::SnapshotPicture& picture,
                                  {"down_ns", OrNull(figures.down_ns)},
                                  {"takeovers", OrNull(figures.takeovers)},
                                  {"connections", OrNull(figures.connections)}});
-    const std::string taken =
-        figures.takeovers.value_or(0) == 0
-            ? ""
-            : fmt::format(", taken over {}: carillon logs {}{}",
-                          FormatPlural(*figures.takeovers, "time"),
-                          testbed::kLinkdPrefix, peer.name);
-    table.AddRow(link, figures.state + taken, state->engine,
+    table.AddRow(link, StateOf(figures, peer.name), state->engine,
                  figures.rtt_ns ? FormatNanoseconds(*figures.rtt_ns) : "-",
                  count(figures.in_flight), FormatRate(figures.events_per_s),
                  count(figures.replayed), count(figures.dropped),
