@@ -36,8 +36,9 @@ class RemoteLink final : private mesh::NearHost {
   using OnLost =
       std::function<void(const std::shared_ptr<DeviceMemory>&, std::string)>;
 
-  // Waits a while for the other host, unless it refuses the link. Errors: InvalidArgument (the options), Unavailable: why there
-  // is no link; Cancelled: gpud is told to end.
+  // Waits a while for the other host, unless it refuses the link. Errors:
+  // InvalidArgument (the options), Unavailable: why there is no link; Cancelled:
+  // gpud is told to end.
   static absl::StatusOr<std::unique_ptr<RemoteLink>> Start(
       const RemoteOptions& options, OnLost on_lost);
   ~RemoteLink() override;
