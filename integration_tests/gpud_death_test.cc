@@ -347,6 +347,62 @@ TEST_P(GpudDeathUnderAPolicyTest, UnderEachPolicyEveryEventEndsOnce) {
   EXPECT_EQ(status.ptb().launches() > 0, status.policy() == "ptb");
 }
 
+#ifdef CARILLON_HAVE_CUDA
+class DeathAmidSlicesTest : public GpudDeathTest {
+ protected:
+  // 256 blocks, of which this GPU holds 32.
+  const std::vector<std::string> kernel_ = {"--kernel", "matmul", "--size",
+                                            "256"};
+
+  void SetUp() override {
+    setenv("CARILLON_FAKE_CUDA", "sms=1", 1);
+    flags_ = {"--policy", "gpes", "--workers", "1", "--backend", "cuda"};
+    GpudDeathTest::SetUp();
+  }
+  void TearDown() override { unsetenv("CARILLON_FAKE_CUDA"); }
+  // Those of "host0" that have not ended, with this many slices behind them.
+  int64_t Launches(uint64_t slices) {
+    v1::ListQueuesResponse queues;
+    grpc::ClientContext context;
+    const grpc::Status status = testbed_->admin().ListQueues(
+        &context, v1::ListQueuesRequest(), &queues);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return std::ranges::count_if(
+        queues.launches(), [&](const v1::Launch& launch) {
+          return launch.device() == "host0" && launch.slices() >= slices;
+        });
+  }
+
+  const testing::FakeDriver driver_;
+};
+
+TEST_F(DeathAmidSlicesTest, ADeviceThatIsKilledLeavesTheGpuToTheOthers) {
+  auto device = Attach();
+  Echoes echoes(*device, "baseline_flag", 1, 1);
+  const uint64_t used = testbed_->Status().memory_used();
+  for (int i = 0; i < 3; ++i) {
+    auto host =
+        testbed_->StartDevice("host0", "devices/cpu_host/cpu_host", kernel_);
+    ASSERT_TRUE(host.ok()) << Message(host.status());
+    ASSERT_TRUE(Eventually([&] { return Launches(1) > 0; }));
+    echoes.RingAll();
+    (*host)->Kill();
+    ASSERT_TRUE(Eventually([&] {
+      echoes.TakeAll();
+      return testbed_->Devices().devices_size() == 1 && Launches(0) == 0 &&
+             testbed_->Status().memory_used() == used &&
+             echoes.queue().in_flight() == 0;
+    }));
+  }
+  std::vector<std::string> flags = kernel_;
+  flags.insert(flags.end(), {"--launches", "1"});
+  auto next =
+      testbed_->StartDevice("host0", "devices/cpu_host/cpu_host", flags);
+  ASSERT_TRUE(next.ok()) << Message(next.status());
+  EXPECT_EQ((*next)->Wait(), std::optional<int>(0)) << (*next)->output();
+}
+#endif
+
 // In chunks that are so small that a copy is seen while it is under way.
 class DeathInMidCopyTest : public GpudDeathTest {
  protected:
