@@ -298,6 +298,7 @@ devices:
         for words in (*(["up", "-d", "--host", host] for host in "yba"), ["up", "--slurm"], ["hosts"], ["ps"], ["down"]):
             with self.subTest(words=words):
                 self.assertRegex(self.call(*words, "-f", self.file, code=1), refused)
+        self.assertRegex(self.doctor(), r"problem +etcd +another testbed 'lab' .*\n +-> give this one a name of its own")
         # Nothing of them is left, and the first one has heard nothing.
         self.assertEqual(self.keys("/carillon/v1/lab/"), ["/carillon/v1/lab/hosts/b", "/carillon/v1/lab/last/b"])
         self.assertEqual(
