@@ -284,6 +284,44 @@ devices:
         self.assertIn("carillon down was called for all hosts", self.text("third.log"))
         self.assertEqual(b.wait(LIMIT_S), 0, self.text("b.log"))
 
+    def test_two_testbeds_of_one_name_are_kept_apart(self):
+        self.start_http_etcd()
+        self.write_topology()
+        b = self.up_by_hand("b", "n2", "b.log")
+        until(lambda: self.states()["b"] == "up", "b")
+        before = self.ask_etcd("range", key="/carillon/v1/lab/last/", range_end="/carillon/v1/lab/last0")["kvs"]
+        mine, self.file = self.file, self.home / "other.yaml"
+        self.file.write_text(mine.read_text().replace("c: }", "y: }").replace("host: c", "host: y"))
+        refused = rf"another testbed 'lab' is up in etcd {self.url}: its hosts are a, b \(with the GPU\), c, and not " \
+            r"a, b \(with the GPU\), y\n.*give this one a name of its own, or use that one's file"
+        # A host that only this one has, one that both have and that is up, and one that both have.
+        for words in (*(["up", "-d", "--host", host] for host in "yba"), ["up", "--slurm"], ["hosts"], ["ps"], ["down"]):
+            with self.subTest(words=words):
+                self.assertRegex(self.call(*words, "-f", self.file, code=1), refused)
+        self.assertRegex(self.doctor(), r"problem +etcd +another testbed 'lab' .*\n +-> give this one a name of its own")
+        # Nothing of them is left, and the first one has heard nothing.
+        self.assertEqual(self.keys("/carillon/v1/lab/"), ["/carillon/v1/lab/hosts/b", "/carillon/v1/lab/last/b"])
+        self.assertEqual(
+            self.ask_etcd("range", key="/carillon/v1/lab/last/", range_end="/carillon/v1/lab/last0")["kvs"], before)
+        self.assertIsNone(b.poll())
+        self.file = mine
+        self.assertEqual(self.states(), {"a": "not up", "b": "up", "c": "not up"})
+        self.assertIn("is down on 1 host", self.call("down", "-f", self.file))
+        self.assertEqual(b.wait(LIMIT_S), 0, self.text("b.log"))
+        # Its name is free then.
+        self.file = self.home / "other.yaml"
+        b = self.up_by_hand("b", "n2", "b2.log")
+        until(lambda: self.states() == {"a": "not up", "b": "up", "y": "not up"}, "the other b")
+        # So it is when all have been killed, once their leases have ended.
+        b.kill()
+        b.wait()
+        self.file = mine
+        until(lambda: self.keys("/carillon/v1/lab/hosts/") == [], "the end of its lease")
+        b = self.up_by_hand("b", "n3", "b3.log")
+        until(lambda: self.states()["b"] == "up", "b, once more")
+        self.call("down", "-f", self.file)
+        self.assertEqual(b.wait(LIMIT_S), 0, self.text("b3.log"))
+
     def test_bad_input(self):
         self.url = f"http://127.0.0.1:{self.port}"  # of nobody
         self.write_topology()

@@ -269,6 +269,60 @@ expect: {{indeterminate: {{device_died: any}}, restarts: {expected}}}
         self.assertEqual(sweep.wait(LIMIT_S), 0, self.text())
         self.assert_same_figure()
 
+    def test_another_result_of_a_run_ends_the_sweep(self):
+        sweep = self.start_sweep("--workers", "1")
+        planted = 0
+        while sweep.poll() is None:
+            runs = sum(self.begun().values())
+            log = self.out / "workers/1.log"
+            title = log.read_text().splitlines()[-1].removeprefix("runs ") if runs else ""
+            [worker] = self.workers() or [None]
+            if worker and title:
+                # What another worker would have kept of the run that this one is at.
+                os.kill(worker, signal.SIGSTOP)
+                [first] = (self.alone / "runs").glob(f"{title.replace('/', '_')}-*.json")
+                other = dict(json.loads(first.read_text()), result={"another": 1})
+                with contextlib.suppress(FileExistsError), open(self.out / "runs" / first.name, "x") as file:
+                    json.dump(other, file)
+                    planted += 1
+                os.kill(worker, signal.SIGCONT)
+            until(lambda: sum(self.begun().values()) > runs or sweep.poll() is not None, "the next run")
+        self.assertEqual(sweep.returncode, 6, f"{planted} planted\n" + self.text())
+        self.assertRegex(self.text(), "two runs of .* have different results")
+
+    def test_a_full_folder_is_named_and_what_was_done_is_kept(self):
+        for namespace in (["--mount"], ["--map-root-user", "--mount"]):
+            if subprocess.run(["unshare", *namespace, "mount", "-t", "tmpfs", "none", "/mnt"],
+                              stderr=subprocess.DEVNULL).returncode == 0:
+                break
+        else:
+            subprocess.run(["bazel/skip.sh", "a mount namespace needs root or user namespaces"], check=True)
+            self.skipTest("no mount namespace")
+        self.out.mkdir()
+        # Too small for a page of each run.
+        done = subprocess.run(
+            ["unshare", *namespace, "sh", "-uc", """
+mount -t tmpfs -o size=64k full "$0" || exit 99
+"$@"
+code=$?
+ls -i "$0"/runs/*.json > "$0".kept
+mount -o remount,size=64m "$0" || exit 99
+"$@" > "$0".again 2>&1 || exit 98
+ls -i "$0"/runs/*.json > "$0".all
+cp -r "$0" "$0".full
+exit $code""", self.out, CARILLON, "sweep", *FIGURE, "--out", self.out, "--workers", "2"],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=self.environment, timeout=LIMIT_S)
+        kept, all_ = (set(self.text(f"out.{when}").splitlines()) for when in ("kept", "all"))
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertEqual(
+            done.stdout, f"carillon: {self.out} is full: free space and repeat the command; "
+            f"{len(kept)} of {RUNS} results are kept\n")
+        self.assertGreater(len(kept), 0)
+        # They are the same files still, and the others have come.
+        self.assertLess(kept, all_)
+        self.out = self.home / "out.full"
+        self.assert_same_figure()
+
     def test_a_worker_of_another_build_is_refused(self):
         [port] = free_ports(1)
         self.start_etcd(port)

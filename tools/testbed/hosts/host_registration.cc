@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "base/host_port.h"
@@ -38,6 +39,32 @@ bool IsFree(const HostRecord& record) {
 absl::Status Revoke(mesh::Etcd& etcd, mesh::Etcd::LeaseId lease) {
   const absl::Status status = etcd.Revoke(lease);
   return absl::IsNotFound(status) ? absl::OkStatus() : status;
+}
+
+// "a, b (with the GPU)", in the order of their names.
+std::string HostsInWords(std::vector<std::string> names,
+                         const std::string& gpu_host) {
+  std::ranges::sort(names);
+  for (std::string& name : names) {
+    if (name == gpu_host) name += " (with the GPU)";
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::string HostsOf(const Topology& topology) {
+  std::vector<std::string> names;
+  for (const HostEntry& host : topology.hosts) names.push_back(host.name);
+  return HostsInWords(std::move(names), topology.gpu_host);
+}
+
+std::string HostsOf(const HostRecord& record) {
+  std::vector<std::string> names;
+  std::string gpu_host;
+  for (const HostPart::Host& host : record.state.hosts) {
+    names.push_back(host.name);
+    if (host.has_gpu) gpu_host = host.name;
+  }
+  return HostsInWords(std::move(names), gpu_host);
 }
 
 absl::StatusOr<bool> WantsDown(mesh::Etcd& etcd, const HostKeys& keys) {
@@ -79,6 +106,33 @@ absl::Status HostIsUp(const Topology& topology, std::string_view place) {
                   "is gone after 6 s");
 }
 
+absl::Status CheckSameTestbed(
+    const std::map<std::string, mesh::Etcd::Entry>& found,
+    const Topology& topology) {
+  const HostKeys keys(topology.name);
+  std::optional<HostRecord> oldest;
+  int64_t created = 0;
+  for (const auto& [key, entry] : found) {
+    if (!key.starts_with(keys.hosts)) continue;
+    // What has no lease is of no supervisor.
+    if (entry.lease == 0 || (oldest && entry.created > created)) continue;
+    auto record = ReadHostRecord(entry.value, key);
+    if (!record.ok()) continue;
+    oldest = *std::move(record);
+    created = entry.created;
+  }
+  if (!oldest) return absl::OkStatus();
+  const std::string theirs = HostsOf(*oldest);
+  const std::string ours = HostsOf(topology);
+  if (theirs == ours) return absl::OkStatus();
+  return WithHint(
+      absl::FailedPreconditionError(fmt::format(
+          "another testbed '{}' is up in etcd {}: its hosts are {}, and not {}",
+          topology.name, fmt::join(topology.etcd, ", "), theirs, ours)),
+      "give this one a name of its own, or use that one's file; one that was "
+      "killed is gone after 6 s");
+}
+
 absl::Status ExplainSilence(const Topology& topology) {
   const std::string& url = topology.etcd[0];
   ASSIGN_OR_RETURN(const auto address,
@@ -118,7 +172,7 @@ HostRegistration::HostRegistration(std::unique_ptr<mesh::Etcd> etcd,
     : etcd_(std::move(etcd)),
       keys_(topology.name),
       host_(topology.part->host),
-      gpu_host_(topology.gpu_host),
+      topology_(topology),
       options_(std::move(options)),
       record_(OwnRecord()) {
   record_.state.testbed = topology.name;
@@ -176,6 +230,9 @@ absl::StatusOr<std::string> HostRegistration::Register(
                                      : Revoke(*etcd_, entry.lease));
     ASSIGN_OR_RETURN(entry, put());
   }
+  // After the put, so that of two that come at once the later one sees the other.
+  ASSIGN_OR_RETURN(const auto hosts, etcd_->List(keys_.hosts));
+  RETURN_IF_ERROR(CheckSameTestbed(hosts, topology_));
   if (entry.lease != lease) {
     return other.ok() ? other->Place() : std::string(other.status().message());
   }
@@ -226,7 +283,7 @@ absl::Status HostRegistration::AwaitGpu(HostPart& part, milliseconds patience,
                                         const std::function<bool()>& stopped) {
   if (part.has_gpu) return absl::OkStatus();
   const auto end = Clock::now() + patience;
-  const std::string key = keys_.host(gpu_host_);
+  const std::string key = keys_.host(topology_.gpu_host);
   const std::string what = fmt::format("etcd's key {}", key);
   bool told = false;
   absl::Status trouble;
@@ -241,7 +298,7 @@ absl::Status HostRegistration::AwaitGpu(HostPart& part, milliseconds patience,
         if (address == record->links.end()) {
           return absl::FailedPreconditionError(fmt::format(
               "host '{}' serves no link to '{}': is its topology another one?",
-              gpu_host_, host_));
+              topology_.gpu_host, host_));
         }
         ASSIGN_OR_RETURN(part.links[0].address,
                          ReadListenAddress(address->second));
@@ -253,12 +310,12 @@ absl::Status HostRegistration::AwaitGpu(HostPart& part, milliseconds patience,
     if (Clock::now() >= end) {
       return absl::DeadlineExceededError(
           fmt::format("host '{}', which has the GPU, was not up within {}{}{}",
-                      gpu_host_, FormatSeconds(patience),
+                      topology_.gpu_host, FormatSeconds(patience),
                       trouble.ok() ? "" : ": ", trouble.message()));
     }
     if (!std::exchange(told, true)) {
-      options_.say(
-          fmt::format("waits for host '{}', which has the GPU", gpu_host_));
+      options_.say(fmt::format("waits for host '{}', which has the GPU",
+                               topology_.gpu_host));
     }
     std::this_thread::sleep_for(kLookPeriod);
   }
@@ -332,7 +389,7 @@ absl::StatusOr<bool> HostRegistration::IsMine() {
 }
 
 absl::StatusOr<bool> HostRegistration::MayEnd() {
-  if (host_ != gpu_host_) return true;
+  if (host_ != topology_.gpu_host) return true;
   const auto now = Clock::now();
   if (!last_call_) last_call_ = now + kEndOfOthers;
   if (now >= *last_call_) return true;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,6 +30,12 @@ TlsFiles MeshTls(const Topology& topology);
 absl::StatusOr<std::unique_ptr<mesh::Etcd>> OpenEtcd(const Topology& topology);
 // AlreadyExists: of the host of `topology.part`, which is up at `place`.
 absl::Status HostIsUp(const Topology& topology, std::string_view place);
+// FailedPrecondition: the testbed of that name in etcd has other hosts, or
+// another one with the GPU, so it is another testbed. Of `found`, keys
+// of that testbed, the oldest host of a supervisor says which testbed it is.
+absl::Status CheckSameTestbed(
+    const std::map<std::string, mesh::Etcd::Entry>& found,
+    const Topology& topology);
 // Of an etcd that the GPU's host starts, and that does not answer: OK, or what
 // TLS has against it. Errors: those of mesh::FindTlsTrouble().
 absl::Status ExplainSilence(const Topology& topology);
@@ -53,7 +60,7 @@ class HostRegistration {
   // Takes the host of `topology.part`, and gives the links that are served
   // here an address where they have none. Errors: AlreadyExists (another
   // supervisor has this host), FailedPrecondition (the testbed is being taken
-  // down), those of OpenEtcd() and of Etcd.
+  // down), those of OpenEtcd(), of CheckSameTestbed() and of Etcd.
   static absl::StatusOr<std::unique_ptr<HostRegistration>> Take(
       Topology& topology, Options options);
   // The others see it go.
@@ -72,7 +79,8 @@ class HostRegistration {
  private:
   HostRegistration(std::unique_ptr<mesh::Etcd> etcd, const Topology& topology,
                    Options options);
-  // Whose it is now, if it is not this one's. Errors: those of Etcd.
+  // Whose it is now, if it is not this one's. Errors: those of
+  // CheckSameTestbed() and of Etcd.
   absl::StatusOr<std::string> Register(const std::string& value);
   void Keep();
   // One look at etcd, for Keep(). Errors: those of Etcd.
@@ -88,7 +96,7 @@ class HostRegistration {
   const std::unique_ptr<mesh::Etcd> etcd_;
   const HostKeys keys_;
   const std::string host_;
-  const std::string gpu_host_;
+  const Topology topology_;
   const Options options_;
   // Of the thread, once it runs.
   mesh::Etcd::LeaseId lease_ = 0;  // 0: none

@@ -40,6 +40,7 @@ absl::StatusOr<HostsView> LookAtHosts(mesh::Etcd& etcd,
                                 topology.gpu_host));
   }
   ASSIGN_OR_RETURN(const auto found, list);
+  RETURN_IF_ERROR(CheckSameTestbed(found, topology));
   HostsView view;
   for (const HostEntry& host : topology.hosts) {
     view.hosts.push_back({.name = host.name});

@@ -33,13 +33,14 @@ struct HostsView {
   std::string job;              // of Slurm; empty
 };
 
-// Errors: those of Etcd and of ExplainSilence().
+// Errors: those of Etcd, of CheckSameTestbed() and of ExplainSilence().
 absl::StatusOr<HostsView> LookAtHosts(mesh::Etcd& etcd,
                                       const Topology& topology);
 
-// Asks all hosts to end, the GPU's at last, and waits until they have gone; then
-// forgets those that were gone or failed, and Slurm's job. Errors: DeadlineExceeded, naming those
-// that are there still; those of Etcd.
+// Of a testbed that LookAtHosts() has shown: asks all hosts to end, the GPU's at
+// last, and waits until they have gone; then forgets those that were gone or
+// failed, and Slurm's job. Errors: DeadlineExceeded, naming those that are there
+// still; those of Etcd.
 absl::Status EndHosts(mesh::Etcd& etcd, const Topology& topology,
                       std::chrono::seconds patience);
 

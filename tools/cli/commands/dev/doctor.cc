@@ -42,9 +42,11 @@ CheckResult LookAtEtcd(const testbed::Topology& topology) {
         fmt::format("host '{}' starts it, and is not up", topology.gpu_host),
         ""};
   }
+  const std::string hint = HintOf(status);
   return {Verdict::kProblem, std::string(status.message()),
-          "apt-get install etcd-server and start it there, or mend mesh: etcd "
-          "and mesh: tls"};
+          hint.empty() ? "apt-get install etcd-server and start it there, or "
+                         "mend mesh: etcd and mesh: tls"
+                       : hint};
 }
 
 CheckResult LookAtSlurm(const testbed::Topology& topology) {

@@ -1,10 +1,12 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -112,6 +114,33 @@ std::string Absolute(const std::string& path) {
   return fs::absolute(path).lexically_normal().string();
 }
 
+// Whether a run's result, which is much smaller, has room there.
+bool HasRoom(const std::string& directory) {
+  constexpr off_t kBytes = 64 << 10;
+  std::string path = directory + "/.room-XXXXXX";
+  const UniqueFd fd(mkstemp(path.data()));
+  if (!fd) return errno != ENOSPC && errno != EDQUOT;
+  const int error = posix_fallocate(fd.get(), 0, kBytes);
+  unlink(path.c_str());
+  return error != ENOSPC && error != EDQUOT;
+}
+
+// `status`, or that the folder is full: which may look like anything else, since
+// workers have no room to say what they lack either.
+absl::Status ExplainFullFolder(const absl::Status& status,
+                               const std::string& directory,
+                               const RunSet& runs) {
+  if (status.ok() || absl::IsCancelled(status) || HasRoom(directory)) {
+    return status;
+  }
+  size_t kept = 0;
+  for (size_t run = 0; run < runs.size(); ++run) kept += runs.HasResult(run);
+  return absl::ResourceExhaustedError(
+      fmt::format("{} is full: free space and repeat the command; {} of {} "
+                  "results are kept",
+                  directory, kept, runs.size()));
+}
+
 class Sweep {
  public:
   Sweep(const Options& options, const std::string& directory,
@@ -167,11 +196,7 @@ class Sweep {
                          ? StartSlurmArray(directory_, options_.workers,
                                            options_.sbatch_arguments)
                          : StartHere(directory_, options_.workers));
-    const absl::Status status = Await(*workers);
-    if (!absl::IsUnavailable(status)) return status;
-    // Workers that end without a word may have found no room for one.
-    RETURN_IF_ERROR(WriteSweepFile(directory_, file));
-    return status;
+    return Await(*workers);
   }
 
  private:
@@ -233,6 +258,9 @@ class Sweep {
       std::vector<std::string> said;
       // Asked first: what ends between the two questions is no loss.
       ASSIGN_OR_RETURN(const bool working, workers.Working(said));
+      if (!said.empty() && !HasRoom(directory_)) {
+        return absl::UnavailableError(said.front());
+      }
       for (const std::string& line : said) console_.Say(line);
       RETURN_IF_ERROR(Look());
       const std::string progress = fmt::format(
@@ -274,8 +302,9 @@ absl::Status SweepFigures(const Options& options, const FigureChoice& figures,
   if (fs::exists(figures.gpu)) file.figures.gpu = Absolute(figures.gpu);
   const std::string directory = Absolute(options.out);
   ASSIGN_OR_RETURN(const auto runs, MakeRunSet(file, directory));
-  RETURN_IF_ERROR(Sweep(options, directory, *runs, console).Run(file));
-  return MakeFigures(figures, options.out, 1, console);
+  absl::Status status = Sweep(options, directory, *runs, console).Run(file);
+  if (status.ok()) status = MakeFigures(figures, options.out, 1, console);
+  return ExplainFullFolder(status, directory, *runs);
 }
 
 // A table of verdicts, and how to see again what does not hold.
@@ -330,8 +359,9 @@ absl::Status SweepFaults(const Options& options, FaultChoice faults,
   for (std::string& plan : faults.plans) plan = Absolute(plan);
   const std::string directory = Absolute(options.out);
   ASSIGN_OR_RETURN(const auto runs, FaultRuns::Make(faults, directory));
-  RETURN_IF_ERROR(Sweep(options, directory, *runs, console)
-                      .Run({.faults = std::move(faults)}));
+  RETURN_IF_ERROR(ExplainFullFolder(Sweep(options, directory, *runs, console)
+                                        .Run({.faults = std::move(faults)}),
+                                    directory, *runs));
   return ReportFaults(*runs, console);
 }
 
