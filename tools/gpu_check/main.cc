@@ -348,7 +348,7 @@ int main(int argc, char** argv) {
   app.add_option("--seed", options.seed, "Of random inputs; 0: a new one")
       ->capture_default_str();
   app.add_option("--seconds", options.seconds, "For everything together")
-      ->check(CLI::Range(10, 540))
+      ->check(CLI::Range(10, 3600))
       ->capture_default_str();
   app.add_flag("--dry-run", options.dry_run,
                "Start everything without a GPU: on the driver in --driver, or "
