@@ -173,18 +173,18 @@ void FarLink::Run() {
       busy = busy || (!peer->ended && !peer->idle);
     }
     peers_.remove_if([](const auto& peer) { return peer->ended; });
-    if (busy) {
-      fair_.GiveWay();
-    } else {
-      stopped_at_.reset();
-    }
+    if (busy) fair_.GiveWay();
+    if (Since(went_on_at_, NowNs()) > link_.times.timeout) stopped_at_.reset();
     std::vector<pollfd> fds = Descriptors();
     const Nanoseconds now = NowNs();
     poll(fds.data(), fds.size(),
          busy ? 0 : MillisecondsUntil(now + link_.times.ping, now));
     // This process was stopped, and reads late what came meanwhile, also the end
     // of the connection.
-    if (Since(now, NowNs()) > link_.times.timeout) stopped_at_ = now;
+    if (Since(now, NowNs()) > link_.times.timeout) {
+      stopped_at_ = now;
+      went_on_at_ = NowNs();
+    }
     if (fds[0].revents != 0) alarm_.Clear();
     knocked = fds[1].revents != 0;
   }
@@ -319,6 +319,7 @@ absl::Status FarLink::Greet(Peer& peer) {
       served_ = &peer;
       ++status_.connections;
       down_.ComeUp(NowNs());
+      stopped_at_.reset();
       return far_.Receive(peer.epoch, peer.first.TakeRest(), NowNs());
     }
   }

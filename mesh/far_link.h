@@ -87,9 +87,10 @@ class FarLink {
   const Alarm alarm_;
   std::atomic<bool> stop_{false};  // written by the destructor, read by thread_
   std::span<char> buffer_;         // of thread_: for what has come
-  // Of thread_: since when this process was stopped, until all is read that came
-  // meanwhile.
+  // Of thread_: since when this process was stopped, for as long as the end of a
+  // connection may be of that time; and when it went on.
   std::optional<Nanoseconds> stopped_at_;
+  Nanoseconds went_on_at_ = 0;
   // Of thread_; the streams and `out` of those that are served: of mutex_.
   std::list<std::unique_ptr<Peer>> peers_;
   Mutex mutex_;
