@@ -10,10 +10,10 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
 #include <stop_token>
 #include <thread>
 #include <utility>
@@ -131,8 +131,9 @@ bool IsStopped(pid_t pid) {
   std::error_code error;
   for (const auto& task :
        fs::directory_iterator(fmt::format("/proc/{}/task", pid), error)) {
-    std::ifstream file(task.path() / "stat");
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    std::ostringstream stat;
+    stat << std::ifstream(task.path() / "stat").rdbuf();
+    const std::string text = stat.str();
     const size_t name_end = text.rfind(") ");
     if (name_end == text.npos) continue;  // it has ended
     if (std::strchr("TtZX", text[name_end + 2]) == nullptr) return false;

@@ -10,8 +10,8 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -375,13 +375,19 @@ TEST(BenchSmoke, NarrowBenchRefusesWhatThereIsNot) {
   EXPECT_THAT(refused("--gpud /bin/false"), Pair(1, HasSubstr("gpud")));
 }
 
+// Of a directory of /proc; what can be read, as a process may end meanwhile.
+std::string CommandLineOf(const std::filesystem::path& process) {
+  std::ostringstream line;
+  line << std::ifstream(process / "cmdline").rdbuf();
+  return line.str();
+}
+
 // The number of processes whose command line contains `word`.
 size_t ProcessesWith(const std::string& word) {
   size_t count = 0;
   std::error_code gone;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", gone)) {
-    std::ifstream file(entry.path() / "cmdline", std::ios::binary);
-    const std::string line(std::istreambuf_iterator<char>(file), {});
+    const std::string line = CommandLineOf(entry.path());
     count += line.find(word) != std::string::npos;
   }
   return count;
@@ -392,8 +398,7 @@ size_t ProcessesWith(const std::string& word) {
 pid_t FindProcess(const std::string& program, const std::string& word) {
   std::error_code gone;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", gone)) {
-    std::ifstream file(entry.path() / "cmdline", std::ios::binary);
-    const std::string line(std::istreambuf_iterator<char>(file), {});
+    const std::string line = CommandLineOf(entry.path());
     const std::string first = line.substr(0, line.find('\0'));
     if (first.ends_with(program) && line.find(word) != std::string::npos) {
       return std::atoi(entry.path().filename().c_str());

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include <fstream>
-#include <iterator>
+#include <sstream>
 #include <string>
 
 #include "base/temp_directory.h"
@@ -31,9 +31,11 @@ class TestFolder {
   const TempDirectory folder_;
 };
 
+// What can be read of it: a process' file goes with the process.
 inline std::string FileText(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
 }
 
 inline ExitReport WaitForExit(ChildProcess& child) {
