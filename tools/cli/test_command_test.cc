@@ -99,8 +99,8 @@ TEST_F(TestCommand, AllRunsTheUnitsUnderBothSanitizersToo) {
   std::string asan;
   std::string tsan;
   std::getline(calls, plain);
-  std::getline(calls, asan);
   std::getline(calls, tsan);
+  std::getline(calls, asan);
   EXPECT_THAT(plain, EndsWith("--jobs=1 -- //..."));
   for (const auto& [line, name] : {std::pair(asan, "asan"), {tsan, "tsan"}}) {
     EXPECT_THAT(line, HasSubstr(std::string("--config=") + name));
@@ -192,6 +192,22 @@ TEST_F(TestCommand, StopsWhenBazelWasInterrupted) {
   const CliResult test = RunCli({"test", "--all"});
   EXPECT_EQ(test.code, 130);
   EXPECT_THAT(Calls(), Not(HasSubstr("asan")));
+}
+
+TEST_F(TestCommand, SaysWhatAnInterruptedRunLeftOut) {
+  MakeBazel(
+      "summary //a:a PASSED \"$good\"\n"
+      "case $* in *tsan*) configured //a:b; exit 8;; esac\n");
+  const CliResult test = RunCli({"test", "--all"});
+  EXPECT_EQ(test.code, 130);
+  EXPECT_THAT(test.out, EndsWith("2 passed, 0 failed, 0 skipped\n"));
+  EXPECT_THAT(test.err, HasSubstr("not run: 1 of 2 targets (tsan)\n"));
+  EXPECT_THAT(test.err, HasSubstr("not run: all targets (asan)\n"));
+}
+
+TEST_F(TestCommand, FailsForWhatFailedBeforeItWasInterrupted) {
+  MakeBazel("summary //a:a FAILED \"$bad\"\nconfigured //a:b\nexit 8\n");
+  EXPECT_EQ(RunCli({"test"}).code, 1);
 }
 
 TEST_F(TestCommand, PrintsOneDocumentForPrograms) {

@@ -46,11 +46,11 @@ std::map<std::string, TestTarget> ReadBuildEvents(std::istream& events) {
     if (const std::string label =
             Text(Find(event, {"id", "targetConfigured", "label"}));
         !label.empty() && Find(event, {"configured", "testSize"}) != nullptr) {
-      targets.try_emplace(label, TestTarget{.status = "NOT RUN"});
+      targets.try_emplace(label, TestTarget{.status = kNotRun});
     }
     if (const std::string label =
             Text(Find(event, {"id", "testResult", "label"}));
-        !label.empty()) {
+        !label.empty() && Find(event, {"testResult"}) != nullptr) {
       targets[label].attempts.push_back(XmlOf(event));
     }
     if (const std::string label =

@@ -23,13 +23,16 @@ constexpr char kEvents[] =
 {"id":{"testSummary":{"label":"//a:good"}},"testSummary":{"totalRunCount":2,"overallStatus":"FLAKY"}}
 {"id":{"testResult":{"label":"//a:bad","attempt":1}},"testResult":{"testActionOutput":[],"status":"TIMEOUT"}}
 {"id":{"testSummary":{"label":"//a:bad"}},"testSummary":{"overallStatus":"TIMEOUT"}}
+{"id":{"targetConfigured":{"label":"//a:cut"}},"configured":{"targetKind":"sh_test rule","testSize":"MEDIUM"}}
+{"id":{"testSummary":{"label":"//a:cut"}},"aborted":{"reason":"USER_INTERRUPTED"}}
+{"id":{"testResult":{"label":"//a:cut","attempt":1}},"aborted":{"reason":"USER_INTERRUPTED"}}
 this is no event
 )";
 
 TEST(BuildEvents, GiveEveryTestItsStatusAndTheFileOfEachAttempt) {
   std::istringstream events(kEvents);
   auto targets = ReadBuildEvents(events);
-  ASSERT_EQ(targets.size(), 3u);
+  ASSERT_EQ(targets.size(), 4u);
   EXPECT_EQ(targets["//a:good"].status, "FLAKY");
   EXPECT_THAT(targets["//a:good"].attempts,
               ElementsAre("/t/attempt_1.xml", "/t/test.xml"));
@@ -37,6 +40,8 @@ TEST(BuildEvents, GiveEveryTestItsStatusAndTheFileOfEachAttempt) {
   EXPECT_THAT(targets["//a:bad"].attempts, ElementsAre(""));
   EXPECT_EQ(targets["//a:broken"].status, "NOT RUN");
   EXPECT_THAT(targets["//a:broken"].attempts, IsEmpty());
+  EXPECT_EQ(targets["//a:cut"].status, "NOT RUN");
+  EXPECT_THAT(targets["//a:cut"].attempts, IsEmpty());
 }
 
 TEST(BuildEvents, OfABuildThatNeverStartedAreNone) {

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include "tools/cli/testing/bazel.h"
+#include "tools/cli/testing/build_events.h"
+
 namespace carillon::cli {
 namespace {
 
@@ -20,7 +23,19 @@ class Counter {
   void Count(const TestRun& run) {
     configuration_ = run.configuration;
     const int failed_before = tally_.failed;
-    for (const TargetResult& target : run.targets) Count(target);
+    size_t not_run = 0;
+    for (const TargetResult& target : run.targets) {
+      if (run.interrupted() && target.status == kNotRun) {
+        ++not_run;
+      } else {
+        Count(target);
+      }
+    }
+    if (run.interrupted()) {
+      tally_.not_run.push_back(fmt::format("{} of {} targets ({})", not_run,
+                                           run.targets.size(), configuration_));
+      return;
+    }
     const bool none = run.exit_code == kNoTests && run.targets.empty();
     if (run.exit_code != 0 && !none && tally_.failed == failed_before) {
       Fail("bazel", "", fmt::format("exit code {}", run.exit_code));
@@ -106,6 +121,8 @@ class Counter {
 };
 
 }  // namespace
+
+bool TestRun::interrupted() const { return exit_code == kBazelInterrupted; }
 
 Tally CountCases(const std::vector<TestRun>& runs,
                  const std::vector<AllowedSkip>& allowed) {

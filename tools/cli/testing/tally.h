@@ -23,6 +23,7 @@ struct TargetResult {
 struct TestRun {
   std::string configuration;  // "default", "asan", ...
   int exit_code = 0;          // Bazel's
+  bool interrupted() const;
   std::vector<TargetResult> targets;
 };
 
@@ -32,14 +33,16 @@ struct Tally {
   int skipped = 0;  // those that the list allows
   // A line each, "//a:b_test Suite.Case (asan): ...": the cases that the list lets
   // skip, with the reason; those that passed at a later attempt; all that counts
-  // as failed.
+  // as failed; and for a run that was interrupted, how many targets it left out.
   std::vector<std::string> skips;
   std::vector<std::string> retried;
   std::vector<std::string> failures;
+  std::vector<std::string> not_run;
 };
 
 // As failed count, too: a target that did not build, a skip that the list does
-// not allow, and a Bazel that failed although no test did.
+// not allow, and a Bazel that failed although no test did. A run that was
+// interrupted has no verdict about the targets that it did not get to.
 Tally CountCases(const std::vector<TestRun>& runs,
                  const std::vector<AllowedSkip>& allowed);
 

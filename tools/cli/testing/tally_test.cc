@@ -5,6 +5,9 @@
 
 #include <sstream>
 
+#include "tools/cli/testing/bazel.h"
+#include "tools/cli/testing/build_events.h"
+
 namespace carillon::cli {
 namespace {
 
@@ -39,6 +42,24 @@ TEST(Tally, CountsATargetThatDidNotBuildAsFailed) {
   const Tally tally = CountCases({{"tsan", 1, {{"//a:a", "NOT RUN", {}}}}}, {});
   EXPECT_EQ(tally.failed, 1);
   EXPECT_THAT(tally.failures, ElementsAre("//a:a (tsan): NOT RUN"));
+}
+
+TEST(Tally, HasNoVerdictAboutWhatAnInterruptedRunDidNotGetTo) {
+  const Tally tally = CountCases({{"asan",
+                                   kBazelInterrupted,
+                                   {{"//a:a", "PASSED", {{kGood}}},
+                                    {"//a:b", kNotRun, {}},
+                                    {"//a:c", kNotRun, {{kBad}}}}}},
+                                 {});
+  EXPECT_EQ(tally.passed, 1);
+  EXPECT_EQ(tally.failed, 0);
+  EXPECT_THAT(tally.not_run, ElementsAre("2 of 3 targets (asan)"));
+  EXPECT_EQ(CountCases({{"asan",
+                         kBazelInterrupted,
+                         {{"//a:a", "FAILED", {{kBad}}}, {"//a:b", kNotRun}}}},
+                       {})
+                .failed,
+            1);
 }
 
 // A sanitizer that found a leak at the end, after test.xml was written.

@@ -77,9 +77,9 @@ std::vector<Configuration> Configurations(const Options& options) {
   }
   std::vector<Configuration> chosen = {{"default", {}, all}};
   if (options.all) {
-    chosen.push_back({"asan", without("-no-sanitizer,-integration"), exposed});
     chosen.push_back(
         {"tsan", without("-no-sanitizer,-one-thread,-integration"), threads});
+    chosen.push_back({"asan", without("-no-sanitizer,-integration"), exposed});
   }
   return chosen;
 }
@@ -164,13 +164,14 @@ Json Document(const Tally& tally, const std::vector<TestRun>& runs) {
   return {{"passed", tally.passed},   {"failed", tally.failed},
           {"skipped", tally.skipped}, {"failures", tally.failures},
           {"skips", tally.skips},     {"retried", tally.retried},
-          {"runs", std::move(list)}};
+          {"not_run", tally.not_run}, {"runs", std::move(list)}};
 }
 
 void PrintTally(const Tally& tally, const std::vector<TestRun>& runs,
                 Console& console) {
   for (const auto& [what, lines] : {std::pair("skipped", &tally.skips),
                                     std::pair("retried", &tally.retried),
+                                    std::pair("not run", &tally.not_run),
                                     std::pair("failed", &tally.failures)}) {
     for (const std::string& line : *lines) {
       console.Say(fmt::format("{}: {}", what, line));
@@ -208,7 +209,12 @@ absl::Status Test(const Options& options, Console& console) {
   if (options.mutations) return TestMutations(options, root, console);
   ASSIGN_OR_RETURN(const auto allowed, LoadAllowedSkips(root));
   std::vector<TestRun> runs;
+  std::vector<std::string> not_run;
   for (const Configuration& configuration : Configurations(options)) {
+    if (!runs.empty() && runs.back().interrupted()) {
+      not_run.push_back(fmt::format("all targets ({})", configuration.name));
+      continue;
+    }
     console.Say(configuration.is_default()
                     ? "carillon: tests"
                     : fmt::format("carillon: tests under --config={}",
@@ -216,10 +222,9 @@ absl::Status Test(const Options& options, Console& console) {
     ASSIGN_OR_RETURN(const auto run, RunConfiguration(configuration, options,
                                                       root, console.json()));
     runs.push_back(run);
-    if (run.exit_code == kBazelInterrupted) break;
   }
   Tally tally = CountCases(runs, allowed);
-  const bool interrupted = runs.back().exit_code == kBazelInterrupted;
+  std::ranges::copy(not_run, std::back_inserter(tally.not_run));
   // Only a run over everything knows all targets.
   const int exit_code = runs.front().exit_code;
   if (!options.quick && !options.sanitizers &&
@@ -232,8 +237,8 @@ absl::Status Test(const Options& options, Console& console) {
   }
   PrintTally(tally, runs, console);
   // The tally has said it all.
-  if (interrupted) return absl::CancelledError();
   if (tally.failed > 0) return absl::FailedPreconditionError("");
+  if (runs.back().interrupted()) return absl::CancelledError();
   return absl::OkStatus();
 }
 
