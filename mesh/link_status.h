@@ -1,3 +1,4 @@
+// What an end of a link tells of it, to be shown.
 #ifndef CARILLON_MESH_LINK_STATUS_H_
 #define CARILLON_MESH_LINK_STATUS_H_
 
@@ -10,7 +11,6 @@
 
 namespace carillon::mesh {
 
-// To be shown: where a link stands.
 struct LinkStatus {
   bool up = false;
   bool lost = false;               // of the near end: for good

@@ -2,6 +2,7 @@
 #ifndef CARILLON_GPU_DAEMON_OPTIONS_BACKEND_OPTIONS_H_
 #define CARILLON_GPU_DAEMON_OPTIONS_BACKEND_OPTIONS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -46,10 +47,19 @@ struct RemoteOptions {
   Nanoseconds wait = 5'000'000'000;  // at the start, for the other host
   Nanoseconds timeout = 1'000'000'000;
   Nanoseconds lease = 60'000'000'000;
+  bool restarted = false;        // another gpud of this host was here before
   std::string incarnation_file;  // base/incarnation
   // Where the other host's clock is noted (shm/recorder/peer_clock.h); empty:
   // nothing is recorded.
   std::string recorder_directory;
+
+  // For how long a start waits for the other host: one of a gpud that was
+  // started again as long as its events in flight are kept.
+  Nanoseconds StartWait() const {
+    return restarted ? std::max(wait, lease) : wait;
+  }
+  // Another build may come there meanwhile; else what is refused stays so.
+  bool RefusalIsFinal() const { return !restarted; }
 };
 
 struct BackendOptions {

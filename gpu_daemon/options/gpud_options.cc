@@ -95,6 +95,10 @@ void AddLink(RemoteOptions& remote, std::vector<Option>& table) {
   };
   seconds("--link-wait", &remote.wait, 86400,
           "at the start: how many seconds the other host may take");
+  table.push_back(BooleanOption(
+      "--link-restarted", "", &remote.restarted,
+      "this gpud was started again: it waits as long as --link-lease, also "
+      "where the other host refuses it"));
   seconds("--link-timeout", &remote.timeout, 60,
           "after so many seconds without a sign of life the connection is cut, "
           "and made again");

@@ -157,15 +157,14 @@ absl::Status SessionRelay::Connect() {
                                         {{"--tls-", "--link-"}})));
   }
   link_ = *std::move(link);
-  const Nanoseconds deadline = NowNs() + remote.wait;
+  const Nanoseconds deadline = NowNs() + remote.StartWait();
   std::array<pollfd, 2> told = {
       {{options_.stop_fd, POLLIN, 0}, {options_.restart_fd, POLLIN, 0}}};
   for (;;) {
     const mesh::LinkStatus status = link_->status();
     if (status.up) return absl::OkStatus();
-    // As RemoteLink::Start().
-    const bool is_final = status.lost || (!status.refusal.empty() &&
-                                          remote.wait <= RemoteOptions().wait);
+    const bool is_final =
+        status.lost || (!status.refusal.empty() && remote.RefusalIsFinal());
     if (is_final || NowNs() >= deadline) {
       return absl::UnavailableError("--link: " +
                                     mesh::NoLinkTo(remote.peer, status));

@@ -156,7 +156,8 @@ TEST_F(RemoteBackendTest, AGpudThatIsStartedAgainWaitsForAnotherBuild) {
   settings_.link.self.build = "another build of b";
   StartFar();
   RemoteOptions options = Options();
-  options.wait = 3'600'000'000'000;
+  options.restarted = true;
+  options.lease = 3'600'000'000'000;
   absl::Status status = absl::UnknownError("not yet");
   std::thread start(
       [&] { status = RemoteBackend::Create({.remote = options}).status(); });

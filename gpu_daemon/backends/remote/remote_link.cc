@@ -57,23 +57,22 @@ absl::StatusOr<std::unique_ptr<RemoteLink>> RemoteLink::Start(
   ASSIGN_OR_RETURN(remote->incarnation_,
                    NextIncarnation(options.incarnation_file));
   RETURN_IF_ERROR(remote->Connect());
-  // One that is started again has as long as its events in flight are kept, and
-  // another build may come there meanwhile. Else what is refused stays so.
-  const bool patient = options.wait > RemoteOptions().wait;
   const Nanoseconds began = NowNs();
   bool told = false;
   for (;;) {
     const mesh::LinkStatus status = remote->status();
     if (status.up) break;
     const Nanoseconds waited = NowNs() - began;
-    const bool is_final = status.lost || (!status.refusal.empty() && !patient);
+    const bool is_final =
+        status.lost || (!status.refusal.empty() && options.RefusalIsFinal());
     const std::string why = mesh::NoLinkTo(options.peer, status);
-    if (is_final || waited >= options.wait) {
+    if (is_final || waited >= options.StartWait()) {
       return absl::UnavailableError("--link: " + why);
     }
     if (IsToldToEnd()) return absl::CancelledError("told to end");
-    if (patient && !told && waited > kSecond) {
-      spdlog::warn("{}; waits up to {} s for it", why, options.wait / kSecond);
+    if (options.restarted && !told && waited > kSecond) {
+      spdlog::warn("{}; waits up to {} s for it", why,
+                   options.StartWait() / kSecond);
       told = true;
     }
     std::this_thread::sleep_for(kLook);

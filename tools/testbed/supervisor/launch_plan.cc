@@ -252,13 +252,8 @@ void AppendGpuFlags(const Topology& topology, PlannedProcess* gpud) {
   if (IsSimulated(topology)) {
     argv->push_back("--link-simulation=" + SimulationOf(topology));
   }
-  // The events in flight are not lost before the lease is over.
-  Nanoseconds lease = gpud::RemoteOptions().lease;
   // linkd's --tls-key is --link-key of gpud, and --lease is --link-lease.
   for (const Setting& setting : topology.mesh) {
-    if (setting.option->flag == "--lease") {
-      lease = setting.number * setting.option->unit;
-    }
     for (const std::string& flag : setting.ToFlags()) {
       const size_t prefix = flag.starts_with("--tls-") ? 6 : 2;
       argv->push_back("--link-" + flag.substr(prefix));
@@ -268,9 +263,7 @@ void AppendGpuFlags(const Topology& topology, PlannedProcess* gpud) {
   std::erase_if(settings,
                 [](const Setting& one) { return !IsOfEachHost(*one.option); });
   AppendFlags(settings, argv);
-  gpud->when_restarted = {
-      fmt::format("--link-wait={}",
-                  std::max(lease, gpud::RemoteOptions().wait) / 1'000'000'000)};
+  gpud->when_restarted = {"--link-restarted"};
 }
 
 absl::Status PlanLinkds(const Topology& topology, const TestbedPaths& paths,

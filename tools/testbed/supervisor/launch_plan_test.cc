@@ -12,12 +12,14 @@
 
 #include "base/temp_directory.h"
 #include "base/testbed_paths.h"
+#include "tools/testbed/topology/hosts.h"
 #include "tools/testbed/topology/reader.h"
 
 namespace carillon::testbed {
 namespace {
 
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::Not;
 using ::testing::StartsWith;
 
@@ -59,6 +61,23 @@ TEST_F(LaunchPlanTest, SimulatedTimeWaitsForTheFilesDevicesInItsOrder) {
 TEST_F(LaunchPlanTest, WallTimeHasNoOrder) {
   EXPECT_THAT(GpudFlags(std::string("gpu: {backend: sim}\n") + kDevices),
               Not(Contains(StartsWith("--device-order"))));
+}
+
+TEST_F(LaunchPlanTest, OnlyAGpudThatIsStartedAgainIsToldSo) {
+  const TopologyReading lab = ReadTopology(
+      "name: lab\nhosts: {a: {address: 10.0.0.5}, b: {address: 10.0.0.6}}\n"
+      "gpu: {host: b, backend: cpu}\n"
+      "mesh: {lease: 90, tls: {certificate: x, key: y, ca: z}}\n"
+      "devices: [{name: fpga0, kind: fpga, host: a}]\n",
+      "lab");
+  ASSERT_TRUE(lab.problems.empty());
+  const auto part = PartOf(lab.topology, "a");
+  ASSERT_TRUE(part.ok()) << part.status();
+  const auto plan = PlanLaunch(*part, TestbedPaths(folder_.path()));
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(plan->gpud.argv, Contains("--link-lease=90"));
+  EXPECT_THAT(plan->gpud.argv, Not(Contains("--link-restarted")));
+  EXPECT_THAT(plan->gpud.when_restarted, ElementsAre("--link-restarted"));
 }
 
 }  // namespace
