@@ -131,10 +131,13 @@ TEST(BenchSmoke, IpcBenchMeasuresEveryTransport) {
 TEST(BenchSmoke, LinkBenchMeasuresEventsBesideTheStreamThatCarriesThem) {
   Json document = RunQuick("link");
   ASSERT_THAT(PartNames(document), ElementsAre("one at a time, all sleep",
+                                               "one at a time, 1 ms apart, all "
+                                               "sleep",
                                                "batches of 512, all sleep"));
   ExpectMeasured(document["parts"][0], 3);  // percentiles of a round trip
-  ExpectMeasured(document["parts"][1], 1);  // the rate
-  ExpectFigures(document, 9);
+  ExpectMeasured(document["parts"][1], 3);
+  ExpectMeasured(document["parts"][2], 1);  // the rate
+  ExpectFigures(document, 11);
 }
 
 // A range {median, low, high, runs} of `runs` runs that all measured something.

@@ -43,6 +43,15 @@ std::vector<Contender> RoundTrips() {
   return all;
 }
 
+std::vector<Contender> FarRoundTrips() {
+  std::vector<Contender> all = {
+      Make("tls_far", "tls", "the link's TLS stream, 64 bytes"),
+      Make("remote_null_far", "remote", "null event over a link"),
+      Make("tls_far", "tls_again", "the link's TLS stream (control)")};
+  for (Contender& contender : all) contender.job.pipeline_time = {};
+  return all;
+}
+
 std::vector<Contender> Batches() {
   std::vector<Contender> all = {
       Make("tls", "tls", "the link's TLS stream, 64 bytes"),
@@ -65,6 +74,9 @@ absl::StatusOr<BenchResult> Run(const BenchRun& run) {
                    run.Measure("one at a time, all sleep", RoundTrips()));
   ASSIGN_OR_RETURN(const auto many,
                    run.Measure("batches of 512, all sleep", Batches()));
+  ASSIGN_OR_RETURN(
+      const auto far,
+      run.Measure("one at a time, 1 ms apart, all sleep", FarRoundTrips()));
   using Wish = Figure::Wish;
   BenchResult result;
   result.figures = {
@@ -76,6 +88,11 @@ absl::StatusOr<BenchResult> Run(const BenchRun& run) {
        one.Ratio("remote_echo", "tls", kP50)},
       {"ucx_over_tls_p50", "null event over a link, ucx / tls, p50", "x",
        one.Ratio("remote_ucx", "remote", kP50)},
+      {"control_far", "control: the same TLS stream twice, 1 ms apart, p50",
+       "x", far.Ratio("tls_again", "tls", kP50)},
+      {"remote_null_over_tls_far_p50",
+       "null event over a link / TLS, 1 ms apart, p50", "x",
+       far.Ratio("remote", "tls", kP50), Wish::kAtMost, 1.1},
       {"control_batches", "control: null events over a link twice, rate", "x",
        many.Ratio("remote_again", "remote", kRate)},
       {"remote_null_rate", "null events over a link, batches of 512", "M/s",
@@ -90,8 +107,8 @@ absl::StatusOr<BenchResult> Run(const BenchRun& run) {
        "64-byte echo events over a link, ucx, batches of 512", "M/s",
        Scaled(many.Value("remote_echo_ucx", kRate), 1e-6)},
   };
-  result.parts = {one, many};
-  result.bases = {{one.name(), "tls"}};
+  result.parts = {one, far, many};
+  result.bases = {{one.name(), "tls"}, {far.name(), "tls"}};
   return result;
 }
 

@@ -23,6 +23,8 @@ std::span<const Transport> AllTransports() {
         RemoteEventNullByUcx(),
         RemoteEventEchoByUcx(),
         TlsEcho(),
+        RemoteEventNullFar(),
+        TlsEchoFar(),
     };
     const auto crowds = EventNullCrowds();
     all.insert(all.end(), crowds.begin(), crowds.end());

@@ -8,6 +8,7 @@
 #include "base/subprocess.h"
 #include "fmt/format.h"
 #include "mesh/link_engine.h"
+#include "tools/bench/transports/delay_line.h"
 #include "tools/bench/transports/link_files.h"
 #include "tools/bench/transports/transports.h"
 #include "tools/plots/document.h"
@@ -36,7 +37,7 @@ absl::StatusOr<std::string> AddressOf(const Subprocess& linkd,
 }
 
 // Host b with the GPU, and host a with the device; both are this machine.
-template <mesh::Engine kEngine>
+template <mesh::Engine kEngine, std::chrono::microseconds::rep kEachWay = 0>
 absl::Status Serve(const std::string& directory, Wait wait,
                    AnnounceReady ready) {
   ASSIGN_OR_RETURN(const TlsFiles files, MakeLinkFiles(directory));
@@ -69,7 +70,15 @@ absl::Status Serve(const std::string& directory, Wait wait,
                     "--trusted"},
            .environment = environment,
            .log_path = log}));
-  ASSIGN_OR_RETURN(const std::string address, AddressOf(link, log));
+  ASSIGN_OR_RETURN(std::string address, AddressOf(link, log));
+  std::unique_ptr<DelayLine> line;
+  if constexpr (kEachWay > 0) {
+    const auto port = static_cast<uint16_t>(
+        std::stoul(address.substr(address.rfind(':') + 1)));
+    ASSIGN_OR_RETURN(
+        line, DelayLine::Start(port, std::chrono::microseconds(kEachWay)));
+    address = fmt::format("127.0.0.1:{}", line->port());
+  }
   ASSIGN_OR_RETURN(const auto near,
                    Subprocess::Start({.argv = {gpud,
                                                "--dir",
@@ -108,6 +117,12 @@ Transport RemoteEventNull() {
   return {.name = "remote_null",
           .label = "Carillon null event, by a link",
           .serve = &Serve<mesh::Engine::kTls>,
+          .connect = NullEventsOverALink()};
+}
+Transport RemoteEventNullFar() {
+  return {.name = "remote_null_far",
+          .label = "Carillon null event, by a link, 1 ms away",
+          .serve = &Serve<mesh::Engine::kTls, kFarEachWay.count()>,
           .connect = NullEventsOverALink()};
 }
 Transport RemoteEventEcho() {

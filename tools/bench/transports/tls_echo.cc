@@ -1,5 +1,4 @@
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
@@ -16,7 +15,9 @@
 #include "base/unique_fd.h"
 #include "fmt/format.h"
 #include "mesh/tls_stream.h"
+#include "tools/bench/transports/delay_line.h"
 #include "tools/bench/transports/link_files.h"
+#include "tools/bench/transports/loopback.h"
 #include "tools/bench/transports/transports.h"
 
 namespace carillon::bench {
@@ -89,30 +90,21 @@ class Stream {
   std::vector<char> came_ = std::vector<char>(kMostBytes);
 };
 
-sockaddr_in Loopback(uint16_t port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return address;
-}
-
+template <std::chrono::microseconds::rep kEachWay>
 absl::Status Serve(const std::string& directory, Wait wait,
                    AnnounceReady ready) {
   signal(SIGPIPE, SIG_IGN);
   ASSIGN_OR_RETURN(const TlsFiles files, MakeLinkFiles(directory));
-  const UniqueFd listener(socket(AF_INET, SOCK_STREAM, 0));
-  sockaddr_in address = Loopback(0);
-  socklen_t size = sizeof(address);
-  if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), size) !=
-          0 ||
-      listen(listener.get(), 1) != 0 ||
-      getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address),
-                  &size) != 0) {
-    return Failed("bind");
+  ASSIGN_OR_RETURN(const auto listener, ListenOnLoopback());
+  uint16_t port = listener.port;
+  std::unique_ptr<DelayLine> line;
+  if constexpr (kEachWay > 0) {
+    ASSIGN_OR_RETURN(
+        line, DelayLine::Start(port, std::chrono::microseconds(kEachWay)));
+    port = line->port();
   }
-  ready(fmt::format("{} {}", ntohs(address.sin_port), directory));
-  UniqueFd client(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK));
+  ready(fmt::format("{} {}", port, directory));
+  UniqueFd client(accept4(listener.fd.get(), nullptr, nullptr, SOCK_NONBLOCK));
   if (!client) return Failed("accept");
   ASSIGN_OR_RETURN(auto stream, Stream::Agree(files, TlsSide::kServer,
                                               std::move(client), wait));
@@ -161,14 +153,9 @@ absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& endpoint,
   signal(SIGPIPE, SIG_IGN);
   const size_t space = endpoint.find(' ');
   if (space == endpoint.npos) return absl::InvalidArgumentError(endpoint);
-  const sockaddr_in address =
-      Loopback(static_cast<uint16_t>(std::stoul(endpoint.substr(0, space))));
-  UniqueFd fd(socket(AF_INET, SOCK_STREAM, 0));
-  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address),
-              sizeof(address)) != 0 ||
-      fcntl(fd.get(), F_SETFL, O_NONBLOCK) != 0) {
-    return Failed("connect");
-  }
+  ASSIGN_OR_RETURN(auto fd, DialLoopback(static_cast<uint16_t>(
+                                std::stoul(endpoint.substr(0, space)))));
+  if (fcntl(fd.get(), F_SETFL, O_NONBLOCK) != 0) return Failed("fcntl");
   ASSIGN_OR_RETURN(auto stream,
                    Stream::Agree(LinkFilesIn(endpoint.substr(space + 1)),
                                  TlsSide::kClient, std::move(fd), wait));
@@ -180,7 +167,13 @@ absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& endpoint,
 Transport TlsEcho() {
   return {.name = "tls",
           .label = "the link's TLS stream, 64 bytes",
-          .serve = &Serve,
+          .serve = &Serve<0>,
+          .connect = &Connect};
+}
+Transport TlsEchoFar() {
+  return {.name = "tls_far",
+          .label = "the link's TLS stream, 64 bytes, 1 ms away",
+          .serve = &Serve<kFarEachWay.count()>,
           .connect = &Connect};
 }
 

@@ -2,6 +2,7 @@
 #ifndef CARILLON_TOOLS_BENCH_TRANSPORTS_TRANSPORTS_H_
 #define CARILLON_TOOLS_BENCH_TRANSPORTS_TRANSPORTS_H_
 
+#include <chrono>
 #include <span>
 
 #include "tools/bench/transports/transport.h"
@@ -49,6 +50,10 @@ Transport RemoteEventNullByUcx();
 Transport RemoteEventEchoByUcx();
 // What such a link is made of: its TLS stream, 64 bytes each way.
 Transport TlsEcho();
+// The same two with the hosts 1 ms of round trip apart, by a DelayLine.
+inline constexpr std::chrono::microseconds kFarEachWay{500};
+Transport RemoteEventNullFar();
+Transport TlsEchoFar();
 
 }  // namespace carillon::bench
 
