@@ -174,20 +174,25 @@ void FarLink::Run() {
     }
     peers_.remove_if([](const auto& peer) { return peer->ended; });
     if (busy) fair_.GiveWay();
-    if (Since(went_on_at_, NowNs()) > link_.times.timeout) stopped_at_.reset();
     std::vector<pollfd> fds = Descriptors();
     const Nanoseconds now = NowNs();
     poll(fds.data(), fds.size(),
          busy ? 0 : MillisecondsUntil(now + link_.times.ping, now));
-    // This process was stopped, and reads late what came meanwhile, also the end
-    // of the connection.
-    if (Since(now, NowNs()) > link_.times.timeout) {
-      stopped_at_ = now;
-      went_on_at_ = NowNs();
-    }
+    NoteStop();
     if (fds[0].revents != 0) alarm_.Clear();
     knocked = fds[1].revents != 0;
   }
+}
+
+void FarLink::NoteStop() {
+  const Nanoseconds now = NowNs();
+  const Nanoseconds before = std::exchange(looked_at_, now);
+  if (Since(before, now) > link_.times.timeout) stopped_at_ = before;
+}
+
+void FarLink::GoDown(Nanoseconds when) {
+  NoteStop();
+  down_.GoDown(stopped_at_.value_or(when));
 }
 
 std::vector<pollfd> FarLink::Descriptors() {
@@ -315,7 +320,7 @@ absl::Status FarLink::Greet(Peer& peer) {
       }
       from_ = peer.from;
       // The near end has left the one before, of whose end nothing came.
-      if (served_ != nullptr) down_.GoDown(stopped_at_.value_or(NowNs()));
+      if (served_ != nullptr) GoDown(NowNs());
       served_ = &peer;
       ++status_.connections;
       down_.ComeUp(NowNs());
@@ -354,6 +359,7 @@ absl::Status FarLink::Serve(Peer& peer) {
     status_.refusal = "a message by UCX has no ticket that is good here";
   }
   RETURN_IF_ERROR(got.status());
+  if (*got == 0) stopped_at_.reset();  // the connection has outlived it
   RETURN_IF_ERROR(far_.Receive(peer.epoch, {buffer_.data(), *got}, now));
   if (far_.IsSilent(now)) return SilentFor(link_.times.timeout);
   ASSIGN_OR_RETURN(const Sent sent, SendSome(far_, carrier, now, peer.out));
@@ -400,15 +406,13 @@ void FarLink::End(Peer& peer, const absl::Status& why) {
     if (served_ == &peer) {
       served_ = nullptr;
       const bool is_silent = absl::IsDeadlineExceeded(why);
-      down_.GoDown(stopped_at_.value_or(is_silent ? far_.heard() : NowNs()));
+      GoDown(is_silent ? far_.heard() : NowNs());
     }
     far_.Cut(peer.epoch);
     status_.error = std::string(why.message());
-    if (stage != Stage::kServed) {
+    if (stage != Stage::kServed && absl::IsUnauthenticated(why)) {
       ++status_.refused;
-      if (absl::IsUnauthenticated(why)) {
-        status_.refusal = fmt::format("{}: {}", peer.from, why.message());
-      }
+      status_.refusal = fmt::format("{}: {}", peer.from, why.message());
     }
   }
   // It is to learn which rule it has broken, or what TLS says.

@@ -72,6 +72,11 @@ class FarLink {
   // Of UCX: gives the peer a ticket.
   absl::Status Admit(Peer& peer, const Meet& asked);
   absl::Status Serve(Peer& peer);
+  // Whoever is stopped reads late what came meanwhile, also the end of a
+  // connection.
+  void NoteStop();
+  // `when`, unless this process was stopped then.
+  void GoDown(Nanoseconds when) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<pollfd> Descriptors();
   absl::Status SayWhyNot(Peer& peer);
   // To another host than the one that this link is for.
@@ -87,10 +92,10 @@ class FarLink {
   const Alarm alarm_;
   std::atomic<bool> stop_{false};  // written by the destructor, read by thread_
   std::span<char> buffer_;         // of thread_: for what has come
-  // Of thread_: since when this process was stopped, for as long as the end of a
-  // connection may be of that time; and when it went on.
+  // Of thread_: when it last looked whether this process was stopped; and since
+  // when it was, for as long as the end of a connection may be of that time.
+  Nanoseconds looked_at_ = NowNs();
   std::optional<Nanoseconds> stopped_at_;
-  Nanoseconds went_on_at_ = 0;
   // Of thread_; the streams and `out` of those that are served: of mutex_.
   std::list<std::unique_ptr<Peer>> peers_;
   Mutex mutex_;

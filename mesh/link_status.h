@@ -38,6 +38,7 @@ struct LinkHistory {
   uint64_t refused = 0;
   uint64_t replayed = 0;
   DownTime down = {};
+  std::string error = {};
 };
 
 }  // namespace carillon::mesh

@@ -49,6 +49,7 @@ NearLink::NearLink(TlsContext context, std::shared_ptr<UcxContext> ucx,
       down_(settings.history.down) {
   status_.connections = settings.history.connections;
   status_.refused = settings.history.refused;
+  status_.error = settings.history.error;
 }
 
 NearLink::~NearLink() {
@@ -92,7 +93,7 @@ LinkHistory NearLink::history() {
   DownTime down = down_;
   if (status_.connections > 0) down.GoDown(NowNs());
   return {status_.connections, status_.refused,
-          replayed_before_ + near_.replayed(), down};
+          replayed_before_ + near_.replayed(), down, status_.error};
 }
 
 void NearLink::Run() {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -73,14 +74,16 @@ void LinkServer::WorkOff() {
       jobs_changed_.Wait(jobs_mutex_);
       continue;
     }
-    Job job = std::move(jobs_.front());
+    std::optional<Job> job = std::move(jobs_.front());
     jobs_.pop_front();
     lock.Unlock();
-    if (const auto* const wanted = std::get_if<RingToMake>(&job)) {
+    if (const auto* const wanted = std::get_if<RingToMake>(&*job)) {
       Make(*wanted);
     } else {
-      Drop(std::get<RingToDrop>(job));
+      Drop(std::get<RingToDrop>(*job));
     }
+    // Its last ring ends a device, which is a call to gpud, too.
+    job.reset();
     lock.Lock();
   }
 }

@@ -279,13 +279,15 @@ expect: {{indeterminate: {{device_died: any}}, restarts: {expected}}}
             [worker] = self.workers() or [None]
             if worker and title:
                 # What another worker would have kept of the run that this one is at.
-                os.kill(worker, signal.SIGSTOP)
+                with contextlib.suppress(ProcessLookupError):  # it is over
+                    os.kill(worker, signal.SIGSTOP)
                 [first] = (self.alone / "runs").glob(f"{title.replace('/', '_')}-*.json")
                 other = dict(json.loads(first.read_text()), result={"another": 1})
                 with contextlib.suppress(FileExistsError), open(self.out / "runs" / first.name, "x") as file:
                     json.dump(other, file)
                     planted += 1
-                os.kill(worker, signal.SIGCONT)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(worker, signal.SIGCONT)
             until(lambda: sum(self.begun().values()) > runs or sweep.poll() is not None, "the next run")
         self.assertEqual(sweep.returncode, 6, f"{planted} planted\n" + self.text())
         self.assertRegex(self.text(), "two runs of .* have different results")
@@ -314,9 +316,9 @@ exit $code""", self.out, CARILLON, "sweep", *FIGURE, "--out", self.out, "--worke
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=self.environment, timeout=LIMIT_S)
         kept, all_ = (set(self.text(f"out.{when}").splitlines()) for when in ("kept", "all"))
         self.assertEqual(done.returncode, 1, done.stdout)
-        self.assertEqual(
-            done.stdout, f"carillon: {self.out} is full: free space and repeat the command; "
-            f"{len(kept)} of {RUNS} results are kept\n")
+        self.assertIn(
+            f"carillon: {self.out} is full: free space and repeat the command; "
+            f"{len(kept)} of {RUNS} results are kept (", done.stdout)
         self.assertGreater(len(kept), 0)
         # They are the same files still, and the others have come.
         self.assertLess(kept, all_)

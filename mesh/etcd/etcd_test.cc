@@ -44,8 +44,8 @@ class Member final : public etcdserverpb::KV::Service {
 
   std::atomic<int> asked{0};
   std::atomic<bool> away{false};
-  std::atomic<bool> alone{false};         // it has no majority
-  std::chrono::nanoseconds waits_for{0};  // the last who asked
+  std::atomic<bool> alone{false};                     // it has no majority
+  std::atomic<std::chrono::nanoseconds> waits_for{};  // the last who asked
 
  private:
   const std::string address_;

@@ -130,15 +130,16 @@ bool HasRoom(const std::string& directory) {
 absl::Status ExplainFullFolder(const absl::Status& status,
                                const std::string& directory,
                                const RunSet& runs) {
-  if (status.ok() || absl::IsCancelled(status) || HasRoom(directory)) {
+  if (status.ok() || absl::IsCancelled(status) || absl::IsDataLoss(status) ||
+      HasRoom(directory)) {
     return status;
   }
   size_t kept = 0;
   for (size_t run = 0; run < runs.size(); ++run) kept += runs.HasResult(run);
   return absl::ResourceExhaustedError(
       fmt::format("{} is full: free space and repeat the command; {} of {} "
-                  "results are kept",
-                  directory, kept, runs.size()));
+                  "results are kept ({})",
+                  directory, kept, runs.size(), status.message()));
 }
 
 class Sweep {
