@@ -43,6 +43,8 @@ class FairLock {
   }
 
  private:
+  // Writers: Holders; readers: GiveWay() and waiting(). Sequentially consistent:
+  // who has had the mutex is seen to have asked for it.
   std::atomic<uint64_t> asked_{0};
   std::atomic<uint64_t> had_{0};
 };

@@ -80,7 +80,7 @@ class FarEnd {
   // InvalidArgument: a broken rule.
   absl::Status Receive(Epoch epoch, std::string_view bytes, Nanoseconds now);
   std::optional<Out> Poll(Nanoseconds now);
-  bool MayWrite(const Out& out) const { return open_ && out.epoch == epoch_; }
+  bool IsCurrent(Epoch epoch) const { return open_ && epoch == epoch_; }
 
   // Events up to `last` are done. A ring that is gone is none, whatever other one
   // has its id now.

@@ -138,7 +138,7 @@ void FarLink::With(const std::function<void(FarEnd&)>& use) {
   {
     const FairLock::Holder holder(fair_, mutex_);
     use(far_);
-    if (served_ != nullptr && far_.MayWrite({served_->epoch, {}})) {
+    if (served_ != nullptr && far_.IsCurrent(served_->epoch)) {
       LinkStream& carrier = served_->carrier();
       sent = SendSome(far_, carrier, NowNs(), served_->out);
       if (carrier.NeedsRead()) alarm_.Ring();
@@ -241,7 +241,10 @@ absl::Status FarLink::Step(Peer& peer) {
   peer.idle = true;
   if (peer.stage != Stage::kServed && NowNs() >= peer.deadline) {
     return absl::DeadlineExceededError(
-        fmt::format("no HELLO within {}", FormatExactDuration(kHelloTimeout)));
+        peer.stage == Stage::kRefused
+            ? "it does not hang up"
+            : fmt::format("no HELLO within {}",
+                          FormatExactDuration(kHelloTimeout)));
   }
   switch (peer.stage) {
     case Stage::kHandshake: {
@@ -350,7 +353,7 @@ absl::Status FarLink::Serve(Peer& peer) {
   LinkStream& carrier = peer.carrier();
   const absl::StatusOr<size_t> got = carrier.Read(buffer_);
   const Nanoseconds now = NowNs();
-  if (!far_.MayWrite({peer.epoch, {}})) {
+  if (!far_.IsCurrent(peer.epoch)) {
     return absl::CancelledError("another connection has taken its place");
   }
   if (peer.ucx &&

@@ -44,7 +44,7 @@ template <class End>
 std::vector<std::string> Said(End& end, Nanoseconds now) {
   std::vector<std::string> said;
   while (const auto out = end.Poll(now)) {
-    EXPECT_TRUE(end.MayWrite(*out));
+    EXPECT_TRUE(end.IsCurrent(out->epoch));
     said.push_back(out->bytes);
   }
   return said;

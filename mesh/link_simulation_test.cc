@@ -496,7 +496,7 @@ class Simulation {
     if (!near.chosen) {
       if (OneIn(2)) near.chosen = end.Poll(now);
     } else if (OneIn(2)) {
-      if (end.MayWrite(*near.chosen) && near.connection) {
+      if (end.IsCurrent(near.chosen->epoch) && near.connection) {
         Write(*near.connection, near.connection->to_far, near.chosen->bytes);
       }
       near.chosen.reset();
@@ -560,7 +560,7 @@ class Simulation {
         if (!far_chosen_) {
           far_chosen_ = far_->Poll(now);
         } else {
-          if (far_->MayWrite(*far_chosen_)) {
+          if (far_->IsCurrent(far_chosen_->epoch)) {
             Write(*each.connection, each.connection->to_near,
                   far_chosen_->bytes);
           }

@@ -19,7 +19,8 @@
 namespace carillon::mesh {
 
 inline constexpr size_t kReadBytes = 64 << 10;
-// From the first byte to a HELLO.
+// The near end's, for a dial, and then for all that comes before HELLO; the far
+// end's, from a connection to its HELLO.
 inline constexpr Nanoseconds kHelloTimeout = 5'000'000'000;
 
 // Wakes a thread that polls.

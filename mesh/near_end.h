@@ -6,7 +6,7 @@
 // and again after a reconnect if the far end has not accepted it.
 //
 // A connection is an epoch. Out of Open() comes a new one, which ends with Cut().
-// Whoever writes asks MayWrite() first, or a frame that was chosen for one
+// Whoever writes asks IsCurrent() first, or a frame that was chosen for one
 // connection reaches the next.
 #ifndef CARILLON_MESH_NEAR_END_H_
 #define CARILLON_MESH_NEAR_END_H_
@@ -81,7 +81,7 @@ class NearEnd {
   absl::Status Receive(Epoch epoch, std::string_view bytes, Nanoseconds now);
   // The next frame to send, if there is one.
   std::optional<Out> Poll(Nanoseconds now);
-  bool MayWrite(const Out& out) const { return open_ && out.epoch == epoch_; }
+  bool IsCurrent(Epoch epoch) const { return open_ && epoch == epoch_; }
 
   // Whether the connection is to be cut because nothing comes.
   bool IsSilent(Nanoseconds now) const { return open_ && pulse_.IsSilent(now); }

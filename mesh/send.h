@@ -49,7 +49,7 @@ absl::StatusOr<Sent> SendSome(End& end, Stream& stream, Nanoseconds now,
   while (more && out.size() < kWriteBytes) {
     const std::optional<Out> next = end.Poll(now);
     more = next.has_value();
-    if (more && end.MayWrite(*next)) out += next->bytes;
+    if (more && end.IsCurrent(next->epoch)) out += next->bytes;
   }
   RETURN_IF_ERROR(Flush(stream, out));
   if (!out.empty()) return Sent::kBlocked;

@@ -31,7 +31,7 @@ class Speaker {
     frames_.pop_front();
     return next;
   }
-  bool MayWrite(const Out& out) const { return out.epoch == Epoch(2); }
+  bool IsCurrent(Epoch epoch) const { return epoch == Epoch(2); }
 
   const std::string& all() const { return all_; }
   size_t largest() const { return largest_; }

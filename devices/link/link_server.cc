@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <spdlog/spdlog.h>
-#include <time.h>
 
 #include <algorithm>
 #include <chrono>
@@ -30,7 +29,7 @@ constexpr milliseconds kAwayLook{50};
 constexpr milliseconds kLook{500};
 constexpr Nanoseconds kShow = 100'000'000;
 // Of the ends of all rings that the other host may not have stored.
-constexpr uint64_t kMaxKeptBytes = 1 << 30;
+constexpr uint64_t kMaxLinkKeptBytes = 1 << 30;
 
 }  // namespace
 
@@ -192,11 +191,11 @@ std::optional<absl::Status> LinkServer::MakeRing(RingId id,
   }
   const auto kept = LinkedRing::KeptBytes(wanted, limits);
   if (!kept.ok()) return kept.status();
-  if (*kept > kMaxKeptBytes - kept_bytes_) {
+  if (*kept > kMaxLinkKeptBytes - kept_bytes_) {
     return absl::ResourceExhaustedError(fmt::format(
         "the link's rings may keep {} bytes of ends, of which {} are left, and "
         "this one needs {}",
-        kMaxKeptBytes, kMaxKeptBytes - kept_bytes_, *kept));
+        kMaxLinkKeptBytes, kMaxLinkKeptBytes - kept_bytes_, *kept));
   }
   kept_bytes_ += *kept;
   rings_[id] = {.serial = serial, .kept_bytes = *kept};

@@ -86,7 +86,8 @@ class LinkServer final : private mesh::FarHost {
   // Gives up what a device had that has ended.
   void LookAfter(const std::string& name, Client& client, mesh::FarEnd& far);
 
-  // mesh::FarHost: in the link's thread, under its lock.
+  // mesh::FarHost: under the link's lock, in the link's thread or that of With()'s
+  // caller.
   std::optional<absl::Status> MakeRing(mesh::RingId ring,
                                        mesh::RingSerial serial,
                                        const mesh::RingLimits& limits,

@@ -15,7 +15,7 @@ using shm::EventStatus;
 using shm::Sequence;
 
 // Of the ends of one ring that the other host may not have stored.
-constexpr uint64_t kMaxKeptBytes = 256 << 20;
+constexpr uint64_t kMaxRingKeptBytes = 256 << 20;
 // Of one buffer, for all slots: as far as an aperture grows.
 constexpr uint64_t kMaxBufferBytes = 256 << 20;
 // Of an output whose memory is kept for the next one.
@@ -67,10 +67,10 @@ absl::StatusOr<uint64_t> LinkedRing::KeptBytes(const v1::LinkRing& wanted,
     }
     done_bytes += buffer.bytes();
   }
-  if (done_bytes * limits.slots > kMaxKeptBytes) {
+  if (done_bytes * limits.slots > kMaxRingKeptBytes) {
     return absl::InvalidArgumentError(
         fmt::format("{} events that write {} bytes each: at most {} for all",
-                    limits.slots, done_bytes, kMaxKeptBytes));
+                    limits.slots, done_bytes, kMaxRingKeptBytes));
   }
   return done_bytes * limits.slots;
 }

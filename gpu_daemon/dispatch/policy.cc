@@ -70,15 +70,18 @@ class Priority final : public SharingPolicy {
 // or until all events have ended (P2).
 class Draining final : public SharingPolicy {
  public:
-  using SharingPolicy::SharingPolicy;
+  enum class Until { kNoEventWaits, kAllEventsHaveEnded };
+  Draining(const PolicyInfo& info, Until until)
+      : SharingPolicy(info), until_(until) {}
   uint32_t Precedence(const KernelLaunch& launch) const override {
     return (launch.is_event() ? kPriorities : 0) + launch.priority;
   }
   void Rank(const KmuView& view, std::vector<Candidate>& order) override {
     // Events without a KDU entry do not count: what has begun must be able to
     // end, to make room for them.
-    const bool only_events =
-        info().name == kP1Policy ? EventsWait(view.kdu) : AnyEvent(view.kdu);
+    const bool only_events = until_ == Until::kNoEventWaits
+                                 ? EventsWait(view.kdu)
+                                 : AnyEvent(view.kdu);
     for (const auto& launch : view.kdu) {
       if (!launch->has_blocks()) continue;
       if (only_events && !launch->is_event()) continue;
@@ -86,6 +89,9 @@ class Draining final : public SharingPolicy {
     }
     SortByPriority(order);
   }
+
+ private:
+  const Until until_;
 };
 
 // SMs of their own for events (EDGE IV-A), the last ones; each side by arrival.
@@ -264,14 +270,22 @@ absl::StatusOr<std::unique_ptr<SharingPolicy>> MakePolicy(
   if (name == kPriorityPolicy) return std::make_unique<Priority>(info);
   if (name == kExclusivePolicy) return std::make_unique<Exclusive>(info);
   if (name == kGpesPolicy) return std::make_unique<Gpes>(info, gpu);
-  if (name == kP1Policy || name == kP2Policy) {
-    return std::make_unique<Draining>(info);
+  if (name == kP1Policy) {
+    return std::make_unique<Draining>(info, Draining::Until::kNoEventWaits);
+  }
+  if (name == kP2Policy) {
+    return std::make_unique<Draining>(info,
+                                      Draining::Until::kAllEventsHaveEnded);
   }
   ASSIGN_OR_RETURN(const uint32_t sms, ReservedSms(name, gpu, reserved_sms));
   if (name == kReservationPolicy) {
     return std::make_unique<Reservation>(info, gpu.sms, sms);
   }
-  return std::make_unique<DynamicReservation>(info, gpu.sms, sms);
+  if (name == kDynamicReservationPolicy) {
+    return std::make_unique<DynamicReservation>(info, gpu.sms, sms);
+  }
+  return absl::InternalError(
+      fmt::format("policy '{}' is of the table, and of no class", name));
 }
 
 }  // namespace carillon::gpud

@@ -1,6 +1,8 @@
 // Who gets the next free thread-block slot, and whose doorbell is answered
-// first. A sharing policy is one class and one line in policy.cc, beside its
-// line in the table of gpu_daemon/options/policy_names.cc.
+// first, on back-ends whose blocks gpud itself places: one class and one line in
+// policy.cc for each policy, beside its line in the table of
+// gpu_daemon/options/policy_names.cc. Those of cuda are in
+// backends/cuda/paths/launch_gate.cc.
 #ifndef CARILLON_GPU_DAEMON_DISPATCH_POLICY_H_
 #define CARILLON_GPU_DAEMON_DISPATCH_POLICY_H_
 

@@ -1,3 +1,4 @@
+// What a command of the CLI printed and returned, for tests.
 #ifndef CARILLON_TOOLS_CLI_CLI_RESULT_H_
 #define CARILLON_TOOLS_CLI_CLI_RESULT_H_
 

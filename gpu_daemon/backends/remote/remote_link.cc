@@ -3,7 +3,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <spdlog/spdlog.h>
-#include <time.h>
 
 #include <algorithm>
 #include <array>
@@ -332,7 +331,8 @@ bool RemoteLink::TakeEnd(RingId id, Sequence number, const mesh::End& end) {
   }
   ring->ended = number.value();
   ended_last_ = std::move(slot.event);
-  if (!ended_last_->End(slot.sequence, outcome)) ++late_ends_;
+  if (!ended_last_->End(slot.sequence, outcome))
+    late_ends_.fetch_add(1, std::memory_order_relaxed);
   return true;
 }
 

@@ -26,8 +26,7 @@
 
 namespace carillon::gpud {
 
-// Thread safe. No function may be called by `on_lost`'s caller's locks; see
-// there.
+// Thread safe.
 class RemoteLink final : private mesh::NearHost {
  public:
   // The other host has lost this device, or the whole link: its events must be
@@ -80,7 +79,9 @@ class RemoteLink final : private mesh::NearHost {
   uint64_t in_flight() const;
   // Ends that came for events that had ended: a device that has just ended
   // accounts for some.
-  uint64_t late_ends() const { return late_ends_; }
+  uint64_t late_ends() const {
+    return late_ends_.load(std::memory_order_relaxed);
+  }
 
  private:
   // Numbers of a link's ring are its own: an event that is refused here, or that
@@ -129,7 +130,8 @@ class RemoteLink final : private mesh::NearHost {
   void AddAgain() ABSL_LOCKS_EXCLUDED(mutex_);
   bool MustAddAgain() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // mesh::NearHost: in the link's thread, which holds the link's lock.
+  // mesh::NearHost: under the link's lock, in the link's thread; ReadEvent() also
+  // in that of Ring()'s caller.
   void ReadEvent(mesh::RingId ring, shm::Sequence number,
                  std::string* to) override;
   bool TakeEnd(mesh::RingId ring, shm::Sequence number,
@@ -162,7 +164,7 @@ class RemoteLink final : private mesh::NearHost {
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   // Of the link's lock: whose device is to be told.
   std::shared_ptr<EventKernel> ended_last_;
-  // Writer: the link's thread; readers: whoever shows it. Relaxed: a figure.
+  // Writer: the link's thread; readers: whoever shows it. Relaxed: only a figure.
   std::atomic<uint64_t> late_ends_{0};
   shm::PeerClock noted_;      // of keeper_
   std::string said_refusal_;  // of keeper_

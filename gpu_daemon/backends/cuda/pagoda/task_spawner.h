@@ -127,6 +127,8 @@ class TaskSpawner {
   const uint32_t rows_;
   const uint32_t executors_;
   const TaskSpawnerOptions options_;
+  // Writer: the first thread that spawns, by a compare-exchange; readers: all that
+  // spawn.
   std::atomic<std::thread::id> owner_{};
   std::vector<Row> table_;
   // Where the next free entry is looked for: row by row, so that tasks go to all

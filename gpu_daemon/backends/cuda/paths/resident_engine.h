@@ -102,6 +102,7 @@ class ResidentHost {
   std::vector<ResidentEventPtr> residents_;
   bool tracing_;
   bool traced_ever_;
+  // Writer: the engine's thread; readers: whoever shows it. Relaxed: a figure.
   std::atomic<uint64_t> restarts_{0};
   mutable std::mutex notice_mutex_;
   std::string notice_;
