@@ -24,7 +24,8 @@ class ResultFolder {
   absl::Status Prepare() const;
   // Of its file, which names all that the result depends on by their hash.
   std::string NameOf(const Job& job) const;
-  // {"key", "result", "seconds" (of a processor that it took)}
+  // {"key", "result", "seconds" (of a processor that it took), "hash"}. A file
+  // that is not as it was kept counts as none.
   std::optional<Json> Find(const Job& job) const;
   // Errors: PermissionDenied; DataLoss: another run of it is there, with
   // another result.

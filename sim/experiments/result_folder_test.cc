@@ -4,6 +4,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/temp_directory.h"
 
@@ -64,6 +67,27 @@ TEST_F(ResultFolderTest, AnIncompleteFileIsReplaced) {
   EXPECT_FALSE(results_.Find(job_));
   ASSERT_TRUE(results_.Keep(job_, {{"cycles", 1}}, 3).ok());
   EXPECT_TRUE(results_.Find(job_));
+  EXPECT_EQ(Files(), 1u);
+}
+
+TEST_F(ResultFolderTest, AFileThatWasEditedIsReplaced) {
+  const Json good = {{"cycles", {1, 2, 0.1}}};
+  ASSERT_TRUE(results_.Keep(job_, good, 3).ok());
+  const Json kept = Json::parse(std::ifstream(FileOf(job_)));
+  for (const auto& [key, value] : std::vector<std::pair<std::string, Json>>{
+           {"result", nullptr},
+           {"result", {{"cycles", Json::array()}}},
+           {"result", {{"cycles", "many"}}},
+           {"seconds", "three"},
+           {"hash", 7},
+           {"key", 7}}) {
+    Json edited = kept;
+    edited[key] = value;
+    std::ofstream(FileOf(job_)) << edited;
+    EXPECT_FALSE(results_.Find(job_)) << edited;
+    EXPECT_TRUE(results_.Keep(job_, good, 3).ok());
+    EXPECT_EQ((*results_.Find(job_))["result"], good);
+  }
   EXPECT_EQ(Files(), 1u);
 }
 
