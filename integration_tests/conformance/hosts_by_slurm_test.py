@@ -227,6 +227,27 @@ devices:
         self.assertIn("sbatch: ", self.call("up", "--slurm", "-f", self.file, "--", "--partition=none", code=1))
         self.assertEqual(self.keys("/carillon/v1/lab/"), [])
 
+    def test_a_job_that_waits_is_not_forgotten_for_another_one(self):
+        self.start_http_etcd()
+        self.write_topology()
+        self.start_slurm_of_hosts()
+        with open(self.home / "first.log", "w") as log:
+            first = subprocess.Popen([CARILLON, "up", "--slurm", "-f", self.file, "--", "--hold"], stdout=log,
+                                     stderr=log, env=self.environment)
+        until(lambda: self.keys("/carillon/v1/lab/") == ["/carillon/v1/lab/job"], "the first job")
+        told = self.call("up", "--slurm", "-f", self.file, code=1)
+        self.assertRegex(told, r"job 1 is to bring testbed 'lab' up already, and is PENDING \(JobHeldUser\)")
+        self.assertIn(f"carillon down -f {self.file} ends it", told)
+        self.call("down", "-f", self.file)
+        until(lambda: self.jobs() == "", "the job's end")
+        self.assertEqual(first.wait(LIMIT_S), 1, self.text("first.log"))
+        self.assertIn("job 1 has ended, and 0 of 3 hosts were up", self.text("first.log"))
+        # One that Slurm has forgotten is not in the way.
+        self.ask_etcd("put", key="/carillon/v1/lab/job", value="1")
+        self.call("up", "--slurm", "-f", self.file, "--timeout", "60")
+        self.call("down", "-f", self.file)
+        until(lambda: self.left_running() == [], "the end of all")
+
     def test_garbage_in_etcd_harms_nobody(self):
         self.start_http_etcd()
         self.write_topology()

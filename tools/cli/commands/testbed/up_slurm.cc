@@ -105,9 +105,27 @@ class SlurmHosts {
                             host.name, topology_.name, host.record->Place())),
             fmt::format("carillon down -f {} ends all hosts", options_.file));
       }
+    }
+    RETURN_IF_ERROR(CheckThatNoneWaits(view->job));
+    for (const testbed::HostView& host : view->hosts) {
       RETURN_IF_ERROR(etcd_.Delete(keys_.last(host.name)));
     }
     return absl::OkStatus();
+  }
+
+  // Whose hosts are still to come.
+  absl::Status CheckThatNoneWaits(const std::string& job) const {
+    if (job.empty()) return absl::OkStatus();
+    std::vector<std::string> said;
+    const std::vector<std::string> tasks = JobWatch(job).Tasks(said);
+    // What Slurm cannot tell of, or knows no more, or ends, is not in the way.
+    if (!said.empty() || tasks.empty() || tasks[0].starts_with("COMPLETING")) {
+      return absl::OkStatus();
+    }
+    return WithHint(absl::AlreadyExistsError(fmt::format(
+                        "job {} is to bring testbed '{}' up already, and is {}",
+                        job, topology_.name, tasks[0])),
+                    fmt::format("carillon down -f {} ends it", options_.file));
   }
 
   std::string FixedNodes(std::string_view separator) const {
