@@ -198,6 +198,9 @@ expect: {{indeterminate: {{device_died: any}}, restarts: {expected}}}
         self.assertIn(f"{fails} --seed 9", told)
         self.assertEqual(set(self.begun().values()), {1})
         self.assertEqual(len(self.begun()), 12)
+        [edited] = (self.out / "runs").glob("fails-9-*.json")
+        edited.write_text(edited.read_text().replace('"violated"', "7"))
+        self.assertIn(f"{edited} is no document of a fault plan", self.run_(*sweep, code=1))
         self.assertEqual(self.left_running(), [])
 
     def test_fault_plans_that_cannot_be_swept(self):

@@ -43,7 +43,10 @@ absl::StatusOr<Json> PlanIn(std::string_view text, const std::string& source) {
   Json document = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (document.is_object() && document["plans"].is_array() &&
       document["plans"].size() == 1 && document["plans"][0].is_object()) {
-    return std::move(document["plans"][0]);
+    Json& plan = document["plans"][0];
+    if (plan["verdict"].is_string() && plan["replay"].is_string()) {
+      return std::move(plan);
+    }
   }
   return absl::InternalError(
       fmt::format("{} is no document of a fault plan", source));
