@@ -187,7 +187,12 @@ void FarLink::Run() {
 void FarLink::NoteStop() {
   const Nanoseconds now = NowNs();
   const Nanoseconds before = std::exchange(looked_at_, now);
-  if (Since(before, now) > link_.times.timeout) stopped_at_ = before;
+  if (Since(before, now) > link_.times.timeout) {
+    stopped_at_ = before;
+    went_on_at_ = now;
+  } else if (Since(went_on_at_, now) > link_.times.timeout) {
+    stopped_at_.reset();
+  }
 }
 
 void FarLink::GoDown(Nanoseconds when) {

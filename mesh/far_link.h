@@ -93,9 +93,11 @@ class FarLink {
   std::atomic<bool> stop_{false};  // written by the destructor, read by thread_
   std::span<char> buffer_;         // of thread_: for what has come
   // Of thread_: when it last looked whether this process was stopped; and since
-  // when it was, for as long as the end of a connection may be of that time.
+  // when it was, for as long as the end of a connection may be of that time; and
+  // when it went on.
   Nanoseconds looked_at_ = NowNs();
   std::optional<Nanoseconds> stopped_at_;
+  Nanoseconds went_on_at_ = 0;
   // Of thread_; the streams and `out` of those that are served: of mutex_.
   std::list<std::unique_ptr<Peer>> peers_;
   Mutex mutex_;

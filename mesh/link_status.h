@@ -13,10 +13,11 @@ namespace carillon::mesh {
 
 struct LinkStatus {
   bool up = false;
-  bool lost = false;               // of the near end: for good
-  bool fenced = false;             // of the near end: a newer one has come
-  uint64_t connections = 0;        // that came up, so far
-  uint64_t refused = 0;            // that did not
+  bool lost = false;         // of the near end: for good
+  bool fenced = false;       // of the near end: a newer one has come
+  uint64_t connections = 0;  // that came up, so far
+  // Of the near end: dials that made none; of the far end: those that it refused.
+  uint64_t refused = 0;
   std::string error;               // of the last one that did not, or has ended
   std::string refusal;             // of the last one that an end refused
   uint64_t downs = 0;              // how often it went down

@@ -236,7 +236,7 @@ devices:
                                      stderr=log, env=self.environment)
         until(lambda: self.keys("/carillon/v1/lab/") == ["/carillon/v1/lab/job"], "the first job")
         told = self.call("up", "--slurm", "-f", self.file, code=1)
-        self.assertRegex(told, r"job 1 is to bring testbed 'lab' up already, and is PENDING \(JobHeldUser\)")
+        self.assertRegex(told, r"job 1 is to bring testbed 'lab' up already, says etcd, and is PENDING \(JobHeldUser\)")
         self.assertIn(f"carillon down -f {self.file} ends it", told)
         self.call("down", "-f", self.file)
         until(lambda: self.jobs() == "", "the job's end")

@@ -17,7 +17,7 @@
 #
 # Prints a table. Exit codes: 0 every bug that was planted was found, 1 one was not (or does not
 # apply, or does not build, or its tests fail without it), 2 wrong usage, 130
-# interrupted.
+# interrupted, with all found until then.
 set -u
 
 die() { # $1: exit code
@@ -102,7 +102,8 @@ clean_up() {
   fi
 }
 trap clean_up EXIT
-trap 'exit 130' INT TERM HUP
+missed=0 # 1: a bug that was planted was not found
+trap 'exit $((missed ? 1 : 130))' INT TERM HUP
 
 # rm of the copy only: what Bazel has built in it lies beside it.
 rm -rf "$tree" "$logs"
@@ -177,6 +178,7 @@ for bug in "${bugs[@]}"; do
   patch=$here/$bug.patch
   began=$SECONDS
   if ! patch -d "$tree" -p1 --fuzz=0 --dry-run -s -f <"$patch" >"$logs/$bug" 2>&1; then
+    missed=1
     row "$bug" 'DOES NOT APPLY' '' "$(tail -n 1 "$logs/$bug")"
     continue
   fi
@@ -193,10 +195,11 @@ for bug in "${bugs[@]}"; do
       row "$bug" found $took "$(first_failure "$logs/$bug")"
       found=$((found + 1))
       ;;
-    8) exit 130 ;;
+    8) exit $((missed ? 1 : 130)) ;;
     *) row "$bug" 'NO VERDICT' $took "bazel's exit code $result" ;;
   esac
   if [ "$result" -ne 3 ]; then
+    missed=1
     grep -E '^(ERROR|FAILED)|error:' "$logs/$bug" | head -n 5 >&2
   fi
 done

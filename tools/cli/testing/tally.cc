@@ -32,8 +32,11 @@ class Counter {
       }
     }
     if (run.interrupted()) {
-      tally_.not_run.push_back(fmt::format("{} of {} targets ({})", not_run,
-                                           run.targets.size(), configuration_));
+      tally_.not_run.push_back(
+          run.targets.empty()
+              ? fmt::format("all targets ({})", configuration_)
+              : fmt::format("{} of {} targets ({})", not_run,
+                            run.targets.size(), configuration_));
       return;
     }
     const bool none = run.exit_code == kNoTests && run.targets.empty();

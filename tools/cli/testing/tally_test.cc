@@ -54,6 +54,8 @@ TEST(Tally, HasNoVerdictAboutWhatAnInterruptedRunDidNotGetTo) {
   EXPECT_EQ(tally.passed, 1);
   EXPECT_EQ(tally.failed, 0);
   EXPECT_THAT(tally.not_run, ElementsAre("2 of 3 targets (asan)"));
+  EXPECT_THAT(CountCases({{"asan", kBazelInterrupted, {}}}, {}).not_run,
+              ElementsAre("all targets (asan)"));
   EXPECT_EQ(CountCases({{"asan",
                          kBazelInterrupted,
                          {{"//a:a", "FAILED", {{kBad}}}, {"//a:b", kNotRun}}}},

@@ -122,10 +122,11 @@ class SlurmHosts {
     if (!said.empty() || tasks.empty() || tasks[0].starts_with("COMPLETING")) {
       return absl::OkStatus();
     }
-    return WithHint(absl::AlreadyExistsError(fmt::format(
-                        "job {} is to bring testbed '{}' up already, and is {}",
-                        job, topology_.name, tasks[0])),
-                    fmt::format("carillon down -f {} ends it", options_.file));
+    return WithHint(
+        absl::AlreadyExistsError(fmt::format(
+            "job {} is to bring testbed '{}' up already, says etcd, and is {}",
+            job, topology_.name, tasks[0])),
+        fmt::format("carillon down -f {} ends it", options_.file));
   }
 
   std::string FixedNodes(std::string_view separator) const {
